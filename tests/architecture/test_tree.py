@@ -65,7 +65,7 @@ COVERED_BY_A_SYSTEM_TEST = {
     "respool.cli.group_reset": "tests/cli runs the command",
     "respool.columnar.varint_kernels": "compiled; tests/columnar sees its results",
     "respool.columnar.record_columns": "compiled; tests/columnar sees its results",
-    "respool.coordination.groups.consumer.member_deadlines": "tests/coordination tests the whole group",
+    "respool.coordination.groups.consumer.consumer_timers": "tests/coordination tests the whole group",
     "respool.client.arrow.writing.stamping": "tests/client tests the other half of its class",
     "respool.client.messages.async_producer": "tests/client tests the other half of its class",
     "respool.client.messages.async_consumer": "tests/client tests the other half of its class",

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from cli.running import Ended, Run
 from respool.cluster import keys
-from respool.cluster.controller import decide
+from respool.cluster.controller_decisions import decide
 from respool.cluster.keys import BrokerRegistration, TopicRecord
 from respool.cluster.view import ClusterView, read_view
 from respool.drivers.etcd_options import EtcdOptions

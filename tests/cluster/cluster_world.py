@@ -10,13 +10,12 @@ from uuid import UUID
 
 from respool.cluster import keys
 from respool.cluster.broker_requests import admit
-from respool.cluster.controller import decide
+from respool.cluster.controller_decisions import decide
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.keys import BrokerRegistration
-from respool.cluster.liveness import Absences
-from respool.cluster.offline import given_up, taken_back
-from respool.cluster.restart import step_back_everywhere
-from respool.cluster.topics import create_topic
+from respool.cluster.liveness import MissingBrokers
+from respool.cluster.own_replicas import clear_offline, mark_offline, resign_everywhere
+from respool.cluster.topic_requests import create_topic
 from respool.cluster.view import ClusterView, read_view
 from respool.model.cluster import (
     BrokerEndpoint,
@@ -128,7 +127,7 @@ class ClusterWorld:
         self.racks = dict(racks)
         # Who has everything that was committed.
         self.complete: dict[TopicPartition, set[BrokerId]] = {}
-        self.absences = Absences()
+        self.absences = MissingBrokers()
         self._viewed: tuple[tuple[int, int], ClusterView] | None = None
         self.put(keys.CONTROLLER, keys.encode_controller(ONE))
         for one in racks:
@@ -210,11 +209,11 @@ class ClusterWorld:
     def come_back(self, broker: BrokerId, *, was_clean: bool) -> None:
         view = self.view()
         self.apply(
-            step_back_everywhere(
+            resign_everywhere(
                 [view.topics[name] for name in sorted(view.topics)], broker, was_clean=was_clean
             )
         )
-        again = step_back_everywhere(self.view().topics.values(), broker, was_clean=was_clean)
+        again = resign_everywhere(self.view().topics.values(), broker, was_clean=was_clean)
         assert again == []
         if not was_clean:
             for of, image in self.images().items():
@@ -308,13 +307,13 @@ class ClusterWorld:
         image, view = self.image(of), self.view()
         if broker in image.replicas and view.is_live(broker):
             rules = view.topics[of.topic].rules
-            self._write(of, image, given_up(image, broker, rules, live=view.brokers))
+            self._write(of, image, mark_offline(image, broker, rules, live=view.brokers))
 
     def mend_logs(self, broker: BrokerId) -> None:
         """A broker that runs has opened all it has in order."""
         if self.view().is_live(broker):
             for of, image in self.images().items():
-                self._write(of, image, taken_back(image, broker))
+                self._write(of, image, clear_offline(image, broker))
 
     def _write_isr(
         self, of: TopicPartition, image: PartitionImage, isr: tuple[BrokerId, ...]

@@ -5,15 +5,15 @@ import pytest
 from cluster.cluster_world import ONE, THREE, TWO, ClusterWorld
 from respool.cluster import keys
 from respool.cluster.broker_requests import (
-    Holdings,
+    BrokerLoad,
     admit,
+    broker_load,
     check_is_there,
     configure,
     drain,
-    holdings,
     remove,
 )
-from respool.cluster.topics import create_topic
+from respool.cluster.topic_requests import create_topic
 from respool.model.errors import (
     BrokerIdNotRegistered,
     InvalidConfig,
@@ -32,7 +32,7 @@ def world() -> ClusterWorld:
 def test_a_drained_broker_is_given_nothing_new() -> None:
     cluster = world()
     cluster.apply(drain(cluster.view(), THREE))
-    assert sorted(cluster.view().takers()) == [ONE, TWO]
+    assert sorted(cluster.view().candidates()) == [ONE, TWO]
     with pytest.raises(InvalidReplicationFactor):
         create_topic(
             cluster.view(),
@@ -59,12 +59,12 @@ def test_a_broker_is_not_drained_where_the_others_are_too_few() -> None:
 
 def test_only_a_broker_that_holds_nothing_is_removed() -> None:
     cluster = world()
-    held = holdings(cluster.view(), THREE)
-    assert held == Holdings(replicas=4, leads=2)
+    held = broker_load(cluster.view(), THREE)
+    assert held == BrokerLoad(replicas=4, leads=2)
     with pytest.raises(InvalidRequest, match="holds 4 replicas"):
         remove(cluster.view(), THREE)
     cluster.apply(drain(cluster.view(), THREE))
-    while holdings(cluster.view(), THREE).replicas:
+    while broker_load(cluster.view(), THREE).replicas:
         cluster.decide()
         cluster.catch_up_everywhere()
     cluster.apply(remove(cluster.view(), THREE))
@@ -81,7 +81,7 @@ def test_a_dead_broker_is_removed_by_force_and_its_replicas_are_made_anew() -> N
     with pytest.raises(InvalidRequest, match="holds 4 replicas"):
         remove(cluster.view(), THREE)
     cluster.apply(remove(cluster.view(), THREE, is_forced=True))
-    while holdings(cluster.view(), THREE).replicas:
+    while broker_load(cluster.view(), THREE).replicas:
         cluster.decide()
         cluster.catch_up_everywhere()
     assert all(len(image.isr) == 2 for image in cluster.images().values())
@@ -91,7 +91,7 @@ def test_an_admitted_broker_may_be_given_replicas_again() -> None:
     cluster = world()
     cluster.apply(drain(cluster.view(), THREE))
     cluster.apply(admit(cluster.view(), THREE))
-    assert sorted(cluster.view().takers()) == [ONE, TWO, THREE]
+    assert sorted(cluster.view().candidates()) == [ONE, TWO, THREE]
     assert admit(cluster.view(), THREE) == []
 
 

@@ -20,14 +20,14 @@ from hypothesis.stateful import (
 
 from cluster.cluster_world import FUZZ, SYNCED, ClusterWorld
 from respool.cluster import keys
-from respool.cluster.balance import balance
-from respool.cluster.broker_requests import drain, holdings, remove
-from respool.cluster.controller import decide
+from respool.cluster.broker_requests import broker_load, drain, remove
+from respool.cluster.controller_decisions import decide
+from respool.cluster.copy_limit import due_copies
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_requests import ElectionKind, elect_leaders
 from respool.cluster.reassignment_requests import reassign, reassignments
-from respool.cluster.throttle import copies_now
-from respool.cluster.topics import delete_topic, grow_topic
+from respool.cluster.replica_balance import balance
+from respool.cluster.topic_requests import delete_topic, grow_topic
 from respool.model.cluster import PartitionImage
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.errors import InvalidReplicationFactor, InvalidRequest
@@ -76,7 +76,9 @@ class ClusterHistory(RuleBasedStateMachine):
         overrides = {"min.insync.replicas": str(min_isr)} | (SYNCED if synced else {})
         if unclean:
             overrides["unclean.leader.election.enable"] = "true"
-        if len(self.world.view().topics) < TOPICS_MAX and factor <= len(self.world.view().takers()):
+        if len(self.world.view().topics) < TOPICS_MAX and factor <= len(
+            self.world.view().candidates()
+        ):
             self.created += 1
             name = f"topic-{self.created}"
             self.world.create(name, partitions=partitions, factor=factor, overrides=overrides)
@@ -162,7 +164,7 @@ class ClusterHistory(RuleBasedStateMachine):
         try:
             self.world.apply(remove(self.world.view(), broker))
         except InvalidRequest:
-            assert holdings(self.world.view(), broker).replicas > 0
+            assert broker_load(self.world.view(), broker).replicas > 0
 
     @precondition(lambda self: not self.is_about_moves)
     @rule(pick=ANY)
@@ -282,7 +284,7 @@ class ClusterHistory(RuleBasedStateMachine):
                 self.world.die(one)
         for _ in range(200):
             self.by_controller(self.world.decide)
-            turns = copies_now(self.world.view())
+            turns = due_copies(self.world.view())
             for one, partitions in turns.items():
                 assert len(partitions) <= self.world.settings.copies_per_broker_max
                 for of in partitions:
@@ -310,7 +312,11 @@ class ClusterHistory(RuleBasedStateMachine):
             if not is_late and not {*old.replicas} - {*old.adding} <= {*image.replicas}:
                 # A replica has left: the others are in sync, and enough to go on. The next move may have begun.
                 behind = {*image.replicas} - {*image.isr} - {*image.adding}
-                assert all(self.world.view().is_given_up(one) for one in behind), (of, old, image)
+                assert all(self.world.view().is_dead_for_good(one) for one in behind), (
+                    of,
+                    old,
+                    image,
+                )
                 assert len(image.isr) >= image.min_isr(rules.min_isr)
 
     @invariant()

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of
-from respool.cluster.election import elect, is_unclean, settle, step_back
+from respool.cluster.election import elect, is_unclean, reelect, resign
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, RegistryEntry, TopicRules
 from respool.model.cluster_settings import ControllerSettings
@@ -18,58 +18,58 @@ STRICT = TopicRules(min_isr=2)
 
 def test_a_partition_that_is_well_is_left_alone() -> None:
     image = image_of(1, 2, 3)
-    assert settle(image, STRICT, view_of()) is image
+    assert reelect(image, STRICT, view_of()) is image
 
 
 def test_a_dead_leader_is_followed_by_the_next_replica_in_sync() -> None:
-    image = settle(image_of(1, 2, 3), STRICT, view_of(live=(2, 3)))
+    image = reelect(image_of(1, 2, 3), STRICT, view_of(live=(2, 3)))
     assert (image.leader, image.isr, image.elr) == (TWO, (TWO, THREE), ())
 
 
 def test_a_dead_follower_leaves_the_isr_and_the_leader_stays() -> None:
-    image = settle(image_of(1, 2, 3), STRICT, view_of(live=(1, 3)))
+    image = reelect(image_of(1, 2, 3), STRICT, view_of(live=(1, 3)))
     assert (image.leader, image.isr, image.elr) == (ONE, (ONE, THREE), ())
 
 
 def test_a_replica_out_of_sync_is_never_elected() -> None:
-    image = settle(image_of(1, 2, isr=[1]), TopicRules(), view_of(live=(2,)))
+    image = reelect(image_of(1, 2, isr=[1]), TopicRules(), view_of(live=(2,)))
     assert (image.leader, image.isr, image.elr, image.last_leader) == (None, (), (ONE,), ONE)
 
 
 def test_who_leaves_an_isr_that_cannot_commit_any_more_stays_eligible() -> None:
-    image = settle(image_of(1, 2, 3), STRICT, view_of(live=(3,)))
+    image = reelect(image_of(1, 2, 3), STRICT, view_of(live=(3,)))
     assert (image.leader, image.isr, image.elr) == (THREE, (THREE,), (ONE, TWO))
 
 
 def test_the_first_eligible_replica_to_come_back_leads() -> None:
-    image = settle(
+    image = reelect(
         image_of(1, 2, 3, isr=[], elr=(TWO, THREE), last_leader=THREE), STRICT, view_of(live=(2,))
     )
     assert (image.leader, image.isr, image.elr, image.last_leader) == (TWO, (TWO,), (THREE,), None)
 
 
 def test_nobody_is_eligible_beside_an_isr_that_is_large_enough() -> None:
-    image = settle(image_of(1, 2, 3, isr=[1], elr=(TWO,)), TopicRules(min_isr=1), view_of())
+    image = reelect(image_of(1, 2, 3, isr=[1], elr=(TWO,)), TopicRules(min_isr=1), view_of())
     assert (image.leader, image.isr, image.elr) == (ONE, (ONE,), ())
 
 
 def test_a_stopping_leader_hands_over_and_leaves_the_isr() -> None:
-    image = settle(image_of(1, 2, 3), STRICT, view_of(stopping=[1]))
+    image = reelect(image_of(1, 2, 3), STRICT, view_of(stopping=[1]))
     assert (image.leader, image.isr) == (TWO, (TWO, THREE))
 
 
 def test_a_stopping_broker_helps_to_commit_where_it_is_needed() -> None:
-    image = settle(image_of(1, 2), STRICT, view_of(stopping=[1]))
+    image = reelect(image_of(1, 2), STRICT, view_of(stopping=[1]))
     assert (image.leader, image.isr, image.elr) == (TWO, (ONE, TWO), ())
 
 
 def test_a_stopping_broker_leads_on_where_it_is_alone() -> None:
     image = image_of(1, 2, isr=[1])
-    assert settle(image, TopicRules(), view_of(stopping=[1])) is image
+    assert reelect(image, TopicRules(), view_of(stopping=[1])) is image
 
 
 def test_a_drained_broker_hands_over_but_stays_in_sync() -> None:
-    image = settle(image_of(1, 2, 3), STRICT, view_of(drained=[1]))
+    image = reelect(image_of(1, 2, 3), STRICT, view_of(drained=[1]))
     assert (image.leader, image.isr) == (TWO, (ONE, TWO, THREE))
 
 
@@ -78,7 +78,7 @@ def test_unclean_election_is_only_where_the_topic_allows_it(is_allowed: bool) ->
     rules = TopicRules(is_unclean_allowed=is_allowed)
     lost = image_of(1, 2, isr=[], elr=(ONE,), last_leader=ONE)
     view = view_of(live=(2,), missing_since_ms={ONE: 0}, now_ms=30_000)
-    image = settle(lost, rules, view)
+    image = reelect(lost, rules, view)
     expected = (TWO, (TWO,), ()) if is_allowed else (None, (), (ONE,))
     assert (image.leader, image.isr, image.elr) == expected
 
@@ -89,7 +89,7 @@ def test_unclean_election_waits_for_those_who_have_everything() -> None:
     settings = ControllerSettings(unclean_wait_ms=10_000)
     for now_ms, leader in [(9_999, None), (10_000, TWO)]:
         view = view_of(live=(2,), missing_since_ms={ONE: 0}, now_ms=now_ms, settings=settings)
-        assert settle(lost, rules, view).leader == leader
+        assert reelect(lost, rules, view).leader == leader
 
 
 def test_unclean_election_can_be_asked_for() -> None:
@@ -106,12 +106,12 @@ def test_the_last_leader_is_enough_where_a_crash_loses_nothing_or_nobody_has_mor
     is_synced: bool, replicas: tuple[int, ...], leader: int | None
 ) -> None:
     crashed = image_of(*replicas, isr=[], last_leader=ONE)
-    assert settle(crashed, TopicRules(is_synced=is_synced), view_of()).leader == leader
+    assert reelect(crashed, TopicRules(is_synced=is_synced), view_of()).leader == leader
 
 
 def test_the_last_leader_waits_while_somebody_has_more() -> None:
     image = image_of(1, 2, isr=[], elr=(TWO,), last_leader=ONE)
-    assert settle(image, TopicRules(is_synced=True), view_of(live=(1,))).leader is None
+    assert reelect(image, TopicRules(is_synced=True), view_of(live=(1,))).leader is None
 
 
 @pytest.mark.parametrize("is_asked", [True, False], ids=["by hand", "by the topic"])
@@ -131,13 +131,13 @@ def test_a_last_leader_whose_log_is_offline_does_not_keep_others_from_an_unclean
 ) -> None:
     """Its broker runs, so it was chosen again, or said to lead still; until it was stopped with all its partitions."""
     rules = TopicRules(is_synced=True)
-    settled = settle(image, rules, view_of())
+    settled = reelect(image, rules, view_of())
     # Nobody has asked for it: what only the last leader has is waited for.
     assert settled == replace(image, leader=None, last_leader=ONE)
     if is_asked:
         elected = elect(settled, rules, view_of(), is_unclean_asked=True)
     else:
-        elected = settle(settled, replace(rules, is_unclean_allowed=True), view_of())
+        elected = reelect(settled, replace(rules, is_unclean_allowed=True), view_of())
     assert (elected.leader, elected.isr, elected.elr) == (TWO, (TWO,), ())
     assert elected.offline == (ONE,)
     assert is_unclean(TWO, settled, rules, view_of())
@@ -148,28 +148,28 @@ def test_who_has_everything_is_elected_before_one_whose_log_is_offline() -> None
         image_of(1, 2, 3, isr=[1, 2], offline=(ONE,)),
         image_of(1, 2, 3, isr=[1], elr=(TWO,), offline=(ONE,)),
     ):
-        elected = settle(image, STRICT, view_of())
+        elected = reelect(image, STRICT, view_of())
         # It may have lost what it had, so it is not eligible.
         assert (elected.leader, elected.isr, elected.elr) == (TWO, (TWO,), ())
 
 
 def test_a_follower_whose_log_is_offline_is_not_in_sync() -> None:
-    image = settle(image_of(1, 2, 3, offline=(TWO,)), STRICT, view_of())
+    image = reelect(image_of(1, 2, 3, offline=(TWO,)), STRICT, view_of())
     assert (image.leader, image.isr, image.elr) == (ONE, (ONE, THREE), ())
 
 
 def test_a_log_that_is_in_order_again_is_led() -> None:
     failed = image_of(1, 2, isr=[1], leader=None, last_leader=ONE, offline=(ONE,))
-    assert settle(failed, STRICT, view_of()) == failed
-    led = settle(replace(failed, offline=()), STRICT, view_of())
+    assert reelect(failed, STRICT, view_of()) == failed
+    led = reelect(replace(failed, offline=()), STRICT, view_of())
     assert (led.leader, led.isr, led.last_leader) == (ONE, (ONE,), None)
 
 
 def test_who_is_eligible_stays_so_while_those_in_sync_are_offline() -> None:
     """1. The only one in sync fails, and an eligible one is away.   2. One would be enough to commit now."""
     image = image_of(1, 2, 3, isr=[1], elr=(TWO,), leader=None, last_leader=ONE, offline=(ONE,))
-    assert settle(image, TopicRules(min_isr=1), view_of(live=(1, 3))) == image
-    assert settle(image, TopicRules(min_isr=1), view_of()).leader == TWO
+    assert reelect(image, TopicRules(min_isr=1), view_of(live=(1, 3))) == image
+    assert reelect(image, TopicRules(min_isr=1), view_of()).leader == TWO
 
 
 def test_a_topic_that_allows_unclean_election_waits_for_who_has_everything_and_is_away() -> None:
@@ -177,44 +177,44 @@ def test_a_topic_that_allows_unclean_election_waits_for_who_has_everything_and_i
     rules = TopicRules(min_isr=2, is_unclean_allowed=True)
     for missing_for_ms, leader in [(29_999, None), (30_000, THREE)]:
         view = view_of(live=(1, 3), missing_since_ms={TWO: 0}, now_ms=missing_for_ms)
-        assert settle(image, rules, view).leader == leader
+        assert reelect(image, rules, view).leader == leader
 
 
 class TestStepBack:
     def test_after_a_clean_stop_one_keeps_its_place_but_does_not_lead(self) -> None:
-        image = step_back(image_of(1, 2), ONE, STRICT, was_clean=True)
+        image = resign(image_of(1, 2), ONE, STRICT, was_clean=True)
         assert (image.leader, image.isr, image.last_leader) == (None, (ONE, TWO), ONE)
 
     def test_after_a_crash_one_is_neither_in_sync_nor_eligible(self) -> None:
-        image = step_back(image_of(1, 2, 3), TWO, STRICT, was_clean=False)
+        image = resign(image_of(1, 2, 3), TWO, STRICT, was_clean=False)
         assert (image.leader, image.isr, image.elr) == (ONE, (ONE, THREE), ())
         eligible = image_of(1, 2, 3, isr=[1], elr=(TWO, THREE))
-        image = step_back(eligible, TWO, STRICT, was_clean=False)
+        image = resign(eligible, TWO, STRICT, was_clean=False)
         assert (image.leader, image.isr, image.elr) == (ONE, (ONE,), (THREE,))
 
     def test_who_was_the_last_to_have_everything_is_remembered(self) -> None:
-        image = step_back(image_of(1, 2, isr=[1]), ONE, STRICT, was_clean=False)
+        image = resign(image_of(1, 2, isr=[1]), ONE, STRICT, was_clean=False)
         assert (image.leader, image.isr, image.elr, image.last_leader) == (None, (), (), ONE)
 
     @pytest.mark.parametrize("was_clean", [True, False])
     def test_where_it_is_nothing_nothing_changes(self, was_clean: bool) -> None:
         image = image_of(1, 2, FOUR, isr=[1, 2])
-        assert step_back(image, FOUR, STRICT, was_clean=was_clean) is image
+        assert resign(image, FOUR, STRICT, was_clean=was_clean) is image
 
     def test_the_folder_that_the_last_leader_has_left_is_remembered(self) -> None:
         """Also where it was known as the last leader before."""
-        led = step_back(image_of(1, 2, isr=[1]), ONE, STRICT, was_clean=False, left_folder=OLD)
+        led = resign(image_of(1, 2, isr=[1]), ONE, STRICT, was_clean=False, left_folder=OLD)
         assert (led.leader, led.last_leader, led.last_folder) == (None, ONE, OLD)
         known = image_of(1, 2, isr=[], leader=None, last_leader=ONE)
-        assert step_back(known, ONE, STRICT, was_clean=False, left_folder=OLD).last_folder == OLD
+        assert resign(known, ONE, STRICT, was_clean=False, left_folder=OLD).last_folder == OLD
         # It comes with a third one, then with the first again: that is still what is waited for.
-        assert step_back(led, ONE, STRICT, was_clean=False, left_folder=NEW) == led
-        assert step_back(led, ONE, STRICT, was_clean=False) == led
+        assert resign(led, ONE, STRICT, was_clean=False, left_folder=NEW) == led
+        assert resign(led, ONE, STRICT, was_clean=False) == led
 
     def test_who_has_everything_takes_the_place_of_one_that_has_left_its_folder(self) -> None:
         """1. Two are in sync, and crash.   2. One comes with an empty disk.   3. The other one has everything."""
-        image = step_back(image_of(1, 2), ONE, STRICT, was_clean=False, left_folder=OLD)
-        image = step_back(image, TWO, STRICT, was_clean=False)
+        image = resign(image_of(1, 2), ONE, STRICT, was_clean=False, left_folder=OLD)
+        image = resign(image, TWO, STRICT, was_clean=False)
         assert (image.isr, image.elr) == ((), ())
         assert (image.last_leader, image.last_folder) == (TWO, None)
 
@@ -238,8 +238,8 @@ def test_a_last_leader_with_another_folder_does_not_lead_until_it_has_its_own_ag
     """
     image = image_of(*replicas, isr=[], leader=None, last_leader=ONE, last_folder=OLD)
     rules = TopicRules(is_synced=True)
-    assert settle(image, rules, with_folders(view_of(), of_1=NEW)) == image
-    led = settle(image, rules, with_folders(view_of(), of_1=OLD))
+    assert reelect(image, rules, with_folders(view_of(), of_1=NEW)) == image
+    led = reelect(image, rules, with_folders(view_of(), of_1=OLD))
     assert (led.leader, led.isr, led.last_leader, led.last_folder) == (ONE, (ONE,), None, None)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, view_of, written
-from respool.cluster.broker_requests import drain, homeless
-from respool.cluster.controller import decide
+from respool.cluster.broker_requests import drain, unplaceable
+from respool.cluster.controller_decisions import decide
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage
 from respool.model.cluster_settings import ControllerSettings
@@ -88,7 +88,7 @@ def test_a_drained_brokers_replica_goes_where_nobody_else_can_take_it() -> None:
     view = three_brokers(image_of(3, 1, 2))
     assert drain(view, THREE)
     view = three_brokers(image_of(3, 1, 2), drained=[3])
-    assert homeless(view, THREE) == set()
+    assert unplaceable(view, THREE) == set()
     left = written(decide(view))[0]
     assert (left.replicas, left.isr, left.leader) == ((ONE, TWO), (ONE, TWO), ONE)
     # And it stays so.
@@ -126,7 +126,7 @@ def test_no_broker_is_drained_of_the_last_but_one_replica_that_is_there(now_ms: 
     # Also where the dead one died only after that.
     drained = three_brokers(image, drained=[3], **dead)
     assert decide(drained) == []
-    assert {one.partition for one in homeless(drained, THREE)} == {0}
+    assert {one.partition for one in unplaceable(drained, THREE)} == {0}
 
 
 def test_nothing_is_left_to_those_that_are_sent_away_alone() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, view_of, written
-from respool.cluster.controller import decide
+from respool.cluster.controller_decisions import decide
 from respool.cluster.reassignment import is_switch_safe, retarget, switch
 from respool.cluster.reassignment_requests import reassign, reassignments
 from respool.model.cluster import PartitionImage, TopicRules
@@ -93,7 +93,7 @@ def test_what_was_added_and_may_be_needed_is_removed_safely() -> None:
 def test_a_replica_that_is_added_is_never_gone_on_without() -> None:
     moving = image_of(2, 4, 1, isr=[1, 2], adding=(FOUR,), removing=(ONE,))
     view = view_of(live=(1, 2), drained=[1], missing_since_ms={FOUR: 0}, now_ms=600_000)
-    assert view.is_given_up(FOUR)
+    assert view.is_dead_for_good(FOUR)
     assert not is_switch_safe(moving, TopicRules(), view)
 
 

@@ -13,9 +13,9 @@ from cluster.cluster_world import (
     view_of,
     written,
 )
-from respool.cluster.broker_requests import drain, holdings
-from respool.cluster.controller import decide
-from respool.cluster.throttle import copies_now
+from respool.cluster.broker_requests import broker_load, drain
+from respool.cluster.controller_decisions import decide
+from respool.cluster.copy_limit import due_copies
 from respool.model.cluster import PartitionImage
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, TopicPartition
@@ -90,7 +90,7 @@ def test_partitions_that_cannot_be_copied_hold_up_no_others(
     assert images[8].replicas == moved
     # Also before the controller has seen what failed: each broker knows by itself what is its turn.
     view = view_of(*[failed] * 8, images[8], live=(1, 2, 3, 4), drained=[1])
-    turns = copies_now(view)
+    turns = due_copies(view)
     assert [of for one in turns.values() for of in one] == [TopicPartition("t", 8)]
 
 
@@ -110,13 +110,13 @@ def test_each_broker_knows_which_copies_have_their_turn() -> None:
     view = view_of(
         moving, moving, moving, live=(1, 4), settings=ControllerSettings(copies_per_broker_max=2)
     )
-    assert copies_now(view) == {FOUR: (TopicPartition("t", 0), TopicPartition("t", 1))}
+    assert due_copies(view) == {FOUR: (TopicPartition("t", 0), TopicPartition("t", 1))}
 
 
 def test_copies_to_brokers_that_do_not_run_keep_nobody_from_copying() -> None:
     dead, live = image_of(1, 4, isr=[1], adding=(FOUR,)), image_of(1, 3, isr=[1], adding=(THREE,))
     view = view_of(dead, live, live=(1, 3), settings=ControllerSettings(copies_per_broker_max=1))
-    assert copies_now(view) == {THREE: (TopicPartition("t", 1),)}
+    assert due_copies(view) == {THREE: (TopicPartition("t", 1),)}
 
 
 def test_a_drained_broker_ends_up_with_nothing_and_nobody_else_is_moved() -> None:
@@ -128,9 +128,9 @@ def test_a_drained_broker_ends_up_with_nothing_and_nobody_else_is_moved() -> Non
     before = world.images()
     world.apply(drain(world.view(), THREE))
     rounds = 0
-    while holdings(world.view(), THREE).replicas:
+    while broker_load(world.view(), THREE).replicas:
         world.decide()
-        assert holdings(world.view(), THREE).leads == 0
+        assert broker_load(world.view(), THREE).leads == 0
         world.catch_up_everywhere()
         rounds += 1
         assert rounds < 20

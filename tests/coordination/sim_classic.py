@@ -8,7 +8,7 @@ from coordination.group_world import GROUP, REBALANCE_MS, SESSION_MS
 from respool.coordination.decision import Ticket
 from respool.coordination.groups.consumer.assignors import Subscriber, assign_uniform
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, difference
-from respool.coordination.groups.embedded_protocol import (
+from respool.coordination.groups.consumer_protocol import (
     NamedPartitionSet,
     read_assignment,
     read_subscription,

@@ -9,7 +9,7 @@ import typer
 
 from respool.cli import output
 from respool.cli.errors import ExitCode
-from respool.cluster.status import Awaited
+from respool.cluster.cluster_status import Awaited
 from respool.model.internal_topics import is_internal
 from respool.model.quantities import counted, part_of_bytes
 from respool.operate.cluster_store import ClusterAddress, ClusterStore, run_on_cluster

@@ -21,7 +21,7 @@ Overrides: TypeAlias = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
+class BrokerLoad:
     """What a broker has to do with partitions."""
 
     replicas: int = 0
@@ -30,32 +30,32 @@ class Holdings:
     coming: int = 0
 
 
-def holdings(view: ClusterView, broker: BrokerId) -> Holdings:
+def broker_load(view: ClusterView, broker: BrokerId) -> BrokerLoad:
     images = [image for _, _, image in view.partitions() if broker in image.replicas]
-    return Holdings(
+    return BrokerLoad(
         replicas=len(images),
         leads=sum(image.leader == broker for image in images),
         coming=sum(broker in image.adding for image in images),
     )
 
 
-def homeless(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
+def unplaceable(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
     """Of the broker's partitions those that have a replica on each of the brokers that are left, and need as many."""
     return _without_taker(view, broker, is_needed=True)
 
 
-def done_without(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
+def expendable(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
     """The same, of those that do with fewer."""
     return _without_taker(view, broker, is_needed=False)
 
 
 def _without_taker(view: ClusterView, broker: BrokerId, *, is_needed: bool) -> set[TopicPartition]:
-    takers = view.takers().keys() - {broker}
+    candidates = view.candidates().keys() - {broker}
     return {
         TopicPartition(topic.name, number)
         for topic, number, image in view.partitions()
         if broker in image.target
-        and takers <= {*image.target}
+        and candidates <= {*image.target}
         and is_needed != can_do_without(topic.name, broker, image.target, view)
     }
 
@@ -68,7 +68,7 @@ def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
         InvalidReplicationFactor: too few brokers would be left for some topic's replicas.
     """
     entry = _entry(view, broker)
-    left = len(view.takers().keys() - {broker})
+    left = len(view.candidates().keys() - {broker})
     for topic, number, image in view.partitions():
         if (
             broker in image.target
@@ -94,7 +94,7 @@ def remove(view: ClusterView, broker: BrokerId, *, is_forced: bool = False) -> l
         InvalidRequest: it holds replicas.
     """
     entry = _entry(view, broker)
-    held = holdings(view, broker).replicas
+    held = broker_load(view, broker).replicas
     if held and not entry.is_removed and not (is_forced and not view.is_live(broker)):
         raise InvalidRequest(f"broker {broker} holds {held} replicas: drain it first")
     writes = _write(

@@ -22,7 +22,7 @@ from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.ids import BrokerId
 
 
-def settle(image: PartitionImage, rules: TopicRules, view: ClusterView) -> PartitionImage:
+def reelect(image: PartitionImage, rules: TopicRules, view: ClusterView) -> PartitionImage:
     """The partition as it should be with the brokers that run now; itself, when nothing is to change."""
     image = _without_the_dead(image, rules, view)
     image = _without_the_offline(image, rules)
@@ -44,7 +44,7 @@ def elect(
     if chosen is not None:
         return _led_by(chosen, image)
     if not set(image.isr) <= set(image.offline):
-        # Members that do not run are out of it already: see settle().
+        # Members that do not run are out of it already: see reelect().
         return _leaderless(image)
     chosen = _best(image.elr, image, view)
     if chosen is not None:
@@ -56,7 +56,7 @@ def elect(
     return _leaderless(image)
 
 
-def step_back(
+def resign(
     image: PartitionImage,
     broker: BrokerId,
     rules: TopicRules,

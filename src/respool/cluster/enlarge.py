@@ -8,33 +8,33 @@ as nobody asked for those replicas, nobody has to do anything about them where a
 from collections import Counter
 from collections.abc import Sequence
 
-from respool.cluster.draft import Draft
+from respool.cluster.copy_limit import CopiesInProgress
+from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import is_moving, retarget
-from respool.cluster.throttle import CopyCount
 from respool.cluster.view import ClusterView
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
-def enlarge_internal_topics(draft: Draft) -> None:
+def enlarge_internal_topics(draft: PartitionDraft) -> None:
     """Begin as many copies as may be under way at once; call it again until nothing changes."""
     view = draft.view
     wanted = _wanted(view.settings)
     if not wanted.keys() & view.topics.keys():
         return
-    takers = tuple(view.takers())
+    candidates = tuple(view.candidates())
     holders = {one for _, _, image in draft.partitions() for one in image.replicas}
-    racks = view.racks_of((*holders, *takers))
+    racks = view.racks_of((*holders, *candidates))
     load = Counter(one for _, _, image in draft.partitions() for one in image.target)
-    copies = CopyCount(view, draft.partitions())
+    copies = CopiesInProgress(view, draft.partitions())
     for topic, number, image in list(draft.partitions()):
-        factor = min(wanted.get(topic.name, 0), len(takers))
+        factor = min(wanted.get(topic.name, 0), len(candidates))
         # One move at a time: what is being moved is looked at again when it is done.
         if len(image.replicas) >= factor or image.leader is None or is_moving(image):
             continue
-        target = _with_more(image.replicas, factor, takers=takers, racks=racks, load=load)
+        target = _with_more(image.replicas, factor, candidates=candidates, racks=racks, load=load)
         larger = retarget(image, target)
         if not copies.has_room_for(larger, limit=view.settings.copies_per_broker_max):
             continue
@@ -53,7 +53,7 @@ def can_do_without(
     """
     if topic not in _wanted(view.settings):
         return False
-    others = {one for one in view.registry if one != broker and not view.is_sent_away(one)}
+    others = {one for one in view.registry if one != broker and not view.is_drained_or_removed(one)}
     return bool(others) and others <= {*target} and all(map(view.is_live, others))
 
 
@@ -61,12 +61,12 @@ def _with_more(
     replicas: tuple[BrokerId, ...],
     factor: int,
     *,
-    takers: Sequence[BrokerId],
+    candidates: Sequence[BrokerId],
     racks: dict[BrokerId, str | None],
     load: Counter[BrokerId],
 ) -> tuple[BrokerId, ...]:
     while len(replicas) < factor:
-        free = [one for one in takers if one not in replicas]
+        free = [one for one in candidates if one not in replicas]
         if not free:
             break
         replicas = min(

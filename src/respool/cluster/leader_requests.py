@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from respool.cluster import election, preferred
-from respool.cluster.draft import Draft
-from respool.cluster.requests import Outcome
+from respool.cluster.partition_draft import GrantedWrites, PartitionDraft
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.errors import (
@@ -25,9 +24,9 @@ class ElectionKind(Enum):
 
 def elect_leaders(
     view: ClusterView, kind: ElectionKind, partitions: Iterable[TopicPartition] | None = None
-) -> Outcome:
+) -> GrantedWrites:
     """Elect leaders for these partitions, or for all where there is anything to do (None)."""
-    draft = Draft(view)
+    draft = PartitionDraft(view)
     refused: dict[TopicPartition, RequestError] = {}
     asked = partitions
     if asked is None:
@@ -46,7 +45,7 @@ def elect_leaders(
                 refused[of] = error
         except RequestError as error:
             refused[of] = error
-    return Outcome(writes=draft.writes(), refused=refused)
+    return GrantedWrites(writes=draft.writes(), refused=refused)
 
 
 def _preferred(image: PartitionImage, _topic: TopicImage, view: ClusterView) -> PartitionImage:
@@ -55,17 +54,17 @@ def _preferred(image: PartitionImage, _topic: TopicImage, view: ClusterView) -> 
         raise ElectionNotNeeded(f"broker {broker} leads, as preferred")
     if why := preferred.why_it_cannot(image, view):
         raise PreferredLeaderNotAvailable(f"broker {broker} is preferred, and {why}")
-    return preferred.led_as_preferred(image)
+    return preferred.with_preferred_leader(image)
 
 
 def _unclean(image: PartitionImage, topic: TopicImage, view: ClusterView) -> PartitionImage:
-    settled = election.settle(image, topic.rules, view)
-    if settled.leader is not None:
-        if settled.leader == image.leader:
+    decided = election.reelect(image, topic.rules, view)
+    if decided.leader is not None:
+        if decided.leader == image.leader:
             raise ElectionNotNeeded(f"broker {image.leader} leads")
         # As the controller would, in a moment, if it goes by the same settings.
-        return settled
-    elected = election.elect(settled, topic.rules, view, is_unclean_asked=True)
+        return decided
+    elected = election.elect(decided, topic.rules, view, is_unclean_asked=True)
     if elected.leader is None:
         raise EligibleLeadersNotAvailable(
             f"none of the brokers {list(image.replicas)} runs and has a log that can be used"

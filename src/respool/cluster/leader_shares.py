@@ -35,11 +35,11 @@ def leader_shares(
 
     `turns` are the copies that are due: a new replica whose turn has not come takes nothing.
     """
-    takers: dict[BrokerId, set[BrokerId]] = {one: set() for one in limited}
+    candidates: dict[BrokerId, set[BrokerId]] = {one: set() for one in limited}
     for of, partition in _throttled(image, limited) if limited else ():
         assert partition.leader is not None
-        takers[partition.leader].update(_takers(of, partition, image, turns))
-    return {one: rate / max(1, len(takers[one])) for one, rate in limited.items()}
+        candidates[partition.leader].update(_takers(of, partition, image, turns))
+    return {one: rate / max(1, len(candidates[one])) for one, rate in limited.items()}
 
 
 def _throttled(

@@ -3,13 +3,13 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
-from respool.cluster.draft import Draft
+from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.ids import BrokerId
 
 
-def return_leaders(draft: Draft) -> None:
+def return_leaders(draft: PartitionDraft) -> None:
     """Give brokers back what they should lead, if too large a part of it is led by others."""
     wanted: Counter[BrokerId] = Counter()
     elsewhere: Counter[BrokerId] = Counter()
@@ -25,7 +25,9 @@ def return_leaders(draft: Draft) -> None:
         if elsewhere[broker] / wanted[broker] <= draft.view.settings.leader_imbalance_max:
             continue
         for topic, number, image in partitions:
-            draft.change(topic, number, led_as_preferred(image), f"leader {broker} as preferred")
+            draft.change(
+                topic, number, with_preferred_leader(image), f"leader {broker} as preferred"
+            )
 
 
 def can_return(image: PartitionImage, view: ClusterView) -> bool:
@@ -45,5 +47,5 @@ def why_it_cannot(image: PartitionImage, view: ClusterView) -> str | None:
     return None if broker in image.isr else "it is not in sync"
 
 
-def led_as_preferred(image: PartitionImage) -> PartitionImage:
+def with_preferred_leader(image: PartitionImage) -> PartitionImage:
     return replace(image, leader=image.replicas[0], last_leader=None, last_folder=None)

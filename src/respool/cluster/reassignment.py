@@ -83,9 +83,11 @@ def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Parti
         elr=tuple(one for one in target if one in image.elr),
         offline=tuple(one for one in target if one in image.offline),
     )
-    return election.settle(image, rules, view)
+    return election.reelect(image, rules, view)
 
 
 def _is_hopeless(behind: Sequence[BrokerId], target: Sequence[BrokerId], view: ClusterView) -> bool:
     """Nobody waits for them any more, and there is no broker to take their places: see repair.py."""
-    return all(view.is_given_up(one) for one in behind) and set(view.takers()) <= set(target)
+    return all(view.is_dead_for_good(one) for one in behind) and set(view.candidates()) <= set(
+        target
+    )

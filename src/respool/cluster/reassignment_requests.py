@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from respool.cluster.draft import Draft
+from respool.cluster.partition_draft import GrantedWrites, PartitionDraft
 from respool.cluster.placement import check_replicas
 from respool.cluster.reassignment import before_move, is_moving, retarget
-from respool.cluster.requests import Outcome
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage
 from respool.model.errors import (
@@ -22,9 +21,9 @@ def reassign(
     targets: Mapping[TopicPartition, Sequence[BrokerId] | None],
     *,
     may_change_factor: bool = True,
-) -> Outcome:
+) -> GrantedWrites:
     """Send partitions on their way to other replicas; None cancels the move of one."""
-    draft = Draft(view)
+    draft = PartitionDraft(view)
     refused: dict[TopicPartition, RequestError] = {}
     for of, target in targets.items():
         found = view.partition(of)
@@ -40,7 +39,7 @@ def reassign(
         if moved != image:
             why = f"to replicas {list(wanted)}" if target is not None else "its move is cancelled"
             draft.change(topic, of.partition, moved, why)
-    return Outcome(writes=draft.writes(), refused=refused)
+    return GrantedWrites(writes=draft.writes(), refused=refused)
 
 
 def reassignments(view: ClusterView) -> dict[TopicPartition, PartitionImage]:

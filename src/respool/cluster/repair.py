@@ -7,16 +7,16 @@ anywhere, because there are too few brokers, stays where it is; but the brokers'
 from collections import Counter
 from collections.abc import Sequence
 
-from respool.cluster.draft import Draft
+from respool.cluster.copy_limit import CopiesInProgress
 from respool.cluster.enlarge import can_do_without
+from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import retarget
-from respool.cluster.throttle import CopyCount
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId
 
 
-def replace_leaving(draft: Draft) -> None:
+def replace_leaving(draft: PartitionDraft) -> None:
     """Begin as many moves away from brokers that leave as may be under way at once.
 
     What has to wait may find another place once others have begun: call it again until nothing changes.
@@ -24,15 +24,17 @@ def replace_leaving(draft: Draft) -> None:
     view = draft.view
     if not any(view.is_leaving(one) for one in _holders(view)):
         return
-    takers = tuple(view.takers())
+    candidates = tuple(view.candidates())
     racks = view.racks_of((*_holders(view), *view.brokers))
     load = Counter(one for _, _, image in draft.partitions() for one in image.target)
-    copies = CopyCount(view, draft.partitions())
+    copies = CopiesInProgress(view, draft.partitions())
     for topic, number, image in list(draft.partitions()):
         leaving = [one for one in image.target if view.is_leaving(one)]
         if not leaving or image.leader is None:
             continue
-        target = _without(leaving, image.target, view, takers=takers, racks=racks, load=load)
+        target = _without(
+            leaving, image.target, view, candidates=candidates, racks=racks, load=load
+        )
         target = _smaller(leaving, target, view, topic.name)
         if target == image.target:
             continue
@@ -55,13 +57,13 @@ def _without(
     target: tuple[BrokerId, ...],
     view: ClusterView,
     *,
-    takers: Sequence[BrokerId],
+    candidates: Sequence[BrokerId],
     racks: dict[BrokerId, str | None],
     load: Counter[BrokerId],
 ) -> tuple[BrokerId, ...]:
     """The target with others in the places of those that leave, the dead ones first if there are too few others."""
     for old in sorted(leaving, key=lambda one: (view.is_live(one), target.index(one))):
-        free = [one for one in takers if one not in target]
+        free = [one for one in candidates if one not in target]
         if not free:
             break
         place = target.index(old)
@@ -80,7 +82,9 @@ def _smaller(
         one
         for one in target
         if not (
-            one in leaving and view.is_sent_away(one) and can_do_without(topic, one, target, view)
+            one in leaving
+            and view.is_drained_or_removed(one)
+            and can_do_without(topic, one, target, view)
         )
     )
 

@@ -93,7 +93,7 @@ class EndLastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBack:
-    """Do what `restart.step_back_everywhere` says until it says nothing."""
+    """Do what `restart.resign_everywhere` says until it says nothing."""
 
     was_clean: bool
     # The data folder of the last run, if this one has another.

@@ -83,13 +83,13 @@ class ClusterView:
 
     def can_lead(self, broker: BrokerId) -> bool:
         """It runs and will go on running here. Others lead only where nobody else can."""
-        return self.can_join(broker) and not self.is_sent_away(broker)
+        return self.can_join(broker) and not self.is_drained_or_removed(broker)
 
     def can_take(self, broker: BrokerId) -> bool:
         """It may be given replicas."""
         return self.can_lead(broker)
 
-    def is_given_up(self, broker: BrokerId) -> bool:
+    def is_dead_for_good(self, broker: BrokerId) -> bool:
         """It does not run, and nobody waits for it any more."""
         if self.is_live(broker):
             return False
@@ -101,7 +101,7 @@ class ClusterView:
 
     def is_leaving(self, broker: BrokerId) -> bool:
         """Its replicas are to go elsewhere."""
-        return self.is_sent_away(broker) or self.is_given_up(broker)
+        return self.is_drained_or_removed(broker) or self.is_dead_for_good(broker)
 
     def rack_of(self, broker: BrokerId) -> str | None:
         endpoint = self.brokers.get(broker)
@@ -110,7 +110,7 @@ class ClusterView:
         entry = self.registry.get(broker)
         return entry.rack if entry is not None else None
 
-    def takers(self) -> dict[BrokerId, str | None]:
+    def candidates(self) -> dict[BrokerId, str | None]:
         """The brokers that may be given replicas, with their racks; with none while one of them names none.
 
         Racks are told one broker after the other, by restarts. Until all have, those without would be one rack, and the
@@ -120,11 +120,11 @@ class ClusterView:
         return racks if all(racks.values()) else dict.fromkeys(racks)
 
     def racks_of(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, str | None]:
-        """Where these stand, as far as replicas are spread by it: see `takers`."""
-        is_told = all(self.takers().values())
+        """Where these stand, as far as replicas are spread by it: see `candidates`."""
+        is_told = all(self.candidates().values())
         return {one: self.rack_of(one) if is_told else None for one in brokers}
 
-    def is_sent_away(self, broker: BrokerId) -> bool:
+    def is_drained_or_removed(self, broker: BrokerId) -> bool:
         """An operator has drained or removed it."""
         entry = self.registry.get(broker)
         return entry is not None and (entry.is_drained or entry.is_removed)

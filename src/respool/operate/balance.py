@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from respool.cluster.balance import balanced_targets
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_requests import ElectionKind, elect_leaders
 from respool.cluster.preferred import can_return
 from respool.cluster.reassignment import is_moving
 from respool.cluster.reassignment_requests import reassign
+from respool.cluster.replica_balance import balanced_targets
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition
 from respool.operate.cluster_store import ClusterStore
@@ -99,7 +99,7 @@ async def return_leaders(cluster: ClusterStore) -> int:
 
 def without_rack(view: ClusterView) -> list[BrokerId]:
     """Brokers without a rack, if other brokers have one."""
-    takers = list(view.takers())
+    takers = list(view.candidates())
     rackless = [one for one in takers if not view.rack_of(one)]
     return rackless if len(rackless) < len(takers) else []
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from respool.cluster import broker_requests
-from respool.cluster.broker_requests import done_without, holdings, homeless
+from respool.cluster.broker_requests import broker_load, expendable, unplaceable
+from respool.cluster.cluster_status import waits_for
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.status import waits_for
 from respool.cluster.view import ClusterView
 from respool.model.errors import InvalidReplicationFactor
 from respool.model.ids import BrokerId, TopicPartition
@@ -51,12 +51,12 @@ async def wait_until_drained(
 
 
 def replica_count(view: ClusterView, broker: BrokerId) -> int:
-    return holdings(view, broker).replicas
+    return broker_load(view, broker).replicas
 
 
 def stuck_replicas(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, StuckReplica]:
     """The broker's replicas that cannot move now, and why."""
-    without_taker = homeless(view, broker)
+    without_taker = unplaceable(view, broker)
     found = {}
     for topic, number, image in view.partitions():
         of = TopicPartition(topic.name, number)
@@ -104,8 +104,8 @@ async def remove_broker(cluster: ClusterStore, broker: BrokerId, *, force: bool)
     decide = partial(_remove, broker=broker, force=force, address=cluster.address)
     view = await cluster.change(decide)
     replicas, lost = replica_count(view, broker), only_replicas(view, broker)
-    waiting = len(homeless(view, broker).difference(lost))
-    recreated = replicas - len(lost) - waiting - len(done_without(view, broker).difference(lost))
+    waiting = len(unplaceable(view, broker).difference(lost))
+    recreated = replicas - len(lost) - waiting - len(expendable(view, broker).difference(lost))
     return RemovedBroker(replicas=replicas, lost=lost, waiting=waiting, recreated=recreated)
 
 
@@ -128,7 +128,7 @@ def _remove(
     entry = view.registry.get(broker)
     if held and not force and entry is not None and not entry.is_removed:
         first = f"send them elsewhere with: {address.command('drain', broker)}"
-        if homeless(view, broker):
+        if unplaceable(view, broker):
             first = "start another broker first: too few are left for all of them"
         raise OperatorError(
             f"broker {broker} holds {counted(held, 'replica')}",

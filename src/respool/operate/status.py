@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from respool.cluster.broker_requests import holdings
+from respool.cluster.broker_requests import broker_load
+from respool.cluster.cluster_status import BrokerStatus, leader_now, status, waits_for
 from respool.cluster.reassignment_requests import reassignments
-from respool.cluster.status import BrokerStatus, leader_now, status, waits_for
 from respool.model.addresses import format_address
 from respool.model.cluster import PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, TopicPartition
@@ -46,7 +46,7 @@ def describe(snapshot: ClusterSnapshot, copied: Mapping[TopicPartition, CopyProg
                 "leads": broker.leads,
                 "replica_count": broker.replicas,
                 "behind": broker.behind,
-                "coming": holdings(view, one).coming,
+                "coming": broker_load(view, one).coming,
             }
             for one, broker in found.brokers.items()
         ],

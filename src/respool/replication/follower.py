@@ -99,7 +99,7 @@ class Follower:
         # An append or a truncation is under way.
         self._is_busy = False
         # In which all there was at its beginning is durable.
-        self._settled_epoch: LeaderEpoch | None = None
+        self._durable_epoch: LeaderEpoch | None = None
 
     def next_fetch(self) -> FetchFrom | None:
         """What to ask for now; None while something is under way, or nobody leads."""
@@ -108,9 +108,9 @@ class Follower:
             return None
         if leader is None or leader == self.me:
             return None
-        if self.awaits_disk and self._settled_epoch != self.image.leader_epoch:
+        if self.awaits_disk and self._durable_epoch != self.image.leader_epoch:
             return None
-        self._settled_epoch = self.image.leader_epoch
+        self._durable_epoch = self.image.leader_epoch
         self._asked = FetchFrom(
             leader=leader,
             leader_epoch=self.image.leader_epoch,

@@ -4,10 +4,10 @@ A leader changes the ISR by a guarded write, one at a time:
 
 ```
             propose                   on_image: a newer revision
-  settled ----------> in flight ------------------------------------> settled
+  resolved ---------> in flight ------------------------------------> resolved
                           |  refused: nothing was written                ^
                           |  unknown: it may have been, or may yet be    | on_image
-                          +-----------------> unsettled -----------------+
+                          +-----------------> unresolved ----------------+
 ```
 Until it is settled both outcomes are reckoned with: the maximal ISR is all who are in the old one or the new one. After
 an unknown outcome even a read that shows the old revision settles nothing, for the write may still be on its way. Then

@@ -61,7 +61,7 @@ class Operator:
 
     async def share_out(self, broker: BrokerId) -> None:
         """Give what only this one is to have to a second one, so that it can be spared."""
-        others = sorted(self._sight.view().takers().keys() - {broker})
+        others = sorted(self._sight.view().candidates().keys() - {broker})
         for name, image in sorted(self._sight.partitions().items()):
             if others and image.target == (broker,) and image.leader == broker:
                 await self._move(name, [broker, others[0]])
@@ -72,7 +72,7 @@ class Operator:
         if not partitions:
             return
         name = self._rng.choice(sorted(partitions))
-        takers = sorted(self._sight.view().takers())
+        takers = sorted(self._sight.view().candidates())
         count = min(len(takers), len(partitions[name].target))
         if count:
             await self._move(name, self._rng.sample(takers, count))

@@ -15,7 +15,7 @@ from uuid import UUID
 from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration
-from respool.cluster.restart import step_back_everywhere
+from respool.cluster.own_replicas import resign_everywhere
 from respool.cluster.session import (
     Effect,
     EndLastRun,
@@ -295,7 +295,7 @@ class BrokerLifecycle:
         """Take back what an earlier run left, until nothing of it is there."""
         while True:
             view = await self._catalog.read_view()
-            writes = step_back_everywhere(
+            writes = resign_everywhere(
                 view.topics.values(), self._me, was_clean=how.was_clean, left_folder=how.left_folder
             )
             if not writes:

@@ -1,7 +1,7 @@
 """One of the brokers is the controller: this one campaigns for it, and while it has it, carries out what is due.
 
-The seat is a key that hangs on the broker's lease. What is decided (`cluster/controller.py`) is written under its
-guard, so a controller that has been replaced without knowing it writes nothing.
+The controller's key is bound to the broker's lease. Decisions (`cluster/controller_decisions.py`) are written under its
+guard, which fences writes from a deposed controller.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from respool.broker.membership.broker_lifecycle import BrokerLifecycle
 from respool.broker.metadata.catalog import Catalog
-from respool.cluster import controller
-from respool.cluster.liveness import Absences
+from respool.cluster import controller_decisions
+from respool.cluster.liveness import MissingBrokers
 from respool.cluster.strays import StrayAges
 from respool.cluster.view import ClusterView
 from respool.model.cluster_settings import ControllerSettings
@@ -43,7 +43,7 @@ class ControllerElection:
         self._lifecycle = lifecycle
         self._clock = clock
         self._settings = settings or ControllerSettings()
-        self._absences = Absences()
+        self._absences = MissingBrokers()
         self._stray_ages = StrayAges()
         self._leaders_checked_at_ms: int | None = None
         self._woken = asyncio.Event()
@@ -84,12 +84,12 @@ class ControllerElection:
                 return 0
             logger.info("broker %d is the controller now", self._me)
             # A new controller starts counting anew.
-            self._absences = Absences()
+            self._absences = MissingBrokers()
             self._stray_ages = StrayAges()
         view = await self._view()
         count = 0
-        for write in controller.decide(view):
-            level = logging.WARNING if controller.UNCLEAN in write.why else logging.INFO
+        for write in controller_decisions.decide(view):
+            level = logging.WARNING if controller_decisions.UNCLEAN in write.why else logging.INFO
             logger.log(level, "controller: %s", write.why)
             await self._catalog.write(write)
             count += 1

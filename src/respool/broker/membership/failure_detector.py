@@ -5,7 +5,7 @@
                                                                     |                            |
                                                                     +-- taken: held              +-- end its lease
 ```
-A killed process's connections end at once, and its address refuses new ones (`cluster/refusals.py` says when that is
+A killed process's connections end at once, and its address refuses new ones (`cluster/liveness.py` says when that is
 enough). Its lease is then revoked: its registration is gone, and the controller's seat if it had that, and others take
 over as after any death. Every broker holds a connection to every other; that costs nothing while nothing happens. Only
 the controller tells, and anybody tells of the controller: a broker that alone is refused by some other, by a firewall
@@ -34,7 +34,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 from respool.cluster import keys
-from respool.cluster.refusals import Refusals
+from respool.cluster.liveness import RefusedConnections
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
 from respool.ports.clock import Clock
@@ -91,7 +91,7 @@ class FailureDetector:
             self._watched[new] = self._spawn(self._watch(new))
 
     async def _watch(self, broker: BrokerEndpoint) -> NoReturn:
-        refusals = Refusals(dead_after_ms=self._dead_after_ms)
+        refusals = RefusedConnections(dead_after_ms=self._dead_after_ms)
         pause_ms = min(ASK_EVERY_MS_MAX, max(1, self._dead_after_ms // ASKS))
         while True:
             asked_at_ms = self._clock.monotonic_ms()
@@ -113,7 +113,7 @@ class FailureDetector:
             if now_ms - asked_at_ms < pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
 
-    def _on_reached(self, broker: BrokerId, refusals: Refusals) -> None:
+    def _on_reached(self, broker: BrokerId, refusals: RefusedConnections) -> None:
         refusals.on_reached()
         self._note(broker, is_suspected=False)
 

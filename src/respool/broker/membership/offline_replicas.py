@@ -1,9 +1,9 @@
 """A partition that went offline here is left to the others: it leaves the ISR, and another one leads.
 
 Only where another replica is in sync, or eligible, and runs. Else this broker has the only copy that is worth anything:
-it keeps its place. In any case the store is told that it is offline here (`cluster/offline.py`), so that nobody waits
-for this broker to lead it or to copy it, and an operator who cannot wait may have another one elected. The partition is
-back when the broker is restarted on a sound disk, and has told the store so (`take_back`).
+it keeps its place. In any case the store is told that it is offline here (`cluster/own_replicas.py`), so that nobody
+waits for this broker to lead it or to copy it, and an operator who cannot wait may have another one elected. The
+partition is back when the broker is restarted on a sound disk, and has told the store so (`take_back`).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import Partition
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.offline import given_up, taken_back
+from respool.cluster.own_replicas import clear_offline, mark_offline
 from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.ids import BrokerId
 from respool.ports.metadata_store import Guard, GuardFailed, StoreUnavailable
@@ -60,7 +60,7 @@ class OfflineReplicas:
             held = self._held(partition)
             if held is not None:
                 topic, image = held
-                after = given_up(
+                after = mark_offline(
                     image,
                     self._me,
                     topic.rules,
@@ -78,7 +78,7 @@ class OfflineReplicas:
                 if held is None or self._me not in held[1].offline:
                     return
                 image = held[1]
-                after = taken_back(image, self._me)
+                after = clear_offline(image, self._me)
                 await self._write(partition, image, after, why="it is in order here again")
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:

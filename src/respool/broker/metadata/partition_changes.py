@@ -10,8 +10,8 @@ from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.partition_draft import GrantedWrites
 from respool.cluster.reassignment_requests import reassign
-from respool.cluster.requests import Outcome
 from respool.cluster.view import ClusterView
 from respool.model.errors import RequestError, RequestTimedOut
 from respool.model.ids import BrokerId, TopicPartition
@@ -47,7 +47,7 @@ class PartitionChanges:
     ) -> Answers:
         """Send partitions on their way to other replicas; None cancels the move of one."""
 
-        def decide(view: ClusterView, rest: Sequence[TopicPartition] | None) -> Outcome:
+        def decide(view: ClusterView, rest: Sequence[TopicPartition] | None) -> GrantedWrites:
             assert rest is not None
             wanted = {of: targets[of] for of in rest}
             return reassign(view, wanted, may_change_factor=may_change_factor)
@@ -57,7 +57,7 @@ class PartitionChanges:
     async def _until_it_holds(
         self,
         asked: Sequence[TopicPartition] | None,
-        decide: Callable[[ClusterView, Sequence[TopicPartition] | None], Outcome],
+        decide: Callable[[ClusterView, Sequence[TopicPartition] | None], GrantedWrites],
     ) -> Answers:
         answers: Answers = {}
         try:
@@ -95,7 +95,7 @@ class PartitionChanges:
         return True
 
 
-def _writes_all(outcome: Outcome, asked: Sequence[TopicPartition], view: ClusterView) -> bool:
+def _writes_all(outcome: GrantedWrites, asked: Sequence[TopicPartition], view: ClusterView) -> bool:
     written = {of for write in outcome.writes for of in _partitions_of(write, view)}
     return written.issuperset(asked)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.retry_on_conflict import Decide, retry_on_conflict
-from respool.cluster import topics
+from respool.cluster import topic_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
@@ -55,11 +55,11 @@ class TopicChanges:
             if factor == USE_DEFAULT:
                 # Who asks for no number gets what there is.
                 factor = min(
-                    self._settings.topics.default_replication_factor, max(1, len(view.takers()))
+                    self._settings.topics.default_replication_factor, max(1, len(view.candidates()))
                 )
             if name not in view.topics:
                 self._check_room(view, len(assigned) if assigned else count, factor=factor)
-            return topics.create_topic(
+            return topic_requests.create_topic(
                 view,
                 name,
                 topic_id=topic_id,
@@ -90,7 +90,7 @@ class TopicChanges:
             if topic is not None and partition_count > have:
                 factor = len(topic.partitions[0].target)
                 self._check_room(view, partition_count - have, factor=factor)
-            return topics.grow_topic(
+            return topic_requests.grow_topic(
                 view,
                 name,
                 partition_count=partition_count,
@@ -115,7 +115,7 @@ class TopicChanges:
             # What is there already and is unknown here, a newer version has set: it stays, and hinders nobody.
             foreign = before.overrides.items() - understood(before.overrides).items()
             self._catalog.parse_config(dict(one for one in overrides.items() if one not in foreign))
-            return topics.configure_topic(view, name, overrides=overrides)
+            return topic_requests.configure_topic(view, name, overrides=overrides)
 
         await self._make(name, decide, validate_only=validate_only)
 
@@ -125,7 +125,7 @@ class TopicChanges:
         def decide(view: ClusterView) -> list[GuardedWrite]:
             if topic_id not in (None, self._catalog.topic(name).id):
                 raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
-            return topics.delete_topic(view, name)
+            return topic_requests.delete_topic(view, name)
 
         async def write(writes: Sequence[GuardedWrite]) -> None:
             await self._catalog.write(writes[0])
@@ -163,11 +163,11 @@ class TopicChanges:
         for one in writes[1:-1]:
             await self._catalog.write(one)
         if len(writes) > 1:
-            await self._catalog.write(topics.sealed(writes, first_revision=first_revision))
+            await self._catalog.write(topic_requests.sealed(writes, first_revision=first_revision))
 
     def _check_room(self, view: ClusterView, added: int, *, factor: int) -> None:
         """Refuse what the brokers may not hold, before anybody works out where it goes."""
-        takers = max(1, len(view.takers()))
+        takers = max(1, len(view.candidates()))
         have = sum(len(one.target) for topic in view.topics.values() for one in topic.partitions)
         after = have + added * max(1, min(factor, takers))
         limit = self._settings.topics.partitions_max * takers

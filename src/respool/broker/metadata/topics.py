@@ -93,7 +93,7 @@ class Topics:
                     name=name,
                     partition_count=partition_count,
                     # With fewer brokers than that there are fewer replicas, and nobody has to wait.
-                    replication_factor=max(1, min(factor, len(view.takers()))),
+                    replication_factor=max(1, min(factor, len(view.candidates()))),
                     overrides=INTERNAL_TOPICS[name],
                 )
             )

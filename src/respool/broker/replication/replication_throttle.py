@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import Partition
+from respool.cluster.copy_limit import due_copies
 from respool.cluster.leader_shares import leader_shares, limited_leaders
-from respool.cluster.throttle import copies_now
 from respool.model.cluster import ClusterImage, PartitionImage
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.config_rules import LONG_MAX
@@ -49,7 +49,7 @@ class ReplicationThrottle:
             limited = limited_leaders(image) if image.broker_overrides else {}
             throttle: dict[BrokerId, tuple[TopicPartition, ...]] = {}
             if limited or self._copies_anything(image):
-                throttle = copies_now(
+                throttle = due_copies(
                     self._catalog.view(settings=self._settings, with_strays=False)
                 )
             self._due = frozenset(throttle.get(self._me, ()))

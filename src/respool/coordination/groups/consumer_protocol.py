@@ -1,17 +1,144 @@
-"""What the coordinator reads of a member's own words: which topics a consumer subscribes to.
+"""What consumers of the classic protocol tell each other through the coordinator, read and written by the coordinator.
 
-The classic protocol leaves subscriptions to the clients; to the coordinator they are opaque bytes. Only to know
-whether a group still reads a topic does it look into those of protocol type "consumer":
+As long as all members are classic these are opaque bytes. When a group has members of both protocols, the coordinator
+shares out for all of them, so it must read what a classic member subscribes to and has, and write what it gets.
 
 ```
- 0         2       6
- | version | count | topics: strings with a length of 2 | ...        later versions only add behind
+ subscription                                          assignment
+ | version 2 | topics: array of strings |              | version 2 | partitions: array |
+ | user data: bytes or null |                          | user data: bytes or null |
+ | owned partitions: array, from version 1 |
+ | generation 4, from version 2 |                      partitions of a topic
+ | rack: string or null, from version 3 |              | topic: string | array of numbers 4 |
 ```
+Later versions only add behind, so what is newer than we know is read as the newest we know.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
-from respool.coordination.record_bytes import CoordinatorRecordDamaged, RecordReader
+from respool.coordination.groups.consumer.consumer_requests import TopicsView
+from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
+from respool.coordination.record_bytes import CoordinatorRecordDamaged, RecordReader, RecordWriter
+from respool.model.errors import InconsistentGroupProtocol
+
+_VERSION_WITH_OWNED = 1
+_VERSION_WITH_GENERATION = 2
+_VERSION_WITH_RACK = 3
+_VERSION_MAX = 3
+_NULL = -1
+
+# By topic name: members of the classic protocol do not know ids.
+NamedPartitionSet: TypeAlias = Mapping[str, frozenset[int]]
+
+
+class Subscription(NamedTuple):
+    version: int
+    topic_names: frozenset[str]
+    # What it has. One that gives everything up before it joins again has nothing, and so has one that cannot say.
+    owned: NamedPartitionSet
+    rack_id: str | None
+
+
+class Assignment(NamedTuple):
+    partitions: NamedPartitionSet
+    # What an assignor of the client's own adds for its members; we could not.
+    user_data: bytes | None
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """Read a subscription of any version.
+
+    Raises:
+        InconsistentGroupProtocol: it cannot be read.
+    """
+    reader = _Reader(data, what="a subscription")
+    try:
+        version = reader.int16()
+        topic_names = frozenset(reader.string() for _ in range(reader.count()))
+        reader.nullable_bytes()
+        owned = reader.partitions() if version >= _VERSION_WITH_OWNED else {}
+        if version >= _VERSION_WITH_GENERATION:
+            reader.int32()
+        rack_id = reader.nullable_string() if version >= _VERSION_WITH_RACK else None
+    except CoordinatorRecordDamaged as error:
+        raise InconsistentGroupProtocol(str(error)) from None
+    return Subscription(version, topic_names, owned, rack_id)
+
+
+def read_assignment(data: bytes) -> Assignment:
+    """Read an assignment of any version; a member that has none yet has empty bytes.
+
+    Raises:
+        InconsistentGroupProtocol: it cannot be read.
+    """
+    if not data:
+        return Assignment({}, None)
+    reader = _Reader(data, what="an assignment")
+    try:
+        reader.int16()
+        return Assignment(reader.partitions(), reader.nullable_bytes())
+    except CoordinatorRecordDamaged as error:
+        raise InconsistentGroupProtocol(str(error)) from None
+
+
+def write_assignment(partitions: NamedPartitionSet, *, version: int) -> bytes:
+    """Write an assignment for a member whose subscription has that version."""
+    writer = RecordWriter(version=max(0, min(version, _VERSION_MAX)))
+    writer.count(len(partitions))
+    for name, numbers in sorted(partitions.items()):
+        writer.string(name)
+        writer.count(len(numbers))
+        for number in sorted(numbers):
+            writer.int32(number)
+    writer.count(_NULL)
+    return writer.done()
+
+
+def with_ids(partitions: NamedPartitionSet, topics: TopicsView) -> PartitionSet:
+    """Of the topics there are."""
+    return partition_set(
+        (topics[name].topic_id, numbers) for name, numbers in partitions.items() if name in topics
+    )
+
+
+def with_names(partitions: PartitionSet, topics: TopicsView) -> NamedPartitionSet:
+    """Of the topics there are."""
+    return {
+        name: partitions[topic.topic_id]
+        for name, topic in topics.items()
+        if topic.topic_id in partitions
+    }
+
+
+class _Reader(RecordReader):
+    __slots__ = ()
+
+    def nullable_bytes(self) -> bytes | None:
+        length = self.int32()
+        return None if length < 0 else self._take(length)
+
+    def partitions(self) -> NamedPartitionSet:
+        gathered: dict[str, frozenset[int]] = {}
+        for _ in range(self.count()):
+            name = self.string()
+            numbers = frozenset(self.int32() for _ in range(self.count()))
+            if numbers:
+                gathered[name] = gathered.get(name, frozenset()) | numbers
+        return gathered
+
+
+# -- subscribed topics -------------------------------------------------------------------------------------------------
+# What the coordinator reads of a member's own words: which topics a consumer subscribes to.
+#
+# The classic protocol leaves subscriptions to the clients; to the coordinator they are opaque bytes. Only to know
+# whether a group still reads a topic does it look into those of protocol type "consumer":
+#
+# ```
+#  0         2       6
+#  | version | count | topics: strings with a length of 2 | ...        later versions only add behind
+# ```
+
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

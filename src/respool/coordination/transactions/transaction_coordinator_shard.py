@@ -18,7 +18,7 @@ from respool.coordination.groups.group_records import kind_of
 from respool.coordination.transactions.transaction_admin import TransactionAdmin
 from respool.coordination.transactions.transaction_end import complete, end_transaction, fence
 from respool.coordination.transactions.transaction_init import init_producer_id
-from respool.coordination.transactions.transaction_metadata import TransactionMetadata
+from respool.coordination.transactions.transaction_metadata import WAIT, Step, TransactionMetadata
 from respool.coordination.transactions.transaction_partitions import (
     add_partitions,
     verify_partitions,
@@ -43,7 +43,6 @@ from respool.coordination.transactions.transaction_requests import (
     VerifyPartitions,
     WriteMarkers,
 )
-from respool.coordination.transactions.transaction_step import WAIT, Step
 from respool.coordination.transactions.waiting_requests import (
     WAITING_TIMER,
     WaitingRequest,
@@ -288,7 +287,7 @@ class TransactionCoordinatorShard:
                     transaction.producer_id,
                     transaction.timeout_ms,
                 )
-                self._write(fence(transaction, is_own_wish=False, now_ms=draft.wall_ms), draft)
+                self._write(fence(transaction, by_producer=False, now_ms=draft.wall_ms), draft)
             elif rings_at_ms is None or due_at_ms < rings_at_ms:
                 rings_at_ms = due_at_ms
         if rings_at_ms is not None:

@@ -8,6 +8,8 @@ outcome that there is counts as repeated.
 from respool.coordination.transactions.transaction_metadata import (
     LAST_USABLE_EPOCH,
     PRODUCER_EPOCH_MAX,
+    WAIT,
+    Step,
     TransactionMetadata,
 )
 from respool.coordination.transactions.transaction_partitions import not_current
@@ -17,7 +19,6 @@ from respool.coordination.transactions.transaction_requests import (
     ProducerIdNeeded,
     TransactionState,
 )
-from respool.coordination.transactions.transaction_step import WAIT, Step
 from respool.model.errors import ConcurrentTransactions, InvalidTransactionState, RequestError
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
 
@@ -44,7 +45,7 @@ def end_transaction(
 
 
 def fence(
-    transaction: TransactionMetadata, *, is_own_wish: bool, now_ms: int
+    transaction: TransactionMetadata, *, by_producer: bool, now_ms: int
 ) -> TransactionMetadata:
     """Abort an open transaction with the next epoch, which nobody has: whoever had it open can do no more.
 
@@ -60,7 +61,7 @@ def fence(
         transaction.partitions,
         now_ms,
         transaction.started_at_ms,
-        transaction.producer_id if is_own_wish else NO_PRODUCER_ID,
+        transaction.producer_id if by_producer else NO_PRODUCER_ID,
         NO_PRODUCER_ID,
         transaction.version,
     )

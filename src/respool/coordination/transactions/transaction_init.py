@@ -15,6 +15,8 @@ from respool.coordination.transactions.transaction_end import fence
 from respool.coordination.transactions.transaction_metadata import (
     LAST_USABLE_EPOCH,
     PRODUCER_EPOCH_MAX,
+    WAIT,
+    Step,
     TransactionMetadata,
 )
 from respool.coordination.transactions.transaction_requests import (
@@ -23,7 +25,6 @@ from respool.coordination.transactions.transaction_requests import (
     ProducerIdNeeded,
     TransactionState,
 )
-from respool.coordination.transactions.transaction_step import WAIT, Step
 from respool.model.errors import (
     InvalidRequest,
     InvalidTransactionTimeout,
@@ -59,7 +60,7 @@ def init_producer_id(
     if transaction.is_prepared:
         return Step(None, WAIT)
     if is_open:
-        return Step(fence(transaction, is_own_wish=not is_new, now_ms=now_ms), WAIT)
+        return Step(fence(transaction, by_producer=not is_new, now_ms=now_ms), WAIT)
     return _next_epoch(transaction, request, is_new=is_new, is_repeated=is_repeated, now_ms=now_ms)
 
 

@@ -21,7 +21,7 @@ Kafka keeps this in memory and forgets it with the coordinator. The record's fie
 to Kafka the other two mean nothing there.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from respool.coordination.transactions.transaction_requests import (
     NO_PRODUCER_EPOCH,
@@ -89,3 +89,17 @@ class TransactionMetadata(NamedTuple):
         if producer_id == self.producer_id:
             return producer_epoch == self.producer_epoch - 1 and producer_epoch > NO_PRODUCER_EPOCH
         return self.producer_epoch == 0 and producer_epoch >= LAST_USABLE_EPOCH
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+# What a request does to one transactional id: the id's new state, if any, and the answer, if it can be given yet.
+
+
+# The answer follows when the markers of the transaction before are written; the request is decided anew then.
+WAIT = None
+
+
+class Step(NamedTuple):
+    # None: it stays as it is.
+    transaction: TransactionMetadata | None
+    reply: Any

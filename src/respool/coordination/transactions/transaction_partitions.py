@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from respool.coordination.transactions.transaction_metadata import TransactionMetadata
+from respool.coordination.transactions.transaction_metadata import WAIT, Step, TransactionMetadata
 from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
     AddPartitionsReply,
@@ -11,7 +11,6 @@ from respool.coordination.transactions.transaction_requests import (
     VerifyPartitions,
     VerifyPartitionsReply,
 )
-from respool.coordination.transactions.transaction_step import WAIT, Step
 from respool.model.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,

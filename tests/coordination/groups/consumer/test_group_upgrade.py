@@ -17,7 +17,7 @@ from coordination.consumer_world import (
 from coordination.group_world import GROUP, REBALANCE_MS, SESSION_MS, error_of, join_of
 from coordination.sim_classic import COOPERATIVE, EAGER, SimClassic, subscription_of
 from respool.coordination.groups.classic.classic_group import ClassicGroup
-from respool.coordination.groups.embedded_protocol import read_assignment, write_assignment
+from respool.coordination.groups.consumer_protocol import read_assignment, write_assignment
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
 from respool.coordination.groups.group_requests import (
     DeleteGroups,

@@ -55,7 +55,7 @@ class ClassicGroups:
             group = self._groups[request.group_id] = ClassicGroup(request.group_id)
         timer_at_ms = group.wake_at_ms
         self._joining.join(group, request, ticket, draft)
-        self._settle(group, draft, timer_at_ms=timer_at_ms)
+        self._resolve(group, draft, timer_at_ms=timer_at_ms)
         return draft.decision()
 
     def sync(self, request: SyncGroup, ticket: Ticket, draft: Draft) -> Decision:
@@ -64,7 +64,7 @@ class ClassicGroups:
             return _answer(ticket, SyncGroupReply(error=_nobody_there(request.group_id)))
         timer_at_ms = group.wake_at_ms
         self._membership.sync(group, request, ticket, draft)
-        self._settle(group, draft, timer_at_ms=timer_at_ms)
+        self._resolve(group, draft, timer_at_ms=timer_at_ms)
         return draft.decision()
 
     def heartbeat(self, request: Heartbeat, ticket: Ticket, now_ms: int) -> Decision:
@@ -79,7 +79,7 @@ class ClassicGroups:
             return _answer(ticket, LeaveGroupReply(error=_nobody_there(request.group_id)))
         timer_at_ms = group.wake_at_ms
         draft.answer(ticket, self._membership.leave(group, request, draft))
-        self._settle(group, draft, timer_at_ms=timer_at_ms)
+        self._resolve(group, draft, timer_at_ms=timer_at_ms)
         return draft.decision()
 
     def check_commit(self, group: ClassicGroup, request: OffsetCommit, now_ms: int) -> None:
@@ -114,7 +114,7 @@ class ClassicGroups:
             if member.expires_at_ms == NEVER_MS:
                 self._rebalance.restart_session(group, member, draft.now_ms)
         self._membership.on_timer(group, draft)
-        self._settle(group, draft, timer_at_ms=None)
+        self._resolve(group, draft, timer_at_ms=None)
         return draft.decision()
 
     def on_loaded(self, draft: Draft) -> None:
@@ -152,7 +152,7 @@ class ClassicGroups:
             group = self._groups[group_id] = ClassicGroup(group_id)
         group.replay(stored)
 
-    def _settle(self, group: ClassicGroup, draft: Draft, *, timer_at_ms: int | None) -> None:
+    def _resolve(self, group: ClassicGroup, draft: Draft, *, timer_at_ms: int | None) -> None:
         self._set_timer(group, draft, timer_at_ms=timer_at_ms)
         self._forget_if_nothing(group)
 

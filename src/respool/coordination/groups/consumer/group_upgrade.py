@@ -25,8 +25,8 @@ from respool.coordination.groups.consumer.consumer_records import (
 )
 from respool.coordination.groups.consumer.consumer_requests import TopicsView
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, difference
-from respool.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from respool.coordination.groups.embedded_protocol import (
+from respool.coordination.groups.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
     read_assignment,
     read_subscription,
     with_ids,

@@ -11,7 +11,7 @@ from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.ids import BrokerId, TopicPartition
 
 
-class CopyCount:
+class CopiesInProgress:
     """Copies under way, by the brokers they go to and come from."""
 
     def __init__(
@@ -31,13 +31,13 @@ class CopyCount:
 
     def has_room_for(self, image: PartitionImage, *, limit: int) -> bool:
         """Whether this partition's copies could begin beside those under way."""
-        copiers, leader = copiers_of(image, self._view), image.serving_leader
+        copiers, leader = copying_replicas(image, self._view), image.serving_leader
         return all(self._to[one] < limit for one in copiers) and (
             leader is None or self._from[leader] < limit
         )
 
     def _count(self, image: PartitionImage, by: int) -> None:
-        copiers, leader = copiers_of(image, self._view), image.serving_leader
+        copiers, leader = copying_replicas(image, self._view), image.serving_leader
         if leader is None or not copiers:
             return
         self._from[leader] += by
@@ -45,7 +45,7 @@ class CopyCount:
             self._to[one] += by
 
 
-def copiers_of(image: PartitionImage, view: ClusterView) -> tuple[BrokerId, ...]:
+def copying_replicas(image: PartitionImage, view: ClusterView) -> tuple[BrokerId, ...]:
     """The new replicas that run and do not have everything yet.
 
     Who does not run, or has a log that has failed, keeps nobody else from copying.
@@ -57,10 +57,10 @@ def copiers_of(image: PartitionImage, view: ClusterView) -> tuple[BrokerId, ...]
     )
 
 
-def copies_now(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
+def due_copies(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
     """The partitions that each broker should be copying now; those that it should wait with are left out."""
     limit = view.settings.copies_per_broker_max
-    count = CopyCount(view)
+    count = CopiesInProgress(view)
     turns: dict[BrokerId, list[TopicPartition]] = {}
     for topic, number, image in view.partitions():
         # Of thousands of partitions hardly any are copied.
@@ -69,6 +69,6 @@ def copies_now(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
         if not count.has_room_for(image, limit=limit):
             continue
         count.begin(image)
-        for one in copiers_of(image, view):
+        for one in copying_replicas(image, view):
             turns.setdefault(one, []).append(TopicPartition(topic.name, number))
     return {one: tuple(partitions) for one, partitions in turns.items()}

@@ -58,7 +58,7 @@ def create_topic(
         replicas = _assigned(assignment, view, first=0)
     else:
         replicas = place(
-            view.takers(),
+            view.candidates(),
             partition_count=partition_count,
             replication_factor=replication_factor,
             start=topic_id.int,
@@ -91,7 +91,7 @@ def grow_topic(
     else:
         of_topic = [image.target for image in topic.partitions]
         replicas = place(
-            view.takers(),
+            view.candidates(),
             partition_count=partition_count - have,
             replication_factor=len(of_topic[0]),
             start=topic.id.int + have,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, image_of, topic_of, view_of
-from respool.cluster.balance import balance, balanced_targets
 from respool.cluster.placement import rack_crowding
+from respool.cluster.replica_balance import balance, balanced_targets
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -92,7 +92,7 @@ def test_with_racks_alike_replicas_and_leaders_differ_by_one_at_most(view: Clust
 @given(view=clusters(are_racks_alike=False))
 @settings(deadline=None)
 def test_no_partition_is_less_spread_and_within_a_rack_all_is_even(view: ClusterView) -> None:
-    racks = view.takers()
+    racks = view.candidates()
     for of, replicas in replicas_after(view).items():
         found = view.partition(of)
         assert found is not None

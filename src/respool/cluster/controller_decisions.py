@@ -5,9 +5,9 @@ broker that has to come back) is decided when they have done it.
 """
 
 from respool.cluster import election, preferred, reassignment, repair, strays
-from respool.cluster.draft import Draft
 from respool.cluster.enlarge import enlarge_internal_topics
 from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
 
@@ -21,7 +21,7 @@ UNCLEAN = "UNCLEAN"
 
 def decide(view: ClusterView) -> list[GuardedWrite]:
     """The writes that are due, the urgent ones first. They touch different keys, so each stands for itself."""
-    draft = Draft(view)
+    draft = PartitionDraft(view)
     for _ in range(ROUNDS_MAX):
         count = draft.count
         for topic, number, image in draft.partitions():
@@ -35,18 +35,18 @@ def decide(view: ClusterView) -> list[GuardedWrite]:
     return [*draft.writes(), *strays.collect(view)]
 
 
-def _step(draft: Draft, topic: TopicImage, number: int, image: PartitionImage) -> None:
+def _step(draft: PartitionDraft, topic: TopicImage, number: int, image: PartitionImage) -> None:
     view, rules = draft.view, topic.rules
-    settled = election.settle(image, rules, view)
-    if settled != image:
-        why = _told(image, settled)
-        if settled.leader not in (None, image.leader) and election.is_unclean(
-            settled.leader, image, rules, view
+    decided = election.reelect(image, rules, view)
+    if decided != image:
+        why = _told(image, decided)
+        if decided.leader not in (None, image.leader) and election.is_unclean(
+            decided.leader, image, rules, view
         ):
             why = f"{why}, {UNCLEAN}: it may miss committed records"
-        draft.change(topic, number, settled, why)
-    if reassignment.is_moving(settled) and reassignment.is_switch_safe(settled, rules, view):
-        switched = reassignment.switch(settled, rules, view)
+        draft.change(topic, number, decided, why)
+    if reassignment.is_moving(decided) and reassignment.is_switch_safe(decided, rules, view):
+        switched = reassignment.switch(decided, rules, view)
         draft.change(topic, number, switched, f"moved to replicas {list(switched.replicas)}")
 
 
@@ -58,4 +58,4 @@ def _told(before: PartitionImage, after: PartitionImage) -> str:
         told.append(f"in sync {list(after.isr)}, not {list(before.isr)}")
     if after.elr != before.elr:
         told.append(f"eligible {list(after.elr)}")
-    return ", ".join(told) or "settled"
+    return ", ".join(told) or "decided"

@@ -4,10 +4,10 @@ import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, ClusterWorld, image_of, view_of, written
 from respool.cluster import keys
-from respool.cluster.controller import decide
+from respool.cluster.controller_decisions import decide
 from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite, KeyChange, in_writes
-from respool.cluster.liveness import Absences
-from respool.cluster.restart import step_back_everywhere
+from respool.cluster.liveness import MissingBrokers
+from respool.cluster.own_replicas import resign_everywhere
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import TopicPartition
 from respool.ports.metadata_store import Guard
@@ -97,18 +97,18 @@ def test_no_changes_are_no_writes() -> None:
 
 
 def test_a_broker_is_missing_since_the_controller_first_missed_it() -> None:
-    absences = Absences()
+    absences = MissingBrokers()
     everybody = (ONE, TWO, THREE)
     assert absences.on_view(known=everybody, live=(ONE,), now_ms=10) == {TWO: 10, THREE: 10}
     assert absences.on_view(known=everybody, live=(ONE, TWO), now_ms=20) == {THREE: 10}
     # Back and gone again: it counts anew.
     assert absences.on_view(known=everybody, live=(ONE,), now_ms=30) == {TWO: 30, THREE: 10}
     # Another controller does not know of before.
-    assert Absences().on_view(known=everybody, live=(ONE,), now_ms=40) == {TWO: 40, THREE: 40}
+    assert MissingBrokers().on_view(known=everybody, live=(ONE,), now_ms=40) == {TWO: 40, THREE: 40}
 
 
 def test_the_controller_knows_when_time_alone_makes_something_due() -> None:
-    absences = Absences()
+    absences = MissingBrokers()
     settings = ControllerSettings(dead_after_ms=1_000, unclean_wait_ms=100)
     assert absences.next_due_ms(settings, now_ms=0) is None
     absences.on_view(known=(ONE, TWO), live=(ONE,), now_ms=50)
@@ -119,7 +119,7 @@ def test_the_controller_knows_when_time_alone_makes_something_due() -> None:
 
 def test_a_broker_steps_back_only_while_it_is_not_registered() -> None:
     view = view_of(image_of(4, 1), image_of(1, 4), image_of(1, 2))
-    (write,) = step_back_everywhere(view.topics.values(), FOUR, was_clean=False)
+    (write,) = resign_everywhere(view.topics.values(), FOUR, was_clean=False)
     assert write.guards[0] == Guard(key=keys.broker_key(FOUR), revision=0)
     images = written([write])
     assert sorted(images) == [0, 1]

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.cluster_world import ONE, THREE, TWO, image_of
-from respool.cluster.offline import given_up, taken_back
+from respool.cluster.own_replicas import clear_offline, mark_offline
 from respool.model.cluster import TopicRules
 
 STRICT = TopicRules(min_isr=2)
@@ -11,7 +11,7 @@ ALL = (ONE, TWO, THREE)
 
 
 def test_it_is_left_to_another_that_has_everything() -> None:
-    image = given_up(image_of(1, 2, 3), ONE, STRICT, live=ALL)
+    image = mark_offline(image_of(1, 2, 3), ONE, STRICT, live=ALL)
     assert (image.leader, image.isr, image.offline) == (None, (TWO, THREE), (ONE,))
     assert image.leader_epoch == 6
 
@@ -23,7 +23,7 @@ def test_one_that_could_not_lead_is_no_heir(
     offline: tuple[int, ...], live: tuple[int, ...]
 ) -> None:
     before = image_of(1, 2, 3, isr=[1], elr=(TWO,), offline=offline)
-    image = given_up(before, ONE, STRICT, live=live)  # type: ignore[arg-type]
+    image = mark_offline(before, ONE, STRICT, live=live)  # type: ignore[arg-type]
     assert (image.leader, image.isr, image.elr) == (ONE, (ONE,), (TWO,))
     assert image.leader_epoch == before.leader_epoch
     assert image.offline == (*offline, ONE)
@@ -34,16 +34,16 @@ def test_what_was_told_is_not_told_again() -> None:
         image_of(1, 2, isr=[1], offline=(ONE,)),
         image_of(2, 1, isr=[2], offline=(ONE,)),
     ):
-        assert given_up(before, ONE, STRICT, live=ALL) is before
+        assert mark_offline(before, ONE, STRICT, live=ALL) is before
 
 
 def test_a_trouble_that_passes_takes_it_out_of_the_isr_and_no_more() -> None:
-    image = given_up(image_of(2, 1, 3), ONE, STRICT, live=ALL, is_passing=True)
+    image = mark_offline(image_of(2, 1, 3), ONE, STRICT, live=ALL, is_passing=True)
     assert (image.isr, image.offline) == ((TWO, THREE), ())
     alone = image_of(1, 2, isr=[1])
-    assert given_up(alone, ONE, STRICT, live=ALL, is_passing=True) is alone
+    assert mark_offline(alone, ONE, STRICT, live=ALL, is_passing=True) is alone
 
 
 def test_who_takes_it_back_speaks_for_itself() -> None:
     image = image_of(1, 2, 3, isr=[1], leader=None, offline=(TWO, ONE))
-    assert taken_back(image, ONE) == image_of(1, 2, 3, isr=[1], leader=None, offline=(TWO,))
+    assert clear_offline(image, ONE) == image_of(1, 2, 3, isr=[1], leader=None, offline=(TWO,))

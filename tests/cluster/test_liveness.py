@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cluster.refusals import REFUSALS_MIN, SUSPECTED_TIMES, Refusals
+from respool.cluster.liveness import REFUSALS_MIN, SUSPECTED_TIMES, RefusedConnections
 
 DEAD_AFTER_MS = 1_000
 
 
-def reached() -> Refusals:
-    refusals = Refusals(dead_after_ms=DEAD_AFTER_MS)
+def reached() -> RefusedConnections:
+    refusals = RefusedConnections(dead_after_ms=DEAD_AFTER_MS)
     refusals.on_reached()
     return refusals
 
 
-def refuse(refusals: Refusals, *times_ms: int) -> None:
+def refuse(refusals: RefusedConnections, *times_ms: int) -> None:
     for now_ms in times_ms:
         refusals.on_refused(now_ms=now_ms)
 
@@ -28,7 +28,7 @@ def test_refused_for_long_enough_is_dead() -> None:
 
 
 def test_one_that_was_never_reached_is_not_dead_however_long_it_refuses() -> None:
-    refusals = Refusals(dead_after_ms=DEAD_AFTER_MS)
+    refusals = RefusedConnections(dead_after_ms=DEAD_AFTER_MS)
     refuse(refusals, *range(0, 60_000, 100))
     assert not refusals.is_dead(now_ms=60_000)
 
@@ -71,7 +71,7 @@ def test_one_that_refuses_is_suspected_for_a_while() -> None:
 
 
 def test_one_that_was_never_reached_is_not_suspected() -> None:
-    refusals = Refusals(dead_after_ms=DEAD_AFTER_MS)
+    refusals = RefusedConnections(dead_after_ms=DEAD_AFTER_MS)
     refuse(refusals, 0, 1, 2)
     assert not refusals.is_suspected(now_ms=2)
 
@@ -80,7 +80,7 @@ def test_one_that_was_never_reached_is_not_suspected() -> None:
 def test_dead_are_those_that_refused_all_the_time_since_they_took_a_connection(
     heard: list[tuple[str, int]],
 ) -> None:
-    refusals, now_ms = Refusals(dead_after_ms=DEAD_AFTER_MS), 0
+    refusals, now_ms = RefusedConnections(dead_after_ms=DEAD_AFTER_MS), 0
     story: list[tuple[str, int]] = []
     for what, later_ms in heard:
         now_ms += later_ms

@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
-from respool.cluster.draft import Draft
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_spread import even_heirs, even_leaders, uneven_pairs
+from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.placement import rack_crowding
 from respool.cluster.reassignment import is_moving, retarget
 from respool.cluster.view import ClusterView
@@ -26,7 +26,7 @@ from respool.model.ids import BrokerId, TopicPartition
 def balance(view: ClusterView) -> list[GuardedWrite]:
     """The moves to begin, all of them; how many are copied at a time is the throttle's business."""
     targets = balanced_targets(view)
-    draft = Draft(view)
+    draft = PartitionDraft(view)
     for topic, number, image in view.partitions():
         target = targets.get(TopicPartition(topic.name, number))
         if target is not None:
@@ -59,7 +59,7 @@ class _Plan:
     """Where every replica is to be, as far as it is thought out."""
 
     def __init__(self, view: ClusterView) -> None:
-        self.racks = view.takers()
+        self.racks = view.candidates()
         holders = {one for _, _, image in view.partitions() for one in image.target}
         self._rack_of = view.racks_of(holders) | self.racks
         self.before: dict[TopicPartition, tuple[BrokerId, ...]] = {}

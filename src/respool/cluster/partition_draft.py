@@ -1,12 +1,13 @@
 """Changes to partitions while they are being decided, one after the other; one write for each partition in the end."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
+from respool.model.errors import RequestError
 from respool.model.ids import LeaderEpoch, TopicPartition
 
 
@@ -17,7 +18,7 @@ class _Changed:
     whys: list[str]
 
 
-class Draft:
+class PartitionDraft:
     """The view's partitions as they will be."""
 
     def __init__(self, view: ClusterView) -> None:
@@ -89,3 +90,14 @@ def _check(image: PartitionImage) -> None:
     assert replicas.issuperset(image.removing), f"removed without being a replica: {image}"
     assert replicas.issuperset(image.offline), f"offline without being a replica: {image}"
     assert not set(image.adding) & set(image.removing), f"both added and removed: {image}"
+
+
+# -- requests for several partitions -----------------------------------------------------------------------------------
+# What a request for many partitions comes to: writes, and why some of it is refused.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantedWrites:
+    writes: list[GuardedWrite]
+    # The other partitions asked for are granted once the writes have succeeded.
+    refused: Mapping[TopicPartition, RequestError] = field(default_factory=dict)

@@ -6,10 +6,10 @@ import pytest
 
 from cluster.cluster_world import FOUR, ONE, THREE, TWO, ClusterWorld, image_of, view_of
 from respool.cluster import keys
-from respool.cluster.controller import decide
+from respool.cluster.controller_decisions import decide
 from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite
 from respool.cluster.strays import StrayAges, collect
-from respool.cluster.topics import (
+from respool.cluster.topic_requests import (
     configure_topic,
     create_topic,
     delete_topic,
