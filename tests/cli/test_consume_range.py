@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.cli.consume_range import (
-    AtOffset,
-    AtTime,
     Cursor,
-    Earliest,
-    LastMessages,
-    Latest,
-    Start,
     Until,
     first_offset,
     is_empty,
@@ -20,6 +14,7 @@ from respool.cli.consume_range import (
     stop_offset,
 )
 from respool.model.operator_errors import UsageError
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Last, Latest, SeekTarget
 
 NOW = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -31,7 +26,7 @@ def start_of(
     offset: str | None = None,
     since: str | None = None,
     follow: bool = False,
-) -> Start:
+) -> SeekTarget:
     return parse_start(
         from_beginning=from_beginning, offset=offset, since=since, follow=follow, now=NOW
     )
@@ -50,10 +45,10 @@ def test_without_a_start_everything_is_read_and_followed_topics_only_from_now_on
         ("Latest", Latest()),
         ("0", AtOffset(0)),
         ("17", AtOffset(17)),
-        ("-5", LastMessages(5)),
+        ("-5", Last(5)),
     ],
 )
-def test_an_offset_is_a_number_a_name_or_a_count_from_the_end(text: str, meant: Start) -> None:
+def test_an_offset_is_a_number_a_name_or_a_count_from_the_end(text: str, meant: SeekTarget) -> None:
     assert start_of(offset=text) == meant
 
 
@@ -97,15 +92,15 @@ def test_until_refuses_what_is_neither() -> None:
         # Deleted already, or not written yet: what is nearest to it.
         (AtOffset(5), None, 100),
         (AtOffset(900), None, 200),
-        (LastMessages(10), None, 190),
-        (LastMessages(1000), None, 100),
+        (Last(10), None, 190),
+        (Last(1000), None, 100),
         (AtTime(1), 120, 120),
         # Nothing is that new.
         (AtTime(1), None, 200),
     ],
 )
 def test_reading_begins_inside_what_the_partition_holds(
-    start: Start, at_time: int | None, first: int
+    start: SeekTarget, at_time: int | None, first: int
 ) -> None:
     assert first_offset(start, low=100, high=200, at_time=at_time) == first
 
@@ -145,7 +140,7 @@ def test_reading_stops_at_the_end_seen_at_the_start_unless_followed(
     ],
 )
 def test_a_range_that_ends_before_it_begins_is_empty(
-    start: Start, until: Until, empty: bool
+    start: SeekTarget, until: Until, empty: bool
 ) -> None:
     assert is_empty(start, until) is empty
 

@@ -9,10 +9,6 @@ from respool.cli.group_moves import (
     Move,
     ShiftBy,
     Target,
-    ToEarliest,
-    ToLatest,
-    ToOffset,
-    ToTime,
     choose_places,
     parse_target,
     plan_moves,
@@ -20,6 +16,7 @@ from respool.cli.group_moves import (
 from respool.cli.kafka import OffsetRange, TopicInfo
 from respool.client.kafka.groups import Committed
 from respool.model.operator_errors import NotFound, UsageError
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 PLACE = ("rides", 0)
@@ -58,11 +55,11 @@ def topic(name: str, partitions: int) -> TopicInfo:
 
 
 def test_where_to_is_said_exactly_once() -> None:
-    assert target(to_offset=7) == ToOffset(7)
+    assert target(to_offset=7) == AtOffset(7)
     assert target(shift_by=-3) == ShiftBy(-3)
-    assert target(to_earliest=True) == ToEarliest()
-    assert target(to_latest=True) == ToLatest()
-    assert target(to_time="3 hours ago") == ToTime(int(NOW.timestamp() * 1000) - 3 * 3_600_000)
+    assert target(to_earliest=True) == Earliest()
+    assert target(to_latest=True) == Latest()
+    assert target(to_time="3 hours ago") == AtTime(int(NOW.timestamp() * 1000) - 3 * 3_600_000)
     for wrong in ({}, {"to_offset": 1, "shift_by": 1}, {"to_earliest": True, "to_latest": True}):
         with pytest.raises(UsageError, match="say where to, once"):
             target(**wrong)
@@ -99,10 +96,10 @@ def test_named_topics_must_exist() -> None:
 @pytest.mark.parametrize(
     ("to", "offset", "replays", "skips"),
     [
-        (ToEarliest(), 10, 40, 0),
-        (ToLatest(), 90, 0, 40),
-        (ToOffset(30), 30, 20, 0),
-        (ToOffset(50), 50, 0, 0),
+        (Earliest(), 10, 40, 0),
+        (Latest(), 90, 0, 40),
+        (AtOffset(30), 30, 20, 0),
+        (AtOffset(50), 50, 0, 0),
         (ShiftBy(-5), 45, 5, 0),
         (ShiftBy(5), 55, 0, 5),
     ],
@@ -118,28 +115,28 @@ def test_a_move_counts_what_is_read_again_and_what_is_left_out(
 
 
 def test_a_time_is_where_the_lookup_found_it_or_the_end() -> None:
-    assert move(ToTime(1), at=20).target == 20
-    assert move(ToTime(1), at=None).target == 90
+    assert move(AtTime(1), at=20).target == 20
+    assert move(AtTime(1), at=None).target == 90
 
 
 def test_a_place_outside_becomes_the_nearest_inside_and_is_told() -> None:
-    below, above = move(ShiftBy(-1000)), move(ToOffset(1000))
+    below, above = move(ShiftBy(-1000)), move(AtOffset(1000))
     assert (below.target, below.asked, below.is_clamped) == (10, -950, True)
     assert (above.target, above.is_clamped) == (90, True)
 
 
 def test_what_retention_took_is_not_counted_as_read_again() -> None:
-    planned = move(ToEarliest(), committed=5, held=(10, 90))
+    planned = move(Earliest(), committed=5, held=(10, 90))
     assert (planned.target, planned.replays, planned.skips) == (10, 0, 0)
     assert planned.changes
 
 
 def test_a_partition_without_an_offset_can_be_set_but_not_shifted() -> None:
-    planned = move(ToOffset(30), committed=None)
+    planned = move(AtOffset(30), committed=None)
     assert (planned.committed, planned.target, planned.replays, planned.reads) == (None, 30, 0, 60)
     ranges = {PLACE: OffsetRange(start=0, end=9)}
     assert plan_moves(ShiftBy(-1), [PLACE], committed={}, ranges=ranges, at_time={}) == []
-    assert plan_moves(ToEarliest(), [PLACE], committed={}, ranges={}, at_time={}) == []
+    assert plan_moves(Earliest(), [PLACE], committed={}, ranges={}, at_time={}) == []
 
 
 @given(
@@ -151,7 +148,7 @@ def test_a_partition_without_an_offset_can_be_set_but_not_shifted() -> None:
 def test_a_target_always_lies_in_what_the_partition_holds(
     start: int, length: int, committed: int | None, wanted: int
 ) -> None:
-    to = ShiftBy(wanted) if committed is not None and wanted % 2 else ToOffset(abs(wanted))
+    to = ShiftBy(wanted) if committed is not None and wanted % 2 else AtOffset(abs(wanted))
     planned = move(to, committed=committed, held=(start, start + length))
     assert start <= planned.target <= start + length
     assert min(planned.replays, planned.skips) == 0

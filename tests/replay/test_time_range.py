@@ -6,7 +6,9 @@ from unittest.mock import patch
 
 import pytest
 
+from respool.client.kafka import seek
 from respool.client.kafka.list_offsets import OffsetAt
+from respool.model.seek_target import AtTime, Earliest
 from respool.replay import time_range
 from respool.replay.errors import InvalidReplay, LeaderMissing
 from respool.replay.plan import Span
@@ -29,7 +31,7 @@ def spans(held: list[tuple[int, int] | None], from_h: float | None, to_h: float)
     ranges = {number: Span(*span) for number, span in enumerate(held) if span}
 
     def offsets_for(
-        _cluster: object, _topic: str, partitions: Iterable[int], at_ms: int
+        _cluster: object, _topic: str, partitions: Iterable[int], at_ms: int, **_isolation: object
     ) -> dict[int, OffsetAt | None]:
         found: dict[int, OffsetAt | None] = {}
         for number in partitions:
@@ -38,22 +40,24 @@ def spans(held: list[tuple[int, int] | None], from_h: float | None, to_h: float)
             found[number] = at if offset < ranges[number].stop else None
         return found
 
-    from_ms = None if from_h is None else int(from_h * HOUR_MS)
-    wanted = TimeRange(from_ms=from_ms, to_ms=int(to_h * HOUR_MS))
+    since = Earliest() if from_h is None else AtTime(int(from_h * HOUR_MS))
+    wanted = TimeRange(since=since, to_ms=int(to_h * HOUR_MS))
     with ExitStack() as stack:
-        for name, value in (
-            ("describe_topic", lambda _cluster, _name: topic),
-            ("offset_ranges", lambda _cluster, _name, _partitions: ranges),
-            ("offsets_for", offsets_for),
+        for module, name, value in (
+            (time_range, "describe_topic", lambda _cluster, _name: topic),
+            (time_range, "offset_ranges", lambda _cluster, _name, _partitions: ranges),
+            (seek, "offsets_for", offsets_for),
         ):
-            stack.enter_context(patch.object(time_range, name, value))
+            stack.enter_context(patch.object(module, name, value))
         return find_spans(cast("Any", None), "rides", wanted)
 
 
 def test_times_are_read_as_elsewhere() -> None:
     wanted = parse_range("3 hours ago", "1 hour ago", now=NOW)
-    assert (wanted.from_ms, wanted.to_ms) == (NOW_MS - 3 * HOUR_MS, NOW_MS - HOUR_MS)
-    assert parse_range("earliest", "now", now=NOW) == TimeRange(from_ms=None, to_ms=NOW_MS)
+    assert wanted == TimeRange(since=AtTime(NOW_MS - 3 * HOUR_MS), to_ms=NOW_MS - HOUR_MS)
+    everything = TimeRange(since=Earliest(), to_ms=NOW_MS)
+    assert parse_range("earliest", "now", now=NOW) == everything
+    assert parse_range("Beginning ", "now", now=NOW) == everything
     assert parse_range("earliest", "now", now=NOW).from_text == "earliest"
 
 
@@ -62,6 +66,8 @@ def test_a_range_has_a_beginning_before_its_end() -> None:
         parse_range("1 hour ago", "3 hours ago", now=NOW)
     with pytest.raises(InvalidReplay, match="--to: 'never'"):
         parse_range("1 hour ago", "never", now=NOW)
+    with pytest.raises(InvalidReplay, match="'latest' leaves nothing to replay"):
+        parse_range("latest", "now", now=NOW)
 
 
 def test_spans_are_the_offsets_between_the_times() -> None:

@@ -10,23 +10,14 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.consume_range import (
-    AtOffset,
-    AtTime,
-    Cursor,
-    LastMessages,
-    Start,
-    Until,
-    is_empty,
-    parse_start,
-    parse_until,
-)
+from respool.cli.consume_range import Cursor, Until, is_empty, parse_start, parse_until
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.quantities import counted, partition_numbers
+from respool.model.seek_target import AtOffset, AtTime, Last, SeekTarget
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:
@@ -196,7 +187,7 @@ def consume(
     _tell_held_back(cluster, known, cursors, ends, stop)
 
 
-def _check_group(group: str, start: Start, partitions: list[int] | None) -> None:
+def _check_group(group: str, start: SeekTarget, partitions: list[int] | None) -> None:
     """
     Raises:
         UsageError: an option contradicts what a group does.
@@ -208,7 +199,7 @@ def _check_group(group: str, start: Start, partitions: list[int] | None) -> None
             "--group and --partition exclude each other: a group assigns partitions to its members",
             hint="read one partition without the group: leave out --group",
         )
-    if isinstance(start, AtOffset | LastMessages):
+    if isinstance(start, AtOffset | Last):
         raise UsageError(
             "--group and --offset with a number exclude each other: a group goes on at its committed offsets",
             hint=f"move the group with: respool group reset {group} --to-offset N (or --shift-by -N)",

@@ -9,47 +9,27 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from respool.cli import options
 from respool.model.operator_errors import UsageError
+from respool.model.seek_target import (
+    AtOffset,
+    AtTime,
+    Earliest,
+    Latest,
+    SeekTarget,
+    clamp,
+    parse_offset,
+    resolve,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Earliest:
-    """The first message there is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Latest:
-    """After the last message there is."""
-
-
-@dataclass(frozen=True, slots=True)
-class AtOffset:
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class LastMessages:
-    """The last `count` offsets of each partition."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    ms: int
-
-
-Start = Earliest | Latest | AtOffset | LastMessages | AtTime
 Until = AtOffset | AtTime | None
 
 
 def parse_start(
     *, from_beginning: bool, offset: str | None, since: str | None, follow: bool, now: datetime
-) -> Start:
+) -> SeekTarget:
     """
     Raises:
         UsageError: more than one start is given, or it cannot be read.
@@ -73,7 +53,7 @@ def parse_until(text: str | None, *, now: datetime) -> Until:
     return AtTime(options.time_ms(text, option="--until", now=now))
 
 
-def is_empty(start: Start, until: Until) -> bool:
+def is_empty(start: SeekTarget, until: Until) -> bool:
     """Whether nothing can lie between them, whatever the topic holds."""
     match start, until:
         case (AtTime(begin), AtTime(end)) | (AtOffset(begin), AtOffset(end)):
@@ -82,35 +62,19 @@ def is_empty(start: Start, until: Until) -> bool:
             return False
 
 
-def _parse_offset(text: str) -> Start:
-    words = text.strip().lower()
-    if words in {"earliest", "beginning"}:
-        return Earliest()
-    if words in {"latest", "end"}:
-        return Latest()
-    if words.isdecimal():
-        return AtOffset(int(words))
-    if words.startswith("-") and words[1:].isdecimal():
-        return LastMessages(int(words[1:]))
-    raise UsageError(
-        f"--offset {text!r} is not an offset",
-        hint="give a number, earliest, latest, or -N for the last N messages of each partition",
-    )
+def _parse_offset(text: str) -> SeekTarget:
+    found = parse_offset(text)
+    if found is None:
+        raise UsageError(
+            f"--offset {text!r} is not an offset",
+            hint="give a number, earliest, latest, or -N for the last N messages of each partition",
+        )
+    return found
 
 
-def first_offset(start: Start, *, low: int, high: int, at_time: int | None) -> int:
+def first_offset(start: SeekTarget, *, low: int, high: int, at_time: int | None) -> int:
     """Where to begin in a partition that holds `low` up to `high`; `at_time` answers an `AtTime`."""
-    match start:
-        case Earliest():
-            return low
-        case Latest():
-            return high
-        case AtOffset(offset):
-            return min(max(offset, low), high)
-        case LastMessages(count):
-            return max(low, high - count)
-        case AtTime():
-            return high if at_time is None else at_time
+    return clamp(resolve(start, low=low, high=high, at_time=at_time), low=low, high=high)
 
 
 def group_offset(committed: int, *, low: int, log_end: int) -> int | None:

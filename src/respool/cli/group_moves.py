@@ -15,6 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from respool.cli import options
 from respool.model.operator_errors import NotFound, UsageError
+from respool.model.seek_target import (
+    AtOffset,
+    AtTime,
+    Earliest,
+    Last,
+    Latest,
+    SeekTarget,
+    clamp,
+    resolve,
+)
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:
@@ -24,42 +34,13 @@ from respool.client.kafka.metadata import Place
 
 
 @dataclass(frozen=True, slots=True)
-class ToTime:
-    ms: int
-
-    def __str__(self) -> str:
-        return f"to the first message at or after {format_ms(self.ms)}"
-
-
-@dataclass(frozen=True, slots=True)
-class ToOffset:
-    offset: int
-
-    def __str__(self) -> str:
-        return f"to offset {self.offset}"
-
-
-@dataclass(frozen=True, slots=True)
-class ToEarliest:
-    def __str__(self) -> str:
-        return "to the earliest message there is"
-
-
-@dataclass(frozen=True, slots=True)
-class ToLatest:
-    def __str__(self) -> str:
-        return "to the end"
-
-
-@dataclass(frozen=True, slots=True)
 class ShiftBy:
+    """Relative to the committed offset."""
+
     by: int
 
-    def __str__(self) -> str:
-        return f"by {self.by:+d}"
 
-
-Target = ToTime | ToOffset | ToEarliest | ToLatest | ShiftBy
+Target = SeekTarget | ShiftBy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +118,12 @@ def parse_target(
             "say where to, once: --to-time, --to-offset, --to-earliest, --to-latest or --shift-by"
         )
     if to_time is not None:
-        return ToTime(options.time_ms(to_time, option="--to-time", now=now))
+        return AtTime(options.time_ms(to_time, option="--to-time", now=now))
     if to_offset is not None:
-        return ToOffset(to_offset)
+        return AtOffset(to_offset)
     if shift_by is not None:
         return ShiftBy(shift_by)
-    return ToEarliest() if to_earliest else ToLatest()
+    return Earliest() if to_earliest else Latest()
 
 
 def choose_places(
@@ -185,7 +166,7 @@ def plan_moves(
     ranges: "Mapping[Place, OffsetRange]",
     at_time: "Mapping[Place, int | None]",
 ) -> list[Move]:
-    """One move for each place whose partition is led; `at_time` answers a `ToTime`.
+    """One move for each place whose partition is led; `at_time` answers an `AtTime`.
 
     A partition without a committed offset cannot be shifted, and is left out then.
     """
@@ -209,21 +190,29 @@ def plan_moves(
     return moves
 
 
-def _asked(target: Target, *, stands: int | None, held: "OffsetRange", at_time: int | None) -> int:
+def target_text(target: Target) -> str:
+    """As it stands in messages: 'to offset 7'."""
     match target:
-        case ToTime():
-            # No message is that young: go on with what comes.
-            return held.end if at_time is None else at_time
-        case ToOffset(offset):
-            return offset
-        case ToEarliest():
-            return held.start
-        case ToLatest():
-            return held.end
+        case AtTime(ms):
+            return f"to the first message at or after {format_ms(ms)}"
+        case AtOffset(offset):
+            return f"to offset {offset}"
+        case Earliest():
+            return "to the earliest message there is"
+        case Latest():
+            return "to the end"
+        case Last(count):
+            return f"to the last {count}"
         case ShiftBy(by):
-            assert stands is not None
-            return stands + by
+            return f"by {by:+d}"
+
+
+def _asked(target: Target, *, stands: int | None, held: "OffsetRange", at_time: int | None) -> int:
+    if isinstance(target, ShiftBy):
+        assert stands is not None
+        return stands + target.by
+    return resolve(target, low=held.start, high=held.end, at_time=at_time)
 
 
 def _clamp(offset: int, held: "OffsetRange") -> int:
-    return min(max(offset, held.start), held.end)
+    return clamp(offset, low=held.start, high=held.end)

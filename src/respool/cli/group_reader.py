@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from respool.cli import kafka_library, output
-from respool.cli.consume_range import Cursor, Start, Until, all_done, group_offset
+from respool.cli.consume_range import Cursor, Until, all_done, group_offset
 from respool.cli.errors import NobodyLeads, PartitionOffline
 from respool.cli.interrupts import CtrlC
 from respool.cli.isolation import Isolation
@@ -25,6 +25,7 @@ from respool.cli.kafka_groups import Group, Groups, NotAllHeard
 from respool.cli.message_format import ReadMessage
 from respool.cli.topic_reader import POLL_SECONDS, TopicReader, plan
 from respool.model.operator_errors import OperatorError
+from respool.model.seek_target import SeekTarget
 
 COMMIT_SECONDS = 1.0
 COOPERATIVE = "cooperative-sticky"
@@ -42,7 +43,7 @@ class GroupReader(TopicReader):
         topic: TopicInfo,
         group: str,
         *,
-        start: Start,
+        start: SeekTarget,
         start_option: str,
         until: Until,
         follow: bool,

@@ -14,14 +14,15 @@ from respool.cli.group_moves import (
     Move,
     ShiftBy,
     Target,
-    ToTime,
     choose_places,
     parse_target,
     plan_moves,
+    target_text,
 )
 from respool.cli.isolation import Isolation
 from respool.model.operator_errors import NotFound, OperatorError
 from respool.model.quantities import counted
+from respool.model.seek_target import AtTime
 
 if TYPE_CHECKING:
     from respool.cli.kafka import Cluster
@@ -161,7 +162,7 @@ def _plan(
     everything = Isolation.READ_UNCOMMITTED
     ranges = cluster.ranges(touched, isolation=everything)
     at_time: dict[Place, int | None] = {}
-    if isinstance(target, ToTime):
+    if isinstance(target, AtTime):
         for topic in touched:
             numbers = [number for name, number in places if name == topic.name]
             found = cluster.offsets_at(topic, numbers, target.ms, isolation=everything)
@@ -218,7 +219,8 @@ def _show(
         where = counted(len(new), "partition")
         changes.append(f"{ahead} to read in {where} where it had committed nothing")
     output.note(
-        f"{name} {target}: {', '.join(changes)}" + ("; nothing was changed" if dry_run else "")
+        f"{name} {target_text(target)}: {', '.join(changes)}"
+        + ("; nothing was changed" if dry_run else "")
     )
 
 
@@ -263,7 +265,7 @@ def _carry_out(
             source=f"group {name}",
             target=spelled(move.place for move in moves),
             from_text=_offsets(move.committed for move in moves),
-            to_text=f"{_offsets(move.target for move in moves)} ({target})",
+            to_text=f"{_offsets(move.target for move in moves)} ({target_text(target)})",
             messages=sum(move.replays for move in moves),
             details={
                 "group": name,

@@ -8,22 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from respool.cli import kafka_library, output
-from respool.cli.consume_range import (
-    AtOffset,
-    AtTime,
-    Cursor,
-    Start,
-    Until,
-    all_done,
-    first_offset,
-    stop_offset,
-)
+from respool.cli.consume_range import Cursor, Until, all_done, first_offset, stop_offset
 from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import CtrlC
 from respool.cli.isolation import Isolation
 from respool.cli.kafka import Cluster, TopicInfo
 from respool.cli.message_format import ReadMessage
 from respool.model.operator_errors import OperatorError
+from respool.model.seek_target import AtOffset, AtTime, SeekTarget
 
 POLL_MESSAGES = 1_000
 POLL_SECONDS = 0.25
@@ -211,7 +203,7 @@ def plan(
     topic: TopicInfo,
     partitions: Sequence[int],
     *,
-    start: Start,
+    start: SeekTarget,
     until: Until,
     follow: bool,
     isolation: Isolation = Isolation.READ_COMMITTED,
@@ -219,7 +211,7 @@ def plan(
     """Ask the broker what the partitions hold, and decide per partition what to read of it."""
     ranges = cluster.ranges([topic], isolation=isolation)
 
-    def at_time(place: Start | Until) -> dict[int, int | None]:
+    def at_time(place: SeekTarget | Until) -> dict[int, int | None]:
         if not isinstance(place, AtTime):
             return {}
         return cluster.offsets_at(topic, partitions, place.ms, isolation=isolation)

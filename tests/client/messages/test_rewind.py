@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from respool.client.messages.errors import BadArgument
-from respool.client.messages.rewind import AtTime, parse
+from respool.client.messages.rewind import parse
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 NOW_MS = 1_772_625_600_000
@@ -17,16 +18,16 @@ MINE = {("rides", 0), ("rides", 2)}
 @pytest.mark.parametrize(
     ("to", "meant"),
     [
-        (17, 17),
-        ("earliest", "earliest"),
-        ("latest", "latest"),
-        (timedelta(hours=1), AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
-        (NOW, AtTime(timestamp_ms=NOW_MS)),
-        (NOW.astimezone(timezone(timedelta(hours=5))), AtTime(timestamp_ms=NOW_MS)),
-        ("2026-03-04T11:00:00+00:00", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
-        ("2026-03-04T11:00:00Z", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
-        ("an hour ago", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
-        ("60m", AtTime(timestamp_ms=NOW_MS - HOUR_MS)),
+        (17, AtOffset(17)),
+        ("earliest", Earliest()),
+        ("latest", Latest()),
+        (timedelta(hours=1), AtTime(NOW_MS - HOUR_MS)),
+        (NOW, AtTime(NOW_MS)),
+        (NOW.astimezone(timezone(timedelta(hours=5))), AtTime(NOW_MS)),
+        ("2026-03-04T11:00:00+00:00", AtTime(NOW_MS - HOUR_MS)),
+        ("2026-03-04T11:00:00Z", AtTime(NOW_MS - HOUR_MS)),
+        ("an hour ago", AtTime(NOW_MS - HOUR_MS)),
+        ("60m", AtTime(NOW_MS - HOUR_MS)),
     ],
 )
 def test_one_target_is_meant_for_every_partition_at_hand(to: object, meant: object) -> None:
@@ -34,21 +35,21 @@ def test_one_target_is_meant_for_every_partition_at_hand(to: object, meant: obje
 
 
 def test_a_mapping_moves_only_what_it_names() -> None:
-    assert parse({2: 5}, now=NOW).targets(MINE) == {("rides", 2): 5}
+    assert parse({2: 5}, now=NOW).targets(MINE) == {("rides", 2): AtOffset(5)}
     assert parse({("rides", 0): timedelta(0)}, now=NOW).targets(MINE) == {
-        ("rides", 0): AtTime(timestamp_ms=NOW_MS)
+        ("rides", 0): AtTime(NOW_MS)
     }
 
 
 @pytest.mark.parametrize(
     ("to", "why"),
     [
-        (-1, "0 or more"),
-        (True, "not to True"),
-        (1.5, "not to 1.5"),
-        (None, "not to None"),
+        (-1, "whole numbers from 0"),
+        (True, "to True is not a place"),
+        (1.5, r"to 1\.5 is not a place"),
+        (None, "to None is not a place"),
         ("the day before", "is not a time.*or 'earliest'"),
-        (NOW.replace(tzinfo=None), "no time zone"),
+        (NOW.replace(tzinfo=None), "has no zone"),
         ("2026-03-04T13:00:00Z", "in the future"),
         (NOW + timedelta(seconds=1), "in the future"),
         (-timedelta(hours=1), "in the future"),
@@ -56,7 +57,7 @@ def test_a_mapping_moves_only_what_it_names() -> None:
         ({"rides": 1}, "not 'rides'"),
         ({-1: 1}, "not -1"),
         ({True: 1}, "not True"),
-        ({0: -1}, "0 or more"),
+        ({0: -1}, "whole numbers from 0"),
     ],
 )
 def test_what_says_no_place_is_refused_with_what_would_be_right(to: Any, why: str) -> None:

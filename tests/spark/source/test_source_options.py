@@ -4,9 +4,10 @@ import pickle
 
 import pytest
 
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 from respool.spark.options import BadOption, Options
 from respool.spark.source.options import NAMES, Kind, SourceOptions
-from respool.spark.source.points import AtEnd, AtOffsets, AtTime, AtTimes
+from respool.spark.source.points import Point
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "rides"}
 
@@ -36,9 +37,9 @@ def test_every_name_that_is_known_is_read() -> None:
 
 def test_defaults_are_those_of_sparks_connector_but_for_isolation() -> None:
     batch, stream = read(), read("stream")
-    assert batch.start == AtEnd(option="startingOffsets", which="earliest")
-    assert stream.start == AtEnd(option="startingOffsets", which="latest")
-    assert batch.end == AtEnd(option="endingOffsets", which="latest")
+    assert batch.start == Point(option="startingOffsets", everywhere=Earliest())
+    assert stream.start == Point(option="startingOffsets", everywhere=Latest())
+    assert batch.end == Point(option="endingOffsets", everywhere=Latest())
     assert batch.fail_on_data_loss
     assert batch.isolation == "read_committed"
     assert not batch.include_headers
@@ -80,11 +81,18 @@ def test_times_come_before_times_of_partitions_and_those_before_offsets() -> Non
     every = read(
         startingOffsets=offsets, startingOffsetsByTimestamp=times, startingTimestamp="1800"
     )
-    assert read(startingOffsets=offsets).start == AtOffsets(
-        option="startingOffsets", by={"rides": {0: 5}}
+    assert read(startingOffsets=offsets).start == Point(
+        option="startingOffsets", by={"rides": {0: AtOffset(5)}}
     )
-    assert some.start == AtTimes(option="startingOffsetsByTimestamp", by={"rides": {0: 1700}})
-    assert every.start == AtTime(option="startingTimestamp", ms=1800)
+    assert some.start == Point(option="startingOffsetsByTimestamp", by={"rides": {0: AtTime(1700)}})
+    assert every.start == Point(option="startingTimestamp", everywhere=AtTime(1800))
+
+
+def test_the_ends_of_the_log_are_numbers_among_offsets() -> None:
+    point = read(startingOffsets='{"rides": {"0": -2, "1": 7}}', endingOffsets="latest").start
+    assert [point.target("rides", number) for number in (0, 1)] == [Earliest(), AtOffset(7)]
+    assert point.has_offsets
+    assert read().end.target("rides", 5) == Latest()
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from respool.client.messages.group_commits import GroupCommits, commit_failed
 from respool.client.messages.library import KafkaException, log
 from respool.client.messages.message import Message, Place
 from respool.client.messages.position import Positions
+from respool.model.seek_target import AtOffset
 
 # librdkafka is left so often while nothing comes, to hear Ctrl-C and `stop`.
 _SLICE_SECONDS = 0.25
@@ -281,7 +282,7 @@ class GroupReader:
                 raise commit_failed(error) from error
             # It is being dealt anew this moment; what comes back to us is moved then.
             self._pending = rewind.Wish(
-                places={(topic, number): offset for (topic, number), offset in targets.items()},
+                places={place: AtOffset(offset) for place, offset in targets.items()},
                 must_be_assigned=False,
             )
 

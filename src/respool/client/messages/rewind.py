@@ -12,49 +12,45 @@ from typing import Any, Literal
 from respool.client.messages.errors import BadArgument, OffsetBeyondEnd, OutsideRetention
 from respool.client.messages.library import KafkaException, TopicPartition
 from respool.client.messages.message import Place, as_datetime
-from respool.model.times import TimeNotUnderstood, parse_time
+from respool.model.seek_target import (
+    AtOffset,
+    AtTime,
+    InvalidSeekTarget,
+    SeekTarget,
+    parse_seek_target,
+)
+from respool.model.seek_target import resolve as resolve_target
 
 Point = datetime | timedelta | int | str
 To = Point | Mapping[int, Point] | Mapping[Place, Point]
 Missing = Literal["error", "available"]
 
-EARLIEST = "earliest"
-LATEST = "latest"
 _ASK_SECONDS = 10.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 # What ListOffsets takes for the ends instead of a time.
 _AT_LATEST = -1
 _AT_EARLIEST = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtTime:
-    """The first message that is as late as this, or later."""
-
-    timestamp_ms: int
-
-
-# An offset, a time, or one of the two ends.
-Target = int | AtTime | Literal["earliest", "latest"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """Where to go: all partitions to the same target, or those named to their own."""
 
-    everywhere: Target | None = None
+    everywhere: SeekTarget | None = None
     # The topic is None where a consumer of one topic was given partition numbers alone.
-    places: Mapping[tuple[str | None, int], Target] | None = None
+    places: Mapping[tuple[str | None, int], SeekTarget] | None = None
     missing: Missing = "error"
     # Otherwise those that are not are passed over.
     must_be_assigned: bool = True
 
-    def targets(self, assigned: Collection[Place]) -> dict[Place, Target]:
+    def targets(self, assigned: Collection[Place]) -> dict[Place, SeekTarget]:
         """Raises BadArgument: a partition is meant that this consumer does not have."""
         if self.places is None:
             assert self.everywhere is not None
             return dict.fromkeys(assigned, self.everywhere)
         topics = {topic for topic, _ in assigned}
-        made: dict[Place, Target] = {}
+        made: dict[Place, SeekTarget] = {}
         for (topic, partition), target in self.places.items():
             if topic is None and len(topics) > 1:
                 raise BadArgument(
@@ -87,7 +83,9 @@ def parse(to: object, *, now: datetime, missing: str = "error") -> Wish:
     )
 
 
-def resolve(kafka: Any, targets: Mapping[Place, Target], *, missing: Missing) -> dict[Place, int]:
+def resolve(
+    kafka: Any, targets: Mapping[Place, SeekTarget], *, missing: Missing
+) -> dict[Place, int]:
     """Ask the broker for the offset of each.
 
     Raises:
@@ -96,10 +94,10 @@ def resolve(kafka: Any, targets: Mapping[Place, Target], *, missing: Missing) ->
         KafkaException: no answer came.
     """
     log_bounds = bounds(kafka, targets)
-    times = {place: one.timestamp_ms for place, one in targets.items() if isinstance(one, AtTime)}
+    times = {place: one.ms for place, one in targets.items() if isinstance(one, AtTime)}
     found = _offsets_at(kafka, times)
     return {
-        place: _settle(place, target, found.get(place, -1), log_bounds[place], missing)
+        place: _resolve_one(place, target, found.get(place, -1), log_bounds[place], missing)
         for place, target in targets.items()
     }
 
@@ -124,45 +122,37 @@ def _offsets_at(kafka: Any, times: Mapping[Place, int]) -> dict[Place, int]:
     return {(one.topic, one.partition): int(one.offset) for one in answered}
 
 
-def _settle(
-    place: Place, target: Target, found: int, log_bounds: tuple[int, int], missing: Missing
+def _resolve_one(
+    place: Place, target: SeekTarget, found: int, log_bounds: tuple[int, int], missing: Missing
 ) -> int:
     low, high = log_bounds
-    if target == EARLIEST:
-        return low
-    if target == LATEST:
-        return high
     topic, partition = place
-    if isinstance(target, AtTime):
-        # Nothing is so late: what comes next is.
-        offset = found if found >= 0 else high
-        if offset <= low and low > 0 and missing == "error":
-            raise OutsideRetention(
-                f"messages from {as_datetime(target.timestamp_ms).isoformat()} on may have been deleted: the log begins"
-                f" at offset {low}, which is later. Say missing='available' to begin there",
-                topic=topic,
-                partition=partition,
-                offset=None,
-                first_offset=low,
-            )
-        return offset
-    assert isinstance(target, int)
-    if target > high:
-        raise OffsetBeyondEnd(
-            f"there is no offset {target} yet; the log ends at {high}",
-            topic=topic,
-            partition=partition,
-            offset=target,
-        )
-    if target < low and missing == "error":
+    offset = resolve_target(target, low=low, high=high, at_time=found if found >= 0 else None)
+    if isinstance(target, AtTime) and offset <= low and low > 0 and missing == "error":
         raise OutsideRetention(
-            f"offset {target} has been deleted; the log begins at {low}. Say missing='available' to begin there",
+            f"messages from {as_datetime(target.ms).isoformat()} on may have been deleted: the log begins"
+            f" at offset {low}, which is later. Say missing='available' to begin there",
             topic=topic,
             partition=partition,
-            offset=target,
+            offset=None,
             first_offset=low,
         )
-    return max(low, target)
+    if isinstance(target, AtOffset) and offset > high:
+        raise OffsetBeyondEnd(
+            f"there is no offset {offset} yet; the log ends at {high}",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+        )
+    if offset < low and missing == "error":
+        raise OutsideRetention(
+            f"offset {offset} has been deleted; the log begins at {low}. Say missing='available' to begin there",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            first_offset=low,
+        )
+    return max(low, offset)
 
 
 def _place(key: object) -> tuple[str | None, int]:
@@ -176,48 +166,16 @@ def _place(key: object) -> tuple[str | None, int]:
     raise BadArgument(f"a partition is a number or (topic, number), not {key!r}")
 
 
-def _target(point: object, now: datetime) -> Target:
-    match point:
-        case bool():
-            pass
-        case int():
-            if point < 0:
-                raise BadArgument(
-                    f"an offset is 0 or more, not {point}; for the ends say 'earliest', 'latest'"
-                )
-            return point
-        case "earliest":
-            return "earliest"
-        case "latest":
-            return "latest"
-        case str():
-            return _time(_parsed(point, now), now)
-        case timedelta():
-            if point < timedelta(0):
-                raise BadArgument(
-                    f"{point} ago would be in the future; say timedelta(days=3) for three days ago"
-                )
-            return _time(now - point, now)
-        case datetime():
-            return _time(point, now)
-    raise BadArgument(
-        f"rewind to a datetime, a timedelta (that long ago), an offset, 'earliest', 'latest' or {{partition: offset}},"
-        f" not to {point!r}"
-    )
-
-
-def _parsed(text: str, now: datetime) -> datetime:
+def _target(point: object, now: datetime) -> SeekTarget:
+    if isinstance(point, datetime) and point.tzinfo is not None:
+        # Whatever lies before the first possible timestamp means the first message.
+        point = max(point, _EPOCH)
     try:
-        return as_datetime(parse_time(text, now=now))
-    except TimeNotUnderstood as error:
-        raise BadArgument(f"{error}; or 'earliest', or 'latest'") from None
-
-
-def _time(when: datetime, now: datetime) -> AtTime:
-    if when.tzinfo is None:
-        raise BadArgument(f"{when.isoformat()} has no time zone: say datetime(..., tzinfo=UTC)")
-    if when > now:
+        target = parse_seek_target(point, now=now)
+    except InvalidSeekTarget as error:
+        raise BadArgument(f"rewind to {error}; or {{partition: offset}}") from None
+    if isinstance(target, AtTime) and target.ms > -((_EPOCH - now) // _MILLISECOND):
         raise BadArgument(
-            f"{when.isoformat()} is in the future; it is {now.isoformat(timespec='seconds')}"
+            f"{as_datetime(target.ms).isoformat()} is in the future; it is {now.isoformat(timespec='seconds')}"
         )
-    return AtTime(timestamp_ms=max(0, round(when.astimezone(UTC).timestamp() * 1000)))
+    return target

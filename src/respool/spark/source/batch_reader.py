@@ -14,7 +14,6 @@ from respool.spark.source.columns import columns_of
 from respool.spark.source.filters import Narrowing, narrow
 from respool.spark.source.loss import Loss
 from respool.spark.source.options import BATCH_SPLIT_ROWS, SourceOptions, trigger_options_given
-from respool.spark.source.points import AtOffsets
 from respool.spark.source.reading import Reading
 from respool.spark.source.splits import Range, split
 from respool.spark.worker import runs_as
@@ -145,7 +144,7 @@ def _checked(
                 f"{place}: {options.end.option} ends at offset {end}, and the log ends at {highs[number]}",
                 instead=f"up to offset {highs[number]}",
             )
-        if latest[number] < end <= highs[number] and isinstance(options.end, AtOffsets):
+        if latest[number] < end <= highs[number] and options.end.has_offsets:
             loss.report(
                 f"{place}: {options.end.option} ends at offset {end}, and from offset {latest[number]} on messages "
                 "wait for a transaction that is still open: read them when it has ended, or with "

@@ -4,11 +4,12 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
+from respool.model.seek_target import Earliest, Latest
 from respool.spark.client_options import SECURITY_NAMES, ClientOptions, security_of
 from respool.spark.options import BadOption, Options
 from respool.spark.options_kafka import PRODUCERS
 from respool.spark.source.java_pattern import topic_pattern
-from respool.spark.source.points import Point, assigned, point_of, refuse_end
+from respool.spark.source.points import Point, assigned, point_of
 
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 POLL_MS = 120_000
@@ -137,11 +138,11 @@ class SourceOptions:
         if kind == "stream":
             options.refuse(_ENDING, "a stream has no end; this is for batch reads")
         wanted = _wanted(options)
-        start = point_of(options, "starting", default="latest" if kind == "stream" else "earliest")
-        end = point_of(options, "ending", default="latest")
+        start = point_of(options, "starting", default=Latest() if kind == "stream" else Earliest())
+        end = point_of(options, "ending", default=Latest())
         if kind == "batch":
-            refuse_end(start, "latest", "a batch read would begin where the log ends")
-        refuse_end(end, "earliest", "a read would end where the log begins")
+            start.refuse(Latest(), "a batch read would begin where the log ends")
+        end.refuse(Earliest(), "a read would end where the log begins")
         least, most = _offsets_a_trigger(options)
         lateness = options.has("maxLateness")
         return cls(

@@ -1,95 +1,106 @@
-"""Where a read begins or ends, as Spark's Kafka connector has it said: ends of the log, offsets, times. Pure."""
+"""Where a read begins or ends, as the options of Spark's Kafka connector say it. Pure."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest, SeekTarget
 from respool.spark.options import BadOption, Options
 
+# How Spark's options spell the log's ends among offsets.
 LATEST, EARLIEST = -1, -2
 
-LogEnd: TypeAlias = Literal["earliest", "latest"]
-ByPartition: TypeAlias = Mapping[str, Mapping[int, int]]
+ByPartition: TypeAlias = Mapping[str, Mapping[int, SeekTarget]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtEnd:
-    option: str
-    which: LogEnd
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtOffsets:
-    """Of each partition; LATEST and EARLIEST are allowed."""
+class Point:
+    """A target for all partitions, or one for each; and the option that says so."""
 
     option: str
-    by: ByPartition
+    everywhere: SeekTarget | None = None
+    by: ByPartition | None = None
+
+    @property
+    def has_offsets(self) -> bool:
+        """True if it is given by the offsets of partitions."""
+        return any(isinstance(one, AtOffset) for _, _, one in self._named())
+
+    def target(self, topic: str, partition: int) -> SeekTarget:
+        if self.by is not None:
+            return self.by[topic][partition]
+        assert self.everywhere is not None
+        return self.everywhere
+
+    def refuse(self, end: Earliest | Latest, why: str) -> None:
+        """
+        Raises:
+            BadOption: it is this end of the log.
+        """
+        name, number = ("latest", LATEST) if end == Latest() else ("earliest", EARLIEST)
+        if self.everywhere == end:
+            raise BadOption(f"{self.option} = {name!r}: {why}")
+        for topic, partition, target in self._named():
+            if target == end:
+                raise BadOption(
+                    f"{self.option} has {number} ({name}) for {topic}/{partition}: {why}"
+                )
+
+    def _named(self) -> Iterator[tuple[str, int, SeekTarget]]:
+        for topic, targets in (self.by or {}).items():
+            for partition, target in targets.items():
+                yield topic, partition, target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtTime:
-    """The first message of then or later, by the brokers' index."""
-
-    option: str
-    ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtTimes:
-    option: str
-    by: ByPartition
-
-
-Point: TypeAlias = AtEnd | AtOffsets | AtTime | AtTimes
-
-
-def point_of(options: Options, side: Literal["starting", "ending"], *, default: LogEnd) -> Point:
+def point_of(
+    options: Options, side: Literal["starting", "ending"], *, default: Earliest | Latest
+) -> Point:
     """One time for all comes before times, and those before offsets, whatever else is given.
 
     Raises:
         BadOption: it is none of the forms.
     """
     time, times, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
-    # All are asked for, so that all are known.
+    # All are read, so that all are known.
     ms = options.time_ms(time)
     by_time, said = options.text(times), options.text(offsets)
     if ms is not None:
-        return AtTime(option=time, ms=ms)
+        return Point(option=time, everywhere=AtTime(ms))
     if by_time is not None:
-        return AtTimes(option=times, by=by_partition(times, by_time, least=0))
+        found = by_partition(times, by_time, least=0)
+        return Point(option=times, by=_mapped(found, AtTime))
     if said is None:
-        return AtEnd(option=offsets, which=default)
+        return Point(option=offsets, everywhere=default)
     match said.lower():
         case "earliest":
-            return AtEnd(option=offsets, which="earliest")
+            return Point(option=offsets, everywhere=Earliest())
         case "latest":
-            return AtEnd(option=offsets, which="latest")
+            return Point(option=offsets, everywhere=Latest())
     if not said.startswith("{"):
         raise BadOption(
             f'{offsets} = {said!r}: \'earliest\', \'latest\', or offsets such as {{"rides": {{"0": 23, "1": -2}}}}'
         )
-    return AtOffsets(option=offsets, by=by_partition(offsets, said, least=EARLIEST))
+    found = by_partition(offsets, said, least=EARLIEST)
+    return Point(option=offsets, by=_mapped(found, _target_of_offset))
 
 
-def refuse_end(point: Point, which: LogEnd, why: str) -> None:
-    """
-    Raises:
-        BadOption: it begins or ends at this end of the log.
-    """
-    number = LATEST if which == "latest" else EARLIEST
-    if isinstance(point, AtEnd) and point.which == which:
-        raise BadOption(f"{point.option} = {which!r}: {why}")
-    if isinstance(point, AtOffsets):
-        for topic, offsets in point.by.items():
-            for partition, offset in offsets.items():
-                if offset == number:
-                    raise BadOption(
-                        f"{point.option} has {number} ({which}) for {topic}/{partition}: {why}"
-                    )
+def _target_of_offset(offset: int) -> SeekTarget:
+    if offset == LATEST:
+        return Latest()
+    return Earliest() if offset == EARLIEST else AtOffset(offset)
 
 
-def by_partition(option: str, said: str, *, least: int) -> ByPartition:
+def _mapped(
+    found: Mapping[str, Mapping[int, int]], target_of: Callable[[int], SeekTarget]
+) -> ByPartition:
+    return {
+        topic: {partition: target_of(number) for partition, number in numbers.items()}
+        for topic, numbers in found.items()
+    }
+
+
+def by_partition(option: str, said: str, *, least: int) -> dict[str, dict[int, int]]:
     """{"topic": {"0": 23}}, with numbers from `least` on."""
     found: dict[str, dict[int, int]] = {}
     for topic, numbers in json_object(option, said).items():

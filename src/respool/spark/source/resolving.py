@@ -4,18 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from respool.client.arrow.reading.points import format_ms
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 from respool.spark.options import BadOption
 from respool.spark.source.brokers import Brokers, Offsets, TopicSeen
-from respool.spark.source.points import (
-    EARLIEST,
-    LATEST,
-    AtEnd,
-    AtOffsets,
-    AtTime,
-    AtTimes,
-    ByPartition,
-    Point,
-)
+from respool.spark.source.points import Point
 
 Resolved: TypeAlias = dict[str, Offsets]
 Unmatched: TypeAlias = Literal["error", "latest"]
@@ -29,7 +21,7 @@ def resolve(
     Raises:
         BadOption: it does not say so for every partition, or for some that there are not; or no message is that late.
     """
-    if isinstance(point, AtOffsets | AtTimes):
+    if point.by is not None:
         check_covers(point.option, point.by, topics)
     return {
         name: _of_topic(brokers, point, name, seen.partitions, unmatched)
@@ -37,7 +29,9 @@ def resolve(
     }
 
 
-def check_covers(option: str, by: ByPartition, topics: Mapping[str, TopicSeen]) -> None:
+def check_covers(
+    option: str, by: Mapping[str, Mapping[int, object]], topics: Mapping[str, TopicSeen]
+) -> None:
     """
     Raises:
         BadOption
@@ -61,30 +55,15 @@ def check_covers(option: str, by: ByPartition, topics: Mapping[str, TopicSeen]) 
 def _of_topic(
     brokers: Brokers, point: Point, topic: str, partitions: tuple[int, ...], unmatched: Unmatched
 ) -> Offsets:
-    match point:
-        case AtEnd(which="earliest"):
-            return brokers.earliest(topic, partitions)
-        case AtEnd():
-            return brokers.latest(topic, partitions)
-        case AtOffsets():
-            return _at_offsets(brokers, topic, point.by[topic])
-        case AtTime():
-            return _at_time(
-                brokers, point.option, topic, partitions, ms=point.ms, unmatched=unmatched
-            )
-    found: dict[int, int] = {}
-    times = point.by[topic]
-    for ms in sorted(set(times.values())):
-        those = tuple(number for number in partitions if times[number] == ms)
-        found |= _at_time(brokers, point.option, topic, those, ms=ms, unmatched=unmatched)
-    return found
-
-
-def _at_offsets(brokers: Brokers, topic: str, said: Offsets) -> Offsets:
-    found = dict(said)
-    for sign, ask in ((LATEST, brokers.latest), (EARLIEST, brokers.earliest)):
-        if those := [number for number, offset in said.items() if offset == sign]:
+    targets = {number: point.target(topic, number) for number in partitions}
+    found = {n: target.offset for n, target in targets.items() if isinstance(target, AtOffset)}
+    for end, ask in ((Latest(), brokers.latest), (Earliest(), brokers.earliest)):
+        if those := tuple(number for number, target in targets.items() if target == end):
             found |= ask(topic, those)
+    times = {target.ms for target in targets.values() if isinstance(target, AtTime)}
+    for ms in sorted(times):
+        those = tuple(number for number, target in targets.items() if target == AtTime(ms))
+        found |= _at_time(brokers, point.option, topic, those, ms=ms, unmatched=unmatched)
     return found
 
 

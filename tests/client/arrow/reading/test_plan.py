@@ -19,9 +19,10 @@ from respool.client.arrow.reading.plan import (
     chosen_partitions,
     plan_range,
 )
-from respool.client.arrow.reading.points import AtOffset, AtTime, Earliest, Latest, Point
+from respool.client.arrow.reading.points import PartitionOffsets, Point
 from respool.client.arrow.reading.retention import Retention
 from respool.client.kafka.errors import BadArgument
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 NOW_MS = 1_000_000
 KEPT_FOR_EVER = Retention(ms=-1, bytes=-1)
@@ -192,7 +193,7 @@ def test_a_followed_log_cannot_end_at_a_time() -> None:
 
 
 def test_partitions_are_those_asked_for_else_those_named_else_all() -> None:
-    named = wish(AtOffset({2: 5, 1: 0}))
+    named = wish(PartitionOffsets({2: 5, 1: 0}))
     assert chosen_partitions(wish(), None, range(3)) == [0, 1, 2]
     assert chosen_partitions(wish(), [2, 0, 2], range(3)) == [0, 2]
     assert chosen_partitions(named, None, range(3)) == [1, 2]
@@ -201,9 +202,9 @@ def test_partitions_are_those_asked_for_else_those_named_else_all() -> None:
 
 def test_a_partition_without_an_offset_is_refused() -> None:
     with pytest.raises(BadArgument, match=r"\[0\]"):
-        chosen_partitions(wish(AtOffset({1: 0})), [0, 1], range(3))
+        chosen_partitions(wish(PartitionOffsets({1: 0})), [0, 1], range(3))
     with pytest.raises(BadArgument, match=r"\[1\]"):
-        chosen_partitions(wish(AtOffset({1: 0}), AtOffset({0: 5})), None, range(3))
+        chosen_partitions(wish(PartitionOffsets({1: 0}), PartitionOffsets({0: 5})), None, range(3))
 
 
 @pytest.mark.parametrize("partitions", [1, ["0"], "01", [0.5]])

@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from respool.cli.options import time_ms
 from respool.client.arrow.reading.points import (
-    AtOffset,
-    AtTime,
-    Earliest,
-    Latest,
+    PartitionOffsets,
     Point,
     When,
     format_ms,
     parse_point,
+    target_of,
 )
 from respool.client.kafka.errors import BadArgument
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 NOW_MS = 1_763_107_200_000
 
@@ -36,7 +35,7 @@ def parse(said: When) -> Point:
         (0, AtOffset(0)),
         (4711, AtOffset(4711)),
         (np.int64(7), AtOffset(7)),
-        ({0: 5, 3: 0}, AtOffset({0: 5, 3: 0})),
+        ({0: 5, 3: 0}, PartitionOffsets({0: 5, 3: 0})),
         (timedelta(seconds=2), AtTime(NOW_MS - 2_000)),
         (timedelta(days=100_000), AtTime(0)),
         (datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), AtTime(1_000)),
@@ -75,6 +74,11 @@ def test_each_form_is_understood(said: When, meant: Point) -> None:
 def test_what_is_none_of_the_forms_is_refused_by_name(said: object) -> None:
     with pytest.raises(BadArgument, match="since"):
         parse(said)  # type: ignore[arg-type]
+
+
+def test_offsets_by_partition_are_an_offset_in_each() -> None:
+    assert target_of(parse({0: 5, 3: 0}), 3) == AtOffset(0)
+    assert target_of(parse("latest"), 3) == Latest()
 
 
 def test_a_datetime_without_a_zone_is_refused_with_what_to_do() -> None:

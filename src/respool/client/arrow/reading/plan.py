@@ -17,23 +17,17 @@ message may be young because the ones before it were old. Nothing was deleted if
 retention takes is older than `retention.ms`, as long as no `retention.bytes` is set.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import index
 from typing import Literal, TypeAlias
 from uuid import UUID
 
 from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention
-from respool.client.arrow.reading.points import (
-    AtOffset,
-    AtTime,
-    Earliest,
-    Latest,
-    Point,
-    format_ms,
-)
+from respool.client.arrow.reading.points import PartitionOffsets, Point, format_ms, target_of
 from respool.client.arrow.reading.retention import Retention
 from respool.client.kafka.errors import BadArgument
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Last, Latest
 
 Missing: TypeAlias = Literal["error", "available"]
 
@@ -109,7 +103,7 @@ class Wish:
                 raise BadArgument(
                     f"since {format_ms(since)} comes after until {format_ms(until)}: nothing lies between them"
                 )
-            case AtOffset(int(since)), AtOffset(int(until)) if since > until:
+            case AtOffset(since), AtOffset(until) if since > until:
                 raise BadArgument(f"since {since} comes after until {until}: nothing lies between")
             case _, Earliest():
                 raise BadArgument("until = 'earliest' leaves nothing to read")
@@ -131,7 +125,7 @@ def chosen_partitions(
     named = [
         set(point.offsets)
         for point in (wish.since, wish.until)
-        if isinstance(point, AtOffset) and isinstance(point.offsets, Mapping)
+        if isinstance(point, PartitionOffsets)
     ]
     if partitions is not None:
         try:
@@ -167,11 +161,13 @@ def plan_range(wish: Wish, facts: Facts, retention: Retention | None) -> Partiti
 
 
 def _begin(wish: Wish, facts: Facts, retention: Retention | None) -> int:
-    match wish.since:
+    match target_of(wish.since, facts.partition):
         case Latest():
             return facts.end
-        case AtOffset():
-            return _begin_at_offset(wish, facts, wish.since.of(facts.partition))
+        case Last(count):
+            return max(facts.log_start, facts.end - count)
+        case AtOffset(offset):
+            return _begin_at_offset(wish, facts, offset)
         case AtTime(ms):
             if wish.missing == "error" and _may_be_gone(facts, ms, retention, now_ms=wish.now_ms):
                 raise _deleted_before(wish, facts, ms, retention)
@@ -203,10 +199,9 @@ def _begin_at_offset(wish: Wish, facts: Facts, offset: int) -> int:
 
 
 def _end(wish: Wish, facts: Facts) -> int | None:
-    match wish.until:
-        case AtOffset():
+    match target_of(wish.until, facts.partition):
+        case AtOffset(offset):
             # Beyond the end there is nothing yet: as with a slice, what there is comes.
-            offset = wish.until.of(facts.partition)
             return offset if wish.follow else min(offset, facts.end)
         case Latest() if wish.follow:
             return None

@@ -19,14 +19,7 @@ from respool.client.arrow.reading.plan import (
     chosen_partitions,
     plan_range,
 )
-from respool.client.arrow.reading.points import (
-    AtOffset,
-    AtTime,
-    Earliest,
-    Latest,
-    When,
-    parse_point,
-)
+from respool.client.arrow.reading.points import PartitionOffsets, When, parse_point
 from respool.client.arrow.reading.projection import Projection
 from respool.client.arrow.reading.retention import retention_of
 from respool.client.arrow.reading.stream import BUFFER_BYTES, FETCH_BYTES, BatchStream, ReadSettings
@@ -41,6 +34,7 @@ from respool.client.kafka.list_offsets import (
 )
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.columnar.decode_columns import DECOMPRESSED_MAX
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest, parse_log_end
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -230,8 +224,8 @@ def plan_read(
     if not topic:
         raise BadArgument("topic is empty")
     now_ms = round(time.time() * 1000) if now_ms is None else now_ms
-    if follow and isinstance(until, str) and until.strip().lower() == "latest":
-        # Who says so wants an end, and that is one.
+    if follow and isinstance(until, str) and parse_log_end(until) == Latest():
+        # Given explicitly, it is the end that the log has now.
         follow = False
     wish = Wish(
         topic=topic,
@@ -267,7 +261,11 @@ def _ranges(
 
     # The end first: a message that comes while we ask lies behind it, whatever its time.
     ends = ask(LATEST)
-    highs = ask(LATEST, "read_uncommitted") if isinstance(wish.since, AtOffset) else ends
+    highs = (
+        ask(LATEST, "read_uncommitted")
+        if isinstance(wish.since, AtOffset | PartitionOffsets)
+        else ends
+    )
     starts = ask(EARLIEST)
     nothing: dict[int, OffsetAt | None] = {}
     is_time = isinstance(wish.since, AtTime)
