@@ -26,14 +26,14 @@ from respool.model.settings import Settings
 from respool.ports.peers import PeerRefused, PeerUnreachable
 from respool.records.batch import read_header
 from respool.records.build import NewRecord, build_batch
-from respool.sim.inline_offload import InlineOffload
-from respool.sim.loop import SimLoop
-from respool.sim.process import Process
-from respool.sim.seeded_random import SimRandomSource
-from respool.sim.simulated_clock import NodeClock
-from respool.sim.simulated_disk import SimDisk
-from respool.sim.simulated_metrics import SimMetrics
-from respool.sim.store import SimStore, SimStoreClient
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.net.simulated_store import SimStore, SimStoreClient
+from respool.sim.runtime.inline_offload import InlineOffload
+from respool.sim.runtime.process import Process
+from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.sim_loop import SimLoop
+from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
 

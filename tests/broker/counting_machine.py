@@ -29,9 +29,9 @@ from respool.model.ids import (
     TopicPartition,
 )
 from respool.model.topic_config import TopicConfig
-from respool.sim.inline_offload import InlineOffload
-from respool.sim.simulated_clock import SimClock
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.runtime.inline_offload import InlineOffload
+from respool.sim.runtime.simulated_clock import SimClock
 from support.lone_leader import lead_alone
 
 

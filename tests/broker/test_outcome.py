@@ -3,7 +3,7 @@
 import asyncio
 
 from respool.broker.outcome import Pipelined
-from respool.sim.loop import SimLoop
+from respool.sim.runtime.sim_loop import SimLoop
 
 
 def test_who_waits_is_given_the_reply_when_it_is_there() -> None:

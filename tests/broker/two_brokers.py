@@ -32,10 +32,10 @@ from respool.model.internal_topics import INTERNAL_TOPICS
 from respool.model.settings import Settings
 from respool.ports.peers import PeerUnreachable
 from respool.records.markers import EndTransactionMarker
-from respool.sim.inline_offload import InlineOffload
-from respool.sim.simulated_clock import SimClock
-from respool.sim.simulated_disk import SimDisk
-from respool.sim.simulated_metrics import SimMetrics
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.runtime.inline_offload import InlineOffload
+from respool.sim.runtime.simulated_clock import SimClock
+from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
 

@@ -9,7 +9,7 @@ import pytest
 from respool.drivers.local_disk import LocalDisk
 from respool.model.errors import DiskFailed
 from respool.ports.disk import Disk
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 MAKERS: dict[str, Callable[[Path], Disk]] = {
     "local": lambda folder: LocalDisk(str(folder)),

@@ -5,7 +5,7 @@ from typing import Any
 
 from respool.drivers.etcd_channel import EtcdChannel
 from respool.drivers.etcd_options import endpoint_of
-from respool.sim.loop import SimLoop
+from respool.sim.runtime.sim_loop import SimLoop
 
 
 class FakeTransport:

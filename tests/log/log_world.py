@@ -28,8 +28,8 @@ from respool.ports.disk import NotCached
 from respool.records.batch import BatchHeader, RecordBatch, read_header, stamp
 from respool.records.build import NewRecord, build_batch
 from respool.records.record import read_records
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_disk import SimDisk
 
 FOLDER = "rides-0"
 FUZZ = os.environ.get("RESPOOL_FUZZ") == "long"

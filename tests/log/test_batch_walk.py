@@ -8,8 +8,8 @@ from log.log_world import batch_of
 from respool.log.batch_walk import WINDOW_BYTES, walk_headers
 from respool.model.errors import SegmentCorrupt
 from respool.ports.disk import NotCached
-from respool.sim.simulated_disk import SimDisk
-from respool.sim.simulated_files import SimLogFile
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.disk.simulated_files import SimLogFile
 
 
 def file_of(*sizes: int, tail: bytes = b"") -> tuple[SimDisk, SimLogFile, list[int]]:

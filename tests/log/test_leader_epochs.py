@@ -13,7 +13,7 @@ from respool.log.file_names import EPOCHS_NAME
 from respool.log.leader_epochs import EpochCache, EpochFile
 from respool.model.errors import DiskFull
 from respool.model.ids import LeaderEpoch, Offset
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 
 @pytest.fixture

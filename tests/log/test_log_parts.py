@@ -11,7 +11,7 @@ from respool.log.log_parts import RollRule
 from respool.log.segment import Segment
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.model.topic_config import TopicConfig
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 BASE = Offset(500)
 CONFIG = TopicConfig(segment_bytes=2000, segment_ms=1000)

@@ -13,7 +13,7 @@ from respool.log.segment import Segment
 from respool.log.segments import Segments
 from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.model.topic_config import TopicConfig
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 SETTINGS = IndexSettings(interval_bytes=100, bytes_max=960)
 KEEP = TopicConfig(retention_ms=-1, retention_bytes=-1)

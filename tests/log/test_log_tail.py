@@ -14,7 +14,7 @@ from respool.model.errors import DiskFull
 from respool.model.ids import LeaderEpoch, Offset
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 EVERYTHING = 10**9
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from log.log_world import FUZZ, SMALL, LogWorld, batch_of
 from respool.model.errors import DiskFailed, InvalidProducerEpoch, OutOfOrderSequence
 from respool.model.ids import Offset
-from respool.sim.disk_faults import ProcessGone
+from respool.sim.disk.disk_faults import ProcessGone
 
 # Often the same or next to each other, and far enough apart to roll segments.
 TIMES = st.one_of(st.just(-1), st.integers(0, 10), st.integers(0, 120).map(lambda s: 1000 * s))

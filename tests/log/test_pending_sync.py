@@ -6,8 +6,8 @@ from log.log_world import FOLDER, LogWorld, batch_of
 from respool.log.partition_log import PendingSync
 from respool.model.errors import DiskFailed
 from respool.model.ids import Offset
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_disk import SimDisk
 
 
 def begun(world: LogWorld) -> PendingSync:

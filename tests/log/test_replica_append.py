@@ -12,8 +12,8 @@ from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
 from respool.records.batch import read_header
 from respool.records.validate import walk_batches
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_disk import SimDisk
 
 NOW = 2_000_000
 

@@ -14,7 +14,7 @@ from respool.log.producers.producer_states import ProducerStates
 from respool.model.ids import Offset
 from respool.records.batch import RecordBatch, read_header
 from respool.records.markers import read_marker
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 FOREVER_MS = 10**12
 

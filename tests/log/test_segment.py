@@ -11,8 +11,8 @@ from respool.log.segment import Segment
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.ports.disk import NotCached
-from respool.sim.simulated_disk import SimDisk
-from respool.sim.simulated_files import SimLogFile
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.disk.simulated_files import SimLogFile
 
 FOLDER = "t-0"
 BASE = Offset(1000)

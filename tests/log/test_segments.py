@@ -11,7 +11,7 @@ from respool.log.index.time_index import TimeEntry
 from respool.log.segment import Segment
 from respool.log.segments import Segments
 from respool.model.ids import Offset
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 SETTINGS = IndexSettings(interval_bytes=100, bytes_max=960)
 DISK = SimDisk(Random(1))

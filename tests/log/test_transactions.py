@@ -21,7 +21,7 @@ from respool.model.ids import Offset
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker
-from respool.sim.disk_faults import ProcessGone
+from respool.sim.disk.disk_faults import ProcessGone
 
 ADA, BOB = 7, 8
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from log.transaction_world import COMPACTED, FUZZ, KEPT, TransactionWorld
 from respool.model.errors import DiskFailed, DiskFull
 from respool.model.ids import Offset
-from respool.sim.disk_faults import ProcessGone
+from respool.sim.disk.disk_faults import ProcessGone
 
 PRODUCERS = st.integers(1, 3)
 KEYS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=3)

@@ -29,8 +29,8 @@ from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, read_marker
 from respool.records.plain_scan import KEY_BYTES, PlainScanner
 from respool.records.record import Record, read_records
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_disk import SimDisk
 
 FOLDER = "rides-0"
 FUZZ = os.environ.get("RESPOOL_FUZZ") == "long"

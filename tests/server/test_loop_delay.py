@@ -5,7 +5,7 @@ import pytest
 
 from respool.server import loop_delay
 from respool.server.loop_delay import EVERY_S, LoopDelay
-from respool.sim.simulated_metrics import SimMetrics
+from respool.sim.runtime.simulated_metrics import SimMetrics
 
 
 def test_what_a_timer_is_late_by_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from typing import Any, cast
 from respool.broker.broker import Broker
 from respool.model.settings import Settings
 from respool.server.listener import Listener
-from respool.sim.loop import SimLoop
-from respool.sim.simulated_metrics import SimMetrics
+from respool.sim.runtime.sim_loop import SimLoop
+from respool.sim.runtime.simulated_metrics import SimMetrics
 
 
 def listener(stopped: list[str], *, grace_ms: int = 1_000) -> Listener:

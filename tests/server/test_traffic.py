@@ -10,7 +10,7 @@ from broker.wire_client import encode_request
 from respool.server.connection import Connection
 from respool.server.listener import Listener
 from respool.server.traffic import SECONDS_BOUNDS, STAGE_BOUNDS, RequestTimes, Traffic
-from respool.sim.simulated_metrics import SimMetrics
+from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request
 from respool.wire.reply_errors import with_errors

@@ -25,7 +25,7 @@ from respool.log.producers import producer_check, producer_states
 from respool.log.recovery import recovery, segment_scan
 from respool.replication.effects import BeginEpoch
 from respool.replication.leader import Leader
-from respool.sim.simulated_files import SimLogFile
+from respool.sim.disk.simulated_files import SimLogFile
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 from multiprocessing import get_context
 
-from respool.sim.run import Report, simulate
+from respool.sim.run import SimReport, simulate
 
 # How many violations of one seed are shown; the first tell the story.
 SHOWN_MAX = 5
@@ -82,7 +82,7 @@ def _run(first: int, count: int, workers: int, brokers: int | None) -> int:
     return 1 if failing else 0
 
 
-def _reports(first: int, count: int, workers: int, brokers: int | None) -> Iterator[Report]:
+def _reports(first: int, count: int, workers: int, brokers: int | None) -> Iterator[SimReport]:
     seeds = range(first, first + count)
     run = partial(simulate, broker_count=brokers)
     if workers <= 1:
@@ -94,7 +94,7 @@ def _reports(first: int, count: int, workers: int, brokers: int | None) -> Itera
         yield from pool.imap_unordered(run, seeds)
 
 
-def _show_violations(report: Report) -> None:
+def _show_violations(report: SimReport) -> None:
     for violation in report.violations[:SHOWN_MAX]:
         _say(f"    {violation}")
     if len(report.violations) > SHOWN_MAX:

@@ -16,23 +16,23 @@ from typing import Any
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
-from respool.sim.cast import TRANSACTION_TIMEOUT_MS, Cast, Casting
-from respool.sim.checker import FinalReads, check
-from respool.sim.client import OK, TOPIC_ALREADY_EXISTS, SimClient
-from respool.sim.consumers import Consumer
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.ears import Ears
-from respool.sim.final_reader import FinalReader
-from respool.sim.history import History, Violation
-from respool.sim.invariants import Inside, compare, look_inside, transactions_under_way
-from respool.sim.loop import SimLoop, SimulationStuck
-from respool.sim.plan import Plan, draw_plan
-from respool.sim.replica_agreement import ReplicaAgreement
-from respool.sim.replica_watch import ReplicaWatch
-from respool.sim.seeded_random import rng_of
-from respool.sim.stage import Stage
-from respool.sim.topic_maker import TopicMaker
-from respool.sim.trace import Trace
+from respool.sim.checks.checker import FinalReads, check
+from respool.sim.checks.history import History, Violation
+from respool.sim.checks.invariants import Inside, compare, look_inside, transactions_under_way
+from respool.sim.checks.log_capture import LogCapture
+from respool.sim.checks.replica_agreement import ReplicaAgreement
+from respool.sim.checks.replica_watch import ReplicaWatch
+from respool.sim.clients.consumers import SimConsumer
+from respool.sim.clients.final_reader import FinalReader
+from respool.sim.clients.sim_client import OK, TOPIC_ALREADY_EXISTS, SimClient
+from respool.sim.clients.topic_recreator import TopicRecreator
+from respool.sim.clients.workload import TRANSACTION_TIMEOUT_MS, Workload, WorkloadFactory
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.runtime.seeded_random import rng_of
+from respool.sim.runtime.sim_loop import SimLoop, SimulationStuck
+from respool.sim.runtime.trace import Trace
+from respool.sim.sim_plan import SimPlan, draw_sim_plan
+from respool.sim.sim_world import SimWorld
 from respool.wire.api_table import Api
 
 # How long clients may take to finish once all is well, and coordinators to end what was left open.
@@ -42,7 +42,7 @@ VIRTUAL_S_MAX = 1_800.0
 
 
 @dataclass(slots=True)
-class Report:
+class SimReport:
     seed: int
     broker_count: int
     violations: list[Violation]
@@ -59,12 +59,12 @@ def simulate(
     *,
     show: Callable[[str], None] | None = None,
     broker_count: int | None = None,
-) -> Report:
+) -> SimReport:
     """`broker_count`: run so many brokers, whatever the seed would like."""
     trace = Trace(show=show)
     loop = SimLoop(seed, trace=trace)
-    run = Run(seed, loop, draw_plan(seed, broker_count=broker_count))
-    with Ears(loop) as ears:
+    run = Run(seed, loop, draw_sim_plan(seed, broker_count=broker_count))
+    with LogCapture(loop) as log_capture:
         try:
             loop.run(run.play)
         except SimulationStuck as error:
@@ -76,9 +76,9 @@ def simulate(
         # What a disk without power refuses a process is no failure of the process.
         if not isinstance(unhandled, ProcessGone):
             run.history.violate("unhandled", repr(unhandled))
-    for text in ears.heard:
+    for text in log_capture.heard:
         run.history.violate("log", text)
-    return Report(
+    return SimReport(
         seed=seed,
         broker_count=run.plan.broker_count,
         violations=run.history.violations,
@@ -91,7 +91,7 @@ def simulate(
 
 
 class Run:
-    def __init__(self, seed: int, loop: SimLoop, plan: Plan) -> None:
+    def __init__(self, seed: int, loop: SimLoop, plan: SimPlan) -> None:
         self.history = History()
         self.history.on_violation = lambda one: loop.trace.tell(loop.time(), f"VIOLATION {one}")
         self._seed = seed
@@ -99,25 +99,25 @@ class Run:
         self.plan = plan
         self._rng = rng_of("run", seed)
         loop.virtual_s_max = VIRTUAL_S_MAX
-        self._stage = Stage(seed, loop, plan=plan, rng=self._rng)
-        self._machines = self._stage.machines
+        self._world = SimWorld(seed, loop, plan=plan, rng=self._rng)
+        self._machines = self._world.machines
         self._names: list[TopicPartition] = []
         self._flush = plan.flush or "always"
         self._agreement = ReplicaAgreement(
-            machines=self._machines, sight=self._stage.sight, history=self.history
+            machines=self._machines, observer=self._world.observer, history=self.history
         )
 
     @property
     def faults(self) -> Counter[str]:
-        return self._stage.nemesis.counts
+        return self._world.nemesis.counts
 
     async def play(self) -> None:
-        nemesis = self._stage.nemesis
-        self._casting = Casting(
+        nemesis = self._world.nemesis
+        self._factory = WorkloadFactory(
             loop=self._loop,
-            clock=self._stage.clock,
+            clock=self._world.clock,
             history=self.history,
-            brokers=self._stage.addresses,
+            brokers=self._world.addresses,
             seed=self._seed,
             racks=self.plan.racks,
         )
@@ -131,42 +131,42 @@ class Run:
         watching = self._watch_replicas()
         self._names = await self._create_topics()
         if self.plan.is_cluster:
-            self._stage.operator.client = self._casting.new_client(SimClient, "operator")
+            self._world.operator.client = self._factory.new_client(SimClient, "operator")
         # With replicas, acks=1 promises nothing: the next leader need not have it.
         keeps_unsynced = not nemesis.is_forgetful and not self.plan.is_cluster
-        cast = self._casting.draw_cast(self._names, keeps_unsynced=keeps_unsynced)
+        workload = self._factory.draw_workload(self._names, keeps_unsynced=keeps_unsynced)
         if self.plan.makes_topics_anew:
             # Two: while a broker is at one's topic, the other's waits.
             for name in ("moods", "tempers"):
                 topic = self._topic(name, 1)
-                cast.clients.append(
-                    self._casting.new_client(TopicMaker, f"maker-{name}", topic=topic)
+                workload.clients.append(
+                    self._factory.new_client(TopicRecreator, f"maker-{name}", topic=topic)
                 )
-        nemesis.set_on([one.process for one in cast.clients])
-        tasks = [client.start() for client in cast.clients]
+        nemesis.set_targets([one.process for one in workload.clients])
+        tasks = [client.start() for client in workload.clients]
         await nemesis.rage(self._rng.choice((5.0, 15.0, 30.0)))
         await nemesis.heal()
         if self.plan.is_cluster:
-            await self._stage.operator.finish()
-        self.history.counts["crashes spared"] += self._stage.restarter.spared
-        if (local_reader := self._stage.local_reader) is not None:
+            await self._world.operator.finish()
+        self.history.counts["crashes spared"] += self._world.restarter.spared
+        if (local_reader := self._world.local_reader) is not None:
             self.history.counts["reads of lent files"] += local_reader.reads
             self.history.counts["lent files that were gone"] += local_reader.failed_reads
-        await self._wind_down(cast, tasks)
+        await self._wind_down(workload, tasks)
         # What clients sent and did not wait for arrives now or never.
         await asyncio.sleep(5)
         reader = FinalReader(
             loop=self._loop,
             history=self.history,
-            casting=self._casting,
+            factory=self._factory,
             names=self._names,
             # Timers run on the wall clock: what was set before it was set back rings late.
             patience_s=(TRANSACTION_TIMEOUT_MS + nemesis.clock_jumps_ms) / 1000 + 20,
         )
         if self.plan.is_cluster:
             await self._agreement.reach("in the end")
-        final = await reader.read_all(cast)
-        check(self.history, final, cast.groups)
+        final = await reader.read_all(workload)
+        check(self.history, final, workload.groups)
         await self._read_after_power_cut(reader, final)
         if watching is not None:
             watching.cancel()
@@ -178,9 +178,9 @@ class Run:
             return None
         watch = ReplicaWatch(
             machines=self._machines,
-            store=self._stage.store,
-            sight=self._stage.sight,
-            restarter=self._stage.restarter,
+            store=self._world.store,
+            observer=self._world.observer,
+            restarter=self._world.restarter,
             history=self.history,
             is_synced=self._flush == "always",
             tell=lambda text: self._loop.trace.tell(self._loop.time(), text),
@@ -190,7 +190,7 @@ class Run:
     # -- before ------------------------------------------------------------------------------------------------------
 
     async def _create_topics(self) -> list[TopicPartition]:
-        client = self._casting.new_client(SimClient, "admin")
+        client = self._factory.new_client(SimClient, "admin")
         task = client.process.spawn(self._create(client))
         names: list[TopicPartition] = await task
         return names
@@ -232,11 +232,11 @@ class Run:
 
     # -- after -------------------------------------------------------------------------------------------------------
 
-    async def _wind_down(self, cast: Cast, tasks: Sequence["asyncio.Task[None]"]) -> None:
-        for client in cast.clients:
+    async def _wind_down(self, workload: Workload, tasks: Sequence["asyncio.Task[None]"]) -> None:
+        for client in workload.clients:
             client.is_winding_down = True
         _, late = await asyncio.wait(tasks, timeout=WIND_DOWN_S)
-        for client, task in zip(cast.clients, tasks, strict=True):
+        for client, task in zip(workload.clients, tasks, strict=True):
             if task in late:
                 self.history.violate("D", f"{client.name} cannot finish though all is well")
                 task.cancel()
@@ -262,7 +262,9 @@ class Run:
         await asyncio.sleep(2)
         if self.plan.is_cluster:
             await self._agreement.reach("after all were restarted")
-        client = self._casting.new_client(Consumer, "after", names=self._names, is_committed=False)
+        client = self._factory.new_client(
+            SimConsumer, "after", names=self._names, is_committed=False
+        )
         after = await client.process.spawn(reader.read_to_the_end(client))
         compare(known, self._look_inside(), self.history)
         for name in self._names:

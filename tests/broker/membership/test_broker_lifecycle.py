@@ -17,8 +17,8 @@ from respool.model.cluster import BrokerEndpoint, PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import LeaseExpired, StoreUnavailable
-from respool.sim.seeded_random import SimRandomSource
-from respool.sim.simulated_clock import SimClock
+from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_clock import SimClock
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 # Renewed every 5 ms of the test's own time.

@@ -11,9 +11,9 @@ from respool.cluster import keys
 from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import DiskFull, NotCoordinator
 from respool.ports.metadata_store import StoreUnavailable
-from respool.sim.cluster_sight import ClusterSight
-from respool.sim.seeded_random import SimRandomSource
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.checks.cluster_observer import ClusterObserver
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.runtime.seeded_random import SimRandomSource
 from respool.wire.api_table import Api
 
 
@@ -64,7 +64,7 @@ async def test_which_folder_it_is_is_written_down_as_soon_as_there_is_room(
         await node.start()
         assert node.broker.folder.id is None
         await cluster.until(lambda: node.broker.folder.id is not None)
-    registered = ClusterSight(cluster.store).view().registry[ONE].folder
+    registered = ClusterObserver(cluster.store).view().registry[ONE].folder
     assert registered is not None
     assert node.disk.reopen().read_file("folder-id") == registered.hex.encode()
 
@@ -115,7 +115,7 @@ async def test_nobody_waits_for_a_broker_that_stops_while_the_store_is_away(
 ) -> None:
     await cluster.create([1, 2])
     await cluster.until_in_sync(1, 2)
-    cluster[ONE].store.manners.is_cut = True
+    cluster[ONE].store.conditions.is_cut = True
     await cluster.until(lambda: not cluster[ONE].broker.may_act())
     began = cluster.loop.time()
     await cluster[ONE].run(cluster[ONE].broker.leave_leadership())
@@ -130,7 +130,7 @@ async def test_a_stop_ends_also_when_the_store_is_gone_before_it_could_be_told(
     broker = cluster[ONE].broker
     await cluster[ONE].run(broker.leave_leadership())
     await cluster[ONE].run(broker.stop())
-    cluster[ONE].store.manners.is_cut = True
+    cluster[ONE].store.conditions.is_cut = True
     began = cluster.loop.time()
     await cluster[ONE].run(broker.leave_cluster())
     assert 5 <= cluster.loop.time() - began < 6

@@ -19,8 +19,8 @@ from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed, LeaseExpired
-from respool.sim.seeded_random import SimRandomSource
-from respool.sim.simulated_clock import SimClock
+from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_clock import SimClock
 
 TTL_MS = 1_000
 TOPIC = TopicId(UUID(int=77))

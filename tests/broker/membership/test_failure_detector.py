@@ -13,11 +13,11 @@ from respool.drivers.tcp_peers import TcpPeers
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
 from respool.ports.metadata_store import StoredValue
-from respool.sim.loop import SimLoop
-from respool.sim.network import SimNetwork
-from respool.sim.process import Process
-from respool.sim.simulated_clock import NodeClock
-from respool.sim.store import SimStore
+from respool.sim.net.simulated_network import SimNetwork
+from respool.sim.net.simulated_store import SimStore
+from respool.sim.runtime.process import Process
+from respool.sim.runtime.sim_loop import SimLoop
+from respool.sim.runtime.simulated_clock import NodeClock
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 DEAD_AFTER_MS = 1_000
@@ -263,11 +263,11 @@ def test_who_may_not_act_tells_of_nobody() -> None:
 def test_a_store_that_does_not_answer_is_told_later() -> None:
     async def story(stage: Stage) -> None:
         process = await watched(stage)
-        stage.client.manners.is_cut = True
+        stage.client.conditions.is_cut = True
         stage.kill(process)
         await asyncio.sleep(LONG_S)
         assert stage.registration is not None
-        stage.client.manners.is_cut = False
+        stage.client.conditions.is_cut = False
         await asyncio.sleep(5)
         assert stage.registration is None
 

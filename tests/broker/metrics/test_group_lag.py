@@ -7,7 +7,7 @@ from broker.running_broker import RunningBroker, StartBroker
 from broker.two_brokers import TwoBrokers
 from respool.log.partition_log import PartitionLog
 from respool.model.ids import Offset
-from respool.sim.simulated_metrics import SimMetrics
+from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.schema_extensions import TIME_AT_VERSION
 

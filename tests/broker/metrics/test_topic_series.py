@@ -2,7 +2,7 @@ from broker.cluster_world import ONE, TWO, Cluster, plays
 from broker.running_broker import StartBroker
 from respool.model.ids import BrokerId, Offset
 from respool.replication.remote_replica import RemoteReplica
-from respool.sim.simulated_metrics import SimMetrics
+from respool.sim.runtime.simulated_metrics import SimMetrics
 
 
 def test_a_follower_lags_by_what_it_has_not_and_since_it_last_had_all() -> None:

@@ -15,8 +15,8 @@ from respool.model.ids import Offset, TopicId, TopicPartition
 from respool.model.topic_config import TopicConfig
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
-from respool.sim.inline_offload import InlineOffload
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.runtime.inline_offload import InlineOffload
 from support.lone_leader import lead_alone
 
 DAY_MS = 86_400_000

@@ -15,8 +15,8 @@ from respool.broker.replication.replica_requests import EARLIEST, ReplicaRequest
 from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import FetchFrom
-from respool.sim.simulated_disk import SimDisk
-from respool.sim.simulated_local_reader import SimLocalReader
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.disk.simulated_local_reader import SimLocalReader
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, FetchReplyView
 

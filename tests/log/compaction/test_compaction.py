@@ -24,8 +24,8 @@ from respool.ports.record_scan import RecordScanner
 from respool.records.batch import Codec, read_header, seal
 from respool.records.build import NewRecord
 from respool.records.validate import walk_batches
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_files import SimLogFile
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_files import SimLogFile
 
 BIG = dataclasses.replace(COMPACT, segment_bytes=10_000)
 

@@ -29,7 +29,7 @@ from respool.model.ids import Offset
 from respool.model.topic_config import CleanupPolicies, CleanupPolicy
 from respool.records.batch import Codec
 from respool.records.build import NewRecord
-from respool.sim.disk_faults import ProcessGone
+from respool.sim.disk.disk_faults import ProcessGone
 
 KEYS = st.one_of(
     st.sampled_from([b"a", b"b", b"c", b"d", b"", b"key" * 60]),

@@ -15,7 +15,7 @@ from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicParti
 from respool.model.topic_config import TopicConfig
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 NOON = 1_700_000_000_000
 ORDERS = TopicPartition("orders", 0)

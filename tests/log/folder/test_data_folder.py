@@ -33,8 +33,8 @@ from respool.model.topic_config import TopicConfig
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_disk import SimDisk
 
 EXAMPLES = 3_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 100
 NOON = 1_700_000_000_000

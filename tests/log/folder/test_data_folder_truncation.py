@@ -18,8 +18,8 @@ from respool.log.leader_epochs import EpochFile
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import DiskFull, NothingTruncated, StorageError
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_disk import SimDisk
 
 NOON = 1_700_000_000_000
 RIDES = TopicPartition("rides", 0)

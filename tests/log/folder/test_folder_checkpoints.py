@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from respool.log.folder.folder_checkpoints import RECOVERY_POINT, KeptOffsets, OffsetCheckpoint
 from respool.model.errors import CheckpointDamaged, DiskFailed
 from respool.model.ids import Offset, TopicPartition
-from respool.sim.disk_faults import ProcessGone
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.simulated_disk import SimDisk
 
 ORDERS_0 = TopicPartition("orders", 0)
 ORDERS_1 = TopicPartition("orders", 1)

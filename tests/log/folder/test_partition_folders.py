@@ -8,7 +8,7 @@ import pytest
 from respool.log.folder.partition_folders import PartitionFolders
 from respool.model.errors import PartitionFolderUnclear
 from respool.model.ids import TopicId, TopicPartition
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 ORDERS = TopicPartition("orders", 0)
 TOPIC_ID = TopicId(UUID(int=0xA1))

@@ -6,7 +6,7 @@ import pytest
 
 from respool.log.index.index_file import FIRST_BYTES, IndexFile
 from respool.model.errors import DiskFailed, DiskFull
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 PATH = "a.index"
 

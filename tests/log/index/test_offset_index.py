@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from respool.log.index.offset_index import OffsetIndex
 from respool.model.ids import Offset
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 PATH = "00000000000000001000.index"
 BASE = Offset(1000)

@@ -10,7 +10,7 @@ from respool.log.index.segment_indexes import IndexSettings, SegmentIndexes, ind
 from respool.log.index.time_index import TimeEntry
 from respool.model.errors import DiskFull
 from respool.model.ids import Offset
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 SETTINGS = IndexSettings(interval_bytes=100, bytes_max=960)
 BASE = Offset(10)

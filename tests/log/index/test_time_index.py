@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from respool.log.index.time_index import TimeIndex
 from respool.model.ids import NO_TIMESTAMP, Offset
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 PATH = "00000000000000001000.timeindex"
 BASE = Offset(1000)

@@ -13,7 +13,7 @@ from respool.log.index.transaction_index import (
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import Offset
 from respool.ports.disk import NotCached
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 PATH = "00000000000000000000.txnindex"
 

@@ -8,7 +8,7 @@ from log.log_world import batch_of
 from respool.log.producers.producer_states import ProducerStates
 from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.model.ids import Offset
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 FOLDER = "t-0"
 

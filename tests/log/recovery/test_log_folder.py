@@ -4,7 +4,7 @@ from random import Random
 
 from respool.log.index.segment_indexes import IndexSettings
 from respool.log.recovery.log_folder import LogFolder, delete_segment
-from respool.sim.simulated_disk import SimDisk
+from respool.sim.disk.simulated_disk import SimDisk
 
 SETTINGS = IndexSettings(interval_bytes=100, bytes_max=960)
 

@@ -8,7 +8,7 @@ import pytest
 from log.log_world import FOLDER, LogWorld, batch_of, power_cuts
 from respool.model.errors import DiskFailed, SegmentCorrupt
 from respool.model.ids import Offset
-from respool.sim.disk_faults import ProcessGone
+from respool.sim.disk.disk_faults import ProcessGone
 
 
 def killed(*, synced: int = 12, unsynced: int = 10) -> LogWorld:

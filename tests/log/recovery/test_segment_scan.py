@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from log.log_world import StoredBatch, batch_of
 from respool.log.recovery.segment_scan import READ_BYTES, SegmentScan
 from respool.model.ids import LeaderEpoch, Offset
-from respool.sim.simulated_disk import SimDisk
-from respool.sim.simulated_files import SimLogFile
+from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.disk.simulated_files import SimLogFile
 
 BASE = Offset(70)
 

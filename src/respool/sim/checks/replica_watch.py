@@ -1,0 +1,254 @@
+"""Looks into all brokers of a simulated cluster, and into the store, all the time: what must hold at every moment.
+
+C1   a partition has one leader in an epoch: one process, that is, for a restarted one knows less
+C2   leader epochs go up, and a leader is elected from who had everything
+C3   offsets are in order on every replica, and a high watermark goes up
+C4   what a leader called committed is the same everywhere it is known to be committed
+C6   whoever the store says is in sync has all that was ever called committed
+C7   a broker acts only while it is registered: it stops before its lease runs out, and others take its place after
+
+What was committed is known from the leaders: as soon as one's high watermark is seen above all before, the batches
+below it are written down here, and from then on every log is measured by them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from respool.broker.broker import Broker
+from respool.broker.partitions.partition import Partition
+from respool.cluster import keys
+from respool.model.cluster import PartitionImage
+from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
+from respool.ports.metadata_store import KeyChanged
+from respool.sim.checks.cluster_observer import ClusterObserver
+from respool.sim.checks.history import History
+from respool.sim.checks.log_content import (
+    StoredBatch,
+    StoredRecord,
+    batches_between,
+    records_between,
+)
+from respool.sim.faults.restarter import Restarter
+from respool.sim.net.simulated_store import SimStore
+from respool.sim.runtime.machine import Machine
+
+LOOK_EVERY_S = 0.05
+START = Offset(0)
+
+# A partition of one topic, and not of another of the same name.
+Place = tuple[TopicId, int]
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was ever called committed of a partition."""
+
+    end: Offset = START
+    # By offset: batches; of a partition that is compacted, records.
+    content: dict[int, StoredBatch | StoredRecord] = field(default_factory=dict)
+
+
+class ReplicaWatch:
+    def __init__(
+        self,
+        *,
+        machines: Sequence[Machine],
+        store: SimStore,
+        observer: ClusterObserver,
+        restarter: Restarter,
+        history: History,
+        is_synced: bool,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`is_synced`: who is in sync has it on the disk."""
+        self._machines = {one.id: one for one in machines}
+        self._observer = observer
+        self._restarter = restarter
+        self._history = history
+        self._is_synced = is_synced
+        self._tell = tell
+        self._ledgers: dict[Place, Ledger] = {}
+        # Which process led in an epoch.
+        self._leaders: dict[tuple[Place, int], str] = {}
+        # The high watermark last seen, of each replica in each epoch, and how often its log had been cut off by then.
+        # One that went and came back is another.
+        self._watermarks: dict[tuple[Partition, int], tuple[Offset, int]] = {}
+        # How far each replica was compared with the ledger.
+        self._compared: dict[Partition, Offset] = {}
+        self._images: dict[str, PartitionImage] = {}
+        self._elected: dict[tuple[str, int], BrokerId] = {}
+        store.listeners.append(self._on_written)
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            self.look()
+
+    def look(self) -> None:
+        online: dict[tuple[BrokerId, Place], Partition] = {}
+        # Of others nobody can say what they have: they do not run, or have just crashed and have not said so.
+        trusted = {one for one in self._machines if self._restarter.has_everything(one)}
+        for machine in self._machines.values():
+            if machine.broker is not None and machine.process is not None:
+                if not machine.is_stopping:
+                    # A stopping broker refuses connections, so it is taken for dead (`membership/failure_detector.py`).
+                    self._check_lease(machine.process.name, machine.broker)
+                for partition in machine.broker.partitions:
+                    if partition.is_online:
+                        self._look_at(machine.process.name, partition)
+                        if machine.id in trusted:
+                            online[machine.id, _place(partition)] = partition
+        for topic, number, image in self._observer.view().partitions():
+            self._check_complete(TopicPartition(topic.name, number), topic.id, image, online)
+
+    def _check_lease(self, process: str, broker: Broker) -> None:
+        member = broker.member
+        if member is None or not member.may_act():
+            return
+        registered = self._observer.epoch_of(broker.id)
+        if registered != member.epoch:
+            self._history.violate(
+                "C7", f"{process} acts in broker epoch {member.epoch}, the store has {registered}"
+            )
+
+    # -- one replica -------------------------------------------------------------------------------------------------
+
+    def _look_at(self, process: str, partition: Partition) -> None:
+        name, log, high_watermark = partition.name, partition.log, partition.high_watermark
+        if not log.log_start <= high_watermark <= log.log_end:
+            marks = (log.log_start, high_watermark, log.log_end)
+            self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
+        key = (partition, partition.leader_epoch)
+        before, truncations = self._watermarks.get(key, (START, log.truncations))
+        # Who follows the copy of a compacted log cuts off more than it must: where a gap begins, not an epoch in it.
+        was_cut = _is_compacted(name) and log.was_truncated_since(truncations)
+        if high_watermark < before and not was_cut:
+            self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")
+        self._watermarks[key] = (high_watermark, log.truncations)
+        if partition.is_leading:
+            self._check_sole_leader(process, partition)
+            self._write_down(process, partition)
+        self._compare(process, partition)
+
+    def _check_sole_leader(self, process: str, partition: Partition) -> None:
+        leader = partition.leader
+        if leader is None or len(leader.image.replicas) == 1:
+            # Nobody else has anything of it, so it may go on where it was.
+            return
+        name, epoch = partition.name, partition.leader_epoch
+        first = self._leaders.setdefault((_place(partition), epoch), process)
+        if first != process:
+            self._violate("C1", name, f"{first} and {process} both lead in epoch {epoch}")
+
+    def _write_down(self, process: str, partition: Partition) -> None:
+        ledger = self._ledgers.setdefault(_place(partition), Ledger())
+        high_watermark = partition.high_watermark
+        if high_watermark <= ledger.end:
+            return
+        for offset, one in _content(partition, ledger.end, high_watermark):
+            before = ledger.content.setdefault(offset, one)
+            if before != one:
+                self._violate(
+                    "C5", partition.name, f"{process} leads with {one}, committed was {before}"
+                )
+        ledger.end = high_watermark
+
+    def _compare(self, process: str, partition: Partition) -> None:
+        ledger = self._ledgers.get(_place(partition))
+        if ledger is None:
+            return
+        end = min(partition.high_watermark, ledger.end)
+        start = self._compared.get(partition, START)
+        if end <= start:
+            return
+        self._compared[partition] = end
+        may_be_gone = _is_compacted(partition.name)
+        for offset, one in _content(partition, start, end):
+            committed = ledger.content.get(offset)
+            if committed == one or (committed is None and may_be_gone):
+                # The leader may have compacted it before it was written down.
+                continue
+            self._violate("C4", partition.name, f"{process} has {one}, committed is {committed}")
+            return
+
+    # -- the store ---------------------------------------------------------------------------------------------------
+
+    def _check_complete(
+        self,
+        name: TopicPartition,
+        topic_id: TopicId,
+        image: PartitionImage,
+        online: Mapping[tuple[BrokerId, Place], Partition],
+    ) -> None:
+        place = topic_id, name.partition
+        ledger = self._ledgers.get(place)
+        if ledger is None:
+            return
+        for broker in (*image.isr, *image.elr):
+            partition = online.get((broker, place))
+            if partition is None:
+                continue
+            log_end = partition.log.synced_end if self._is_synced else partition.log.log_end
+            if log_end < ledger.end:
+                self._violate(
+                    "C6",
+                    name,
+                    f"broker {broker} ends at {log_end}, {ledger.end} is committed, the store has {image}",
+                )
+
+    def _on_written(self, changes: Sequence[KeyChanged]) -> None:
+        for change in changes:
+            self._tell(f"store {change.revision}: {change.key} {(change.value or b'-').decode()}")
+            if not change.key.startswith(keys.PARTITIONS):
+                continue
+            if change.value is None:
+                self._images.pop(change.key, None)
+                continue
+            image = keys.decode_partition(change.value, revision=change.revision)
+            self._check_image(change.key, self._images.get(change.key), image)
+            self._images[change.key] = image
+
+    def _check_image(self, key: str, before: PartitionImage | None, image: PartitionImage) -> None:
+        def violate(rule: str, text: str) -> None:
+            self._history.violate(rule, f"{key}: {text}: {before} became {image}")
+
+        if not set(image.isr) <= set(image.replicas) or len(set(image.isr)) != len(image.isr):
+            violate("C2", "an ISR of others than replicas")
+        if image.leader is None:
+            return
+        if image.leader not in image.isr:
+            violate("C2", "a leader that is not in sync")
+        if self._elected.setdefault((key, image.leader_epoch), image.leader) != image.leader:
+            violate("C1", "two leaders in one epoch")
+        if before is None:
+            return
+        if image.leader_epoch < before.leader_epoch:
+            violate("C2", "the epoch goes down")
+        # Where all have crashed, the last leader is as good as any. C6 says whether it has everything.
+        complete: set[BrokerId | None] = {*before.isr, *before.elr} or {before.last_leader}
+        if image.leader != before.leader and image.leader not in complete:
+            violate("C2", "an unclean election")
+
+    def _violate(self, rule: str, name: TopicPartition, text: str) -> None:
+        self._history.violate(rule, f"{name}: {text}")
+
+
+def _place(partition: Partition) -> Place:
+    return partition.topic_id, partition.name.partition
+
+
+def _content(
+    partition: Partition, start: Offset, end: Offset
+) -> Iterator[tuple[int, StoredBatch | StoredRecord]]:
+    if _is_compacted(partition.name):
+        for record in records_between(partition.log, start, end):
+            yield record.offset, record
+        return
+    for batch in batches_between(partition.log, start, end):
+        yield batch.base_offset, batch
+
+
+def _is_compacted(name: TopicPartition) -> bool:
+    """Each broker compacts for itself, so bytes differ."""
+    return name.topic.startswith("__")

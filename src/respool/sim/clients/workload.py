@@ -1,0 +1,121 @@
+"""The clients of a simulated run: drawn and created by its seed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from respool.model.ids import BrokerId, TopicPartition
+from respool.ports.clock import Clock
+from respool.sim.checks.history import History
+from respool.sim.clients.consumers import AssignedConsumer, OffsetWatcher
+from respool.sim.clients.group_member import GroupMember, GroupView
+from respool.sim.clients.producers import ACKS_ALL, IdempotentProducer, PlainProducer
+from respool.sim.clients.sim_client import SimClient
+from respool.sim.clients.transactional_producer import SimTransactionalProducer
+from respool.sim.runtime.seeded_random import rng_of
+from respool.sim.runtime.sim_loop import SimLoop
+
+GROUP = "riders"
+TRANSACTION_TIMEOUT_MS = 15_000
+
+Kind = TypeVar("Kind", bound=SimClient)
+
+
+@dataclass(slots=True)
+class Workload:
+    """The clients of one run."""
+
+    clients: list[SimClient] = field(default_factory=list)
+    transactional: list[SimTransactionalProducer] = field(default_factory=list)
+    groups: dict[str, GroupView] = field(default_factory=dict)
+
+
+class WorkloadFactory:
+    def __init__(
+        self,
+        *,
+        loop: SimLoop,
+        clock: Clock,
+        history: History,
+        brokers: Mapping[BrokerId, tuple[str, int]],
+        seed: int,
+        racks: Sequence[str] = (),
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._history = history
+        self._brokers = brokers
+        self._seed = seed
+        self._rng = rng_of("cast", seed)
+        # The racks of the brokers, which clients may be in, too.
+        self._racks = [one for one in dict.fromkeys(racks) if one]
+
+    def new_client(self, kind: type[Kind], name: str, **more: Any) -> Kind:
+        return kind(
+            name,
+            loop=self._loop,
+            clock=self._clock,
+            rng=rng_of(name, self._seed),
+            history=self._history,
+            brokers=self._brokers,
+            **more,
+        )
+
+    def draw_workload(self, names: Sequence[TopicPartition], *, keeps_unsynced: bool) -> Workload:
+        """Draw the clients of these partitions."""
+        rng, workload = self._rng, Workload()
+        for number in range(rng.randint(0, 2)):
+            workload.clients.append(
+                self.new_client(IdempotentProducer, f"idem-{number}", names=names)
+            )
+        for number in range(rng.randint(0, 2)):
+            workload.clients.append(
+                self.new_client(
+                    PlainProducer,
+                    f"plain-{number}",
+                    names=names,
+                    acks=rng.choice((1, ACKS_ALL)),
+                    keeps_unsynced=keeps_unsynced,
+                )
+            )
+        for number in range(rng.randint(0, 3)):
+            producer = self.new_client(
+                SimTransactionalProducer,
+                f"txn-{number}",
+                names=names,
+                version=rng.choice((1, 2)),
+                timeout_ms=TRANSACTION_TIMEOUT_MS,
+            )
+            workload.clients.append(producer)
+            workload.transactional.append(producer)
+        if not workload.clients:
+            workload.clients.append(self.new_client(IdempotentProducer, "idem-0", names=names))
+        for number in range(rng.randint(1, 3)):
+            workload.clients.append(
+                self.new_client(
+                    AssignedConsumer,
+                    f"reader-{number}",
+                    names=names,
+                    is_committed=rng.random() < 0.5,
+                    rack=rng.choice(self._racks) if self._racks else "",
+                )
+            )
+        if workload.transactional:
+            groups = {one.group: one.name for one in workload.transactional}
+            workload.clients.append(
+                self.new_client(OffsetWatcher, "watcher", groups=groups, position_of=names[0])
+            )
+        if rng.random() < 0.5:
+            view = workload.groups[GROUP] = GroupView()
+            for number in range(rng.randint(1, 3)):
+                workload.clients.append(
+                    self.new_client(
+                        GroupMember,
+                        f"member-{number}",
+                        names=names,
+                        is_committed=True,
+                        group=GROUP,
+                        view=view,
+                    )
+                )
+        return workload

@@ -1,0 +1,246 @@
+"""A disk in memory that forgets what was not synced: `ports.disk` for tests and for the simulator.
+
+    disk = SimDisk(Random(seed))
+    ...                              # the code under test appends, syncs, renames
+    disk.crash()                     # the power goes: unsynced bytes and names are lost or kept at random
+    disk = disk.reopen()             # what the next process finds
+
+`kill()` is `kill -9`: the process goes, the page cache stays, nothing written is lost. Everything that was opened
+before raises ProcessGone from then on. The same seed and the same calls give the same disk.
+"""
+
+from random import Random
+
+from respool.model.errors import DiskFailed
+from respool.model.file_range import FileRange, LocalReadFailed
+from respool.ports.disk import names_of
+from respool.sim.disk.disk_faults import DiskCounters, DiskFaults, ProcessGone
+from respool.sim.disk.disk_process import DiskProcess
+from respool.sim.disk.platter import Place, Platter, PlatterFile, PlatterFolder
+from respool.sim.disk.simulated_files import SimLogFile, SimMappedFile
+
+_TO_THE_END = 2**63
+
+
+class SimDisk:
+    """One data folder, as one process sees it."""
+
+    def __init__(
+        self,
+        rng: Random,
+        *,
+        capacity_bytes: int | None = None,
+        name: str = "",
+        platter: Platter | None = None,
+    ) -> None:
+        """`name`: what neighbours know it by, that read its files; empty where there are none."""
+        self._rng = rng
+        self._platter = platter or Platter(name=name)
+        self._process = DiskProcess(self._platter, rng, DiskFaults(capacity_bytes=capacity_bytes))
+
+    @property
+    def faults(self) -> DiskFaults:
+        """Order faults here."""
+        return self._process.faults
+
+    @property
+    def counters(self) -> DiskCounters:
+        return self._process.counters
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of file content, synced or not."""
+        return sum(len(file.seen) for file in self._platter.files())
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """How much longer files are than what a power cut leaves for sure."""
+        return sum(max(0, len(file.seen) - len(file.stored)) for file in self._platter.files())
+
+    # -- what tests do to it ---------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Cut the power: unsynced data is lost or kept at random. A process stopped by a fault may crash too."""
+        self._process.end()
+        self._platter.cut_power(self._rng)
+
+    def kill(self) -> None:
+        """End the process and keep all it wrote. What it did not sync, a later power cut may still take."""
+        self._process.end()
+
+    def reopen(self) -> "SimDisk":
+        """What the next process finds. Ends this one, where neither `crash` nor `kill` did.
+
+        Of the faults, the capacity stays.
+        """
+        self._process.end()
+        return SimDisk(self._rng, capacity_bytes=self.faults.capacity_bytes, platter=self._platter)
+
+    def corrupt(self, path: str, position: int, *, mask: int = 0x01) -> None:
+        """Flip bits of one stored byte, as a decaying disk would."""
+        file = self._file(path)
+        assert position < len(file.seen), f"{path} has {len(file.seen)} bytes, none at {position}"
+        file.corrupt(position, mask)
+
+    def local_read(self, file_range: FileRange) -> bytes:
+        """What another process reads from the range, also after the process that named the range has died.
+
+        Raises:
+            LocalReadFailed: the file is gone. So it is after a power cut: a reader on the same machine loses power too.
+        """
+        node: PlatterFile | PlatterFolder | None = self._platter.root
+        for name in names_of(file_range.path.removeprefix(f"/{self._platter.name}/")):
+            node = node.seen.get(name) if isinstance(node, PlatterFolder) else None
+        if not isinstance(node, PlatterFile) or node.number != file_range.inode:
+            raise LocalReadFailed(f"{file_range.path} is gone")
+        end = file_range.position + file_range.size
+        if end > len(node.seen) or self._platter.power_cuts != file_range.device:
+            raise LocalReadFailed(f"{file_range.path} has {len(node.seen)} bytes")
+        data = bytes(node.seen[file_range.position : end])
+        if not data.startswith(file_range.head):
+            raise LocalReadFailed(f"{file_range.path} has other bytes there")
+        return data
+
+    def make_cold(self, path: str, start: int = 0, end: int = _TO_THE_END) -> None:
+        """Throw a part of a file out of memory: `cached_only` reads of it fail until a plain read brings it back."""
+        self._file(path).make_cold(start, end)
+
+    def drop_cache(self) -> None:
+        """Throw everything clean out of memory, and with it what failed syncs never wrote."""
+        for file in self._platter.files():
+            file.evict()
+
+    # -- ports.disk ------------------------------------------------------------------------------------------------
+
+    def open_log(self, path: str, *, create: bool = True) -> SimLogFile:
+        self._process.begin("open", path)
+        file = self._find(path)
+        if file is None:
+            if not create:
+                raise DiskFailed(f"open {path}: no such file")
+            file = PlatterFile()
+            self._platter.create(self._file_range(path), file)
+        if not isinstance(file, PlatterFile):
+            raise DiskFailed(f"open {path}: it is a folder")
+        return SimLogFile(self._process, path, file)
+
+    def map_file(self, path: str, size: int | None) -> SimMappedFile:
+        self._process.begin("map", path)
+        node = self._find(path)
+        if isinstance(node, PlatterFolder):
+            raise DiskFailed(f"map {path}: it is a folder")
+        if node is None and size is None:
+            raise DiskFailed(f"map {path}: no such file")
+        file = node or PlatterFile()
+        size = len(file.seen) if size is None else size
+        self._process.take_room(path, size - len(file.seen))
+        if node is None:
+            self._platter.create(self._file_range(path), file)
+        if size != len(file.seen):
+            file.resize(size)
+        file.map()
+        return SimMappedFile(self._process, path, file)
+
+    def make_folder(self, path: str) -> None:
+        self._process.begin("make_folder", path)
+        folder = self._platter.root
+        for name in names_of(path):
+            node = folder.seen.get(name)
+            if node is None:
+                node = PlatterFolder()
+                self._platter.create((folder, name), node)
+            if not isinstance(node, PlatterFolder):
+                raise DiskFailed(f"make folder {path}: {name} is a file")
+            folder = node
+
+    def list_folder(self, path: str) -> list[str]:
+        node = self._find(path)
+        if node is None:
+            return []
+        if not isinstance(node, PlatterFolder):
+            raise DiskFailed(f"list {path}: not a folder")
+        return sorted(node.seen)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        return len(self._file(path).seen)
+
+    def read_file(self, path: str) -> bytes | None:
+        self._process.begin("read", path)
+        if self._find(path) is None:
+            return None
+        content = bytes(self._file(path).seen)
+        self.counters.small_files_read += 1
+        self.counters.small_file_bytes_read += len(content)
+        return content
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        file_range = self._file_range(path)
+        if isinstance(self._find(path), PlatterFolder):
+            raise DiskFailed(f"replace {path}: it is a folder")
+        try:
+            self._process.begin("replace", path)
+        except ProcessGone:
+            # Interrupted: the temporary file lies there, written to some point.
+            part = PlatterFile(self._process.torn(content))
+            self._platter.create((file_range[0], file_range[1] + ".tmp"), part)
+            raise
+        # For a moment the old and the new content both take room.
+        self._process.take_room(path, len(content))
+        self._platter.create(file_range, PlatterFile(content, synced=True))
+        self._platter.sync_folder(file_range[0])
+        self.counters.replaced_files += 1
+
+    def rename(self, source: str, target: str) -> None:
+        self._process.begin("rename", source)
+        node, old = self._find(source), self._find(target)
+        if node is None:
+            raise DiskFailed(f"rename {source} to {target}: no such file")
+        if old is node:
+            return
+        if isinstance(old, PlatterFolder) and (old.seen or isinstance(node, PlatterFile)):
+            raise DiskFailed(f"rename {source} to {target}: there is a folder of that name")
+        if isinstance(old, PlatterFile) and isinstance(node, PlatterFolder):
+            raise DiskFailed(f"rename {source} to {target}: there is a file of that name")
+        self._platter.rename(self._file_range(source), self._file_range(target))
+
+    def delete(self, path: str) -> None:
+        self._process.begin("delete", path)
+        if self._find(path) is not None:
+            self._platter.delete(self._file_range(path))
+
+    def sync_folder(self, path: str) -> None:
+        self._process.begin("sync_folder", path)
+        folder = self._find(path)
+        if not isinstance(folder, PlatterFolder):
+            raise DiskFailed(f"sync folder {path}: no such folder")
+        self._platter.sync_folder(folder)
+        self.counters.folder_syncs += 1
+
+    def free_bytes(self) -> int:
+        return self._process.free_bytes()
+
+    def _find(self, path: str) -> PlatterFile | PlatterFolder | None:
+        self._process.check_alive()
+        node: PlatterFile | PlatterFolder = self._platter.root
+        for name in names_of(path):
+            if not isinstance(node, PlatterFolder) or name not in node.seen:
+                return None
+            node = node.seen[name]
+        return node
+
+    def _file(self, path: str) -> PlatterFile:
+        node = self._find(path)
+        if not isinstance(node, PlatterFile):
+            raise DiskFailed(f"{path}: no such file")
+        return node
+
+    def _file_range(self, path: str) -> Place:
+        assert names_of(path), "the data folder itself is not made, renamed or deleted"
+        folder, _, name = path.rpartition("/")
+        node = self._find(folder)
+        if not isinstance(node, PlatterFolder):
+            raise DiskFailed(f"{path}: no such folder")
+        return node, name

@@ -1,0 +1,286 @@
+"""A metadata store in memory, reached over a network that delays, cuts and loses answers: `ports.metadata_store`.
+
+    store = SimStore(clock=clock)
+    client = store.client(rng)            # one for each broker process, with troubles of its own
+    client.conditions.is_cut = True           # it hears nothing any more, and its watches lag
+
+The store itself is one thing that never fails halfway, as etcd is for its clients; an outage is all clients cut. A
+transaction whose answer is lost may have happened or not: its caller is told StoreUnavailable, and must read.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from respool.drivers.change_history import ChangeHistory
+from respool.drivers.lease_table import LeaseTable
+from respool.ports.clock import Clock
+from respool.ports.metadata_store import (
+    KEY_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    EntryTooLarge,
+    Guard,
+    GuardFailed,
+    KeyChanged,
+    LeaseExpired,
+    Snapshot,
+    StoredValue,
+    StoreUnavailable,
+)
+from respool.sim.runtime.seeded_random import rng_of
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class StoreConditions:
+    """How the way from one client to the store behaves now. Changed while it runs."""
+
+    latency_ms_max: float = 0.0
+    # How far a watch may lag behind.
+    watch_lag_ms_max: float = 0.0
+    # Nothing gets through, either way.
+    is_cut: bool = False
+    # The odds of a call being lost on its way there, and of its answer being lost on the way back.
+    lost_call_odds: float = 0.0
+    lost_answer_odds: float = 0.0
+    # How long a client waits for an answer.
+    timeout_ms: float = 3_000.0
+
+
+class SimStore:
+    """What all clients share."""
+
+    def __init__(self, *, clock: Clock, history_changes_max: int = 10_000) -> None:
+        self._values: dict[str, StoredValue] = {}
+        self._leases = LeaseTable(clock, last=0)
+        self._history = ChangeHistory(
+            revision=1, changes_max=history_changes_max, bytes_max=64 * 1024 * 1024
+        )
+        self._watchers: dict[asyncio.Event, None] = {}
+        # Told of each write at the moment it happens.
+        self.listeners: list[Callable[[Sequence[KeyChanged]], None]] = []
+        # Asked before each write; one that raises StoreUnavailable has prevented it.
+        self.screens: list[Callable[[Mapping[str, bytes]], None]] = []
+
+    def client(self, rng: Random | None = None) -> "SimStoreClient":
+        return SimStoreClient(self, rng or rng_of("store", 0))
+
+    # -- one step each -----------------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        self.settle_leases()
+        return self._history.revision
+
+    def get(self, key: str) -> StoredValue | None:
+        self.settle_leases()
+        return self._values.get(key)
+
+    def snapshot(self, prefix: str) -> Snapshot:
+        self.settle_leases()
+        keys = sorted(key for key in self._values if key.startswith(prefix))
+        return Snapshot(
+            revision=self._history.revision, values={key: self._values[key] for key in keys}
+        )
+
+    def transact(
+        self,
+        guards: Sequence[Guard],
+        puts: Mapping[str, bytes],
+        deletes: Sequence[str],
+        lease: int | None,
+    ) -> int:
+        self.settle_leases()
+        for guard in guards:
+            stored = self._values.get(guard.key)
+            revision = stored.revision if stored else 0
+            if revision != guard.revision:
+                raise GuardFailed(
+                    f"{guard.key!r} is at revision {revision}, expected {guard.revision}"
+                )
+        if lease is not None and lease not in self._leases:
+            raise LeaseExpired(f"there is no lease {lease}")
+        present = [key for key in dict.fromkeys(deletes) if key in self._values]
+        if puts or present:
+            for screen in self.screens:
+                screen(puts)
+            self._write(puts, present, lease)
+        return self._history.revision
+
+    def grant_lease(self, ttl_ms: int) -> int:
+        self.settle_leases()
+        lease = self._leases.last + 1
+        self._leases.grant(lease, ttl_ms)
+        return lease
+
+    def keep_alive(self, lease: int) -> bool:
+        self.settle_leases()
+        if lease not in self._leases:
+            return False
+        self._leases.renew(lease)
+        return True
+
+    def revoke_lease(self, lease: int) -> None:
+        self.settle_leases()
+        self._end_lease(lease)
+
+    def changes_at(self, revision: int) -> Sequence[KeyChanged]:
+        return self._history.at(revision)
+
+    def settle_leases(self) -> None:
+        """Whoever looks finds no key whose lease has run out."""
+        for lease in self._leases.due():
+            self._end_lease(lease)
+
+    def next_expiry_in_ms(self) -> int | None:
+        return self._leases.next_due_in_ms()
+
+    def compact(self) -> None:
+        """Forget all changes so far, as an operator of etcd does now and then. The values stay."""
+        self._history.forget_up_to(self._history.revision)
+
+    def add_watcher(self, news: asyncio.Event) -> None:
+        self._watchers[news] = None
+
+    def remove_watcher(self, news: asyncio.Event) -> None:
+        self._watchers.pop(news, None)
+
+    def _end_lease(self, lease: int) -> None:
+        keys = self._leases.keys_of(lease)
+        if keys:
+            self._write({}, keys, None)
+        self._leases.end(lease)
+
+    def _write(self, puts: Mapping[str, bytes], deletes: Sequence[str], lease: int | None) -> None:
+        revision = self._history.revision + 1
+        for key in deletes:
+            del self._values[key]
+            self._leases.hang(key, None)
+        for key, value in puts.items():
+            self._values[key] = StoredValue(value=value, revision=revision)
+            self._leases.hang(key, lease)
+        gone = [KeyChanged(key=key, value=None, revision=revision) for key in deletes]
+        new = [KeyChanged(key=key, value=value, revision=revision) for key, value in puts.items()]
+        self._history.add(gone + new)
+        for listener in self.listeners:
+            listener(gone + new)
+        for news in self._watchers:
+            news.set()
+
+
+class SimStoreClient:
+    """A `MetadataStore`: one broker's way to the store."""
+
+    def __init__(self, store: SimStore, rng: Random) -> None:
+        self.conditions = StoreConditions()
+        self._store = store
+        self._rng = rng
+        self._is_closed = False
+        self._closing = asyncio.Event()
+
+    async def get(self, key: str) -> StoredValue | None:
+        return await self._call(lambda: self._store.get(key))
+
+    async def snapshot(self, prefix: str) -> Snapshot:
+        return await self._call(lambda: self._store.snapshot(prefix))
+
+    async def transact(
+        self,
+        *,
+        guards: Sequence[Guard] = (),
+        puts: Mapping[str, bytes] | None = None,
+        deletes: Sequence[str] = (),
+        lease: int | None = None,
+    ) -> int:
+        wanted = dict(puts or {})
+        assert wanted.keys().isdisjoint(deletes), "a key is either put or deleted"
+        for key, value in wanted.items():
+            _check_size(key, value)
+        held, gone = tuple(guards), tuple(deletes)
+        return await self._call(lambda: self._store.transact(held, wanted, gone, lease))
+
+    async def watch(self, prefix: str, *, after_revision: int) -> AsyncIterator[KeyChanged]:
+        """Late, but without a gap and without repeating itself. A cut ends it after a while."""
+        revision = after_revision
+        news = asyncio.Event()
+        self._store.add_watcher(news)
+        try:
+            while True:
+                self._check_open()
+                if revision >= self._store.revision:
+                    news.clear()
+                    await self._wait_for(news)
+                    continue
+                if lag_ms := self.conditions.watch_lag_ms_max:
+                    await asyncio.sleep(lag_ms * self._rng.random() / 1000)
+                if self.conditions.is_cut:
+                    await self._wait_in_vain()
+                self._check_open()
+                revision += 1
+                for change in self._store.changes_at(revision):
+                    if change.key.startswith(prefix):
+                        yield change
+        finally:
+            self._store.remove_watcher(news)
+
+    async def grant_lease(self, ttl_ms: int) -> int:
+        assert ttl_ms > 0
+        return await self._call(lambda: self._store.grant_lease(ttl_ms))
+
+    async def keep_alive(self, lease: int) -> bool:
+        return await self._call(lambda: self._store.keep_alive(lease))
+
+    async def revoke_lease(self, lease: int) -> None:
+        await self._call(lambda: self._store.revoke_lease(lease))
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._closing.set()
+
+    async def _call(self, step: Callable[[], T]) -> T:
+        """There and back. The step itself happens at one moment, or never."""
+        self._check_open()
+        conditions = self.conditions
+        await self._travel()
+        if conditions.is_cut or self._rng.random() < conditions.lost_call_odds:
+            await self._wait_in_vain()
+        self._check_open()
+        result = step()
+        await self._travel()
+        if conditions.is_cut or self._rng.random() < conditions.lost_answer_odds:
+            await self._wait_in_vain()
+        return result
+
+    async def _travel(self) -> None:
+        if self.conditions.latency_ms_max:
+            await asyncio.sleep(self.conditions.latency_ms_max * self._rng.random() / 1000)
+
+    async def _wait_in_vain(self) -> None:
+        await asyncio.sleep(self.conditions.timeout_ms / 1000)
+        raise StoreUnavailable(f"no answer within {self.conditions.timeout_ms:.0f} ms")
+
+    async def _wait_for(self, news: asyncio.Event) -> None:
+        """Until there is something new, the client is closed, or a lease runs out and makes news."""
+        waits = [asyncio.ensure_future(one.wait()) for one in (news, self._closing)]
+        in_ms = self._store.next_expiry_in_ms()
+        timeout_s = None if in_ms is None else max(in_ms, 1) / 1000
+        try:
+            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable("the store is closed")
+
+
+def _check_size(key: str, value: bytes) -> None:
+    key_bytes = len(key.encode())
+    if not 0 < key_bytes <= KEY_BYTES_MAX:
+        raise EntryTooLarge(f"key of {key_bytes} bytes, limit {KEY_BYTES_MAX}: {key[:80]!r}")
+    if len(value) > VALUE_BYTES_MAX:
+        raise EntryTooLarge(f"{key!r}: value of {len(value)} bytes, limit {VALUE_BYTES_MAX}")
