@@ -99,7 +99,7 @@ def _measure_all(
         with BrokerProcess() as broker:
             _create(broker, "tables", partitions)
             report.progress(f"arrow: write {what}")
-            with warm.let_go(broker.written_bytes):
+            with warm.released_during(broker.written_bytes):
                 ours, extra = _measure(broker, command, messages, codec)
             table.rows.append(_row(f"write, {what}", ours, extra, beside=written))
             report.progress(f"arrow: read {what}")

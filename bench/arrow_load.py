@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.requests import give_up
+from bench.requests import fail_load
 from bench.scale import MESSAGE_BYTES
 
 TABLE_ROWS = 500_000
@@ -63,7 +63,7 @@ def _read(address: str, topic: str, count: int) -> None:
             for batch in stream:
                 rows += batch.num_rows
         if rows < count:
-            give_up(f"{rows} of {count} rows came")
+            fail_load(f"{rows} of {count} rows came")
         measurement.finish(rows)
 
 

@@ -30,9 +30,9 @@ COLUMNS = (
 
 def run(scale: Scale, report: Report) -> None:
     table = Table("new broker", "Cluster: a fourth broker gets its part", COLUMNS)
-    for is_lent in (True, False):
-        with ClusterProcess(settings={"local_reads": str(is_lent).lower()}) as cluster:
-            _measure(scale, report, table, cluster, is_lent=is_lent)
+    for reads_locally in (True, False):
+        with ClusterProcess(settings={"local_reads": str(reads_locally).lower()}) as cluster:
+            _measure(scale, report, table, cluster, reads_locally=reads_locally)
     table.notes += [
         "`respool cluster balance`, without what the command itself takes to plan.",
         "All brokers are on one disk here, which is read and written, and share the cores.",
@@ -43,10 +43,10 @@ def run(scale: Scale, report: Report) -> None:
 
 
 def _measure(
-    scale: Scale, report: Report, table: Table, cluster: ClusterProcess, *, is_lent: bool
+    scale: Scale, report: Report, table: Table, cluster: ClusterProcess, *, reads_locally: bool
 ) -> None:
     size = scale.moved_log_bytes
-    way = "lent" if is_lent else "sent"
+    way = "local" if reads_locally else "sent"
     with WarmMemory(size) as memory:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
         report.progress(f"cluster: {size_text(size)} to be moved, {way}")
@@ -62,7 +62,7 @@ def _measure(
             if producer:
                 # It stood still while memory was filled: that is none of the move's doing.
                 producer.take_seen()
-            with memory.let_go(broker.written_bytes):
+            with memory.released_during(broker.written_bytes):
                 taken = _seconds_of(cluster, "--yes", "--wait") - command
             seen = producer.take_seen() if producer else None
             moved = sum(path.stat().st_size for path in broker.log_files())

@@ -53,7 +53,7 @@ class CommitFrame:
 
     @classmethod
     def of_no_member(cls, topic: str) -> Self:
-        """As programs do that share out partitions themselves."""
+        """As programs do that assign partitions themselves."""
         return cls(topic, generation=-1, member_id="")
 
     def of(self, group_id: str, member_id: str = "") -> bytes:
@@ -68,7 +68,7 @@ def _place(data: bytearray, text: bytes, start: int = 0) -> slice:
 
 
 def commit_all(broker: BrokerProcess, frames: Iterable[bytes], *, connections: int) -> None:
-    """Send them all over so many connections in turn, with a few under way on each."""
+    """Send them all over this many connections in turn, with a few under way on each."""
     with ExitStack() as stack:
         clients = [
             stack.enter_context(Client(broker.host, broker.port)) for _ in range(connections)

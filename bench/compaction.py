@@ -1,4 +1,4 @@
-"""How fast a log is compacted: all of it is new, its keys are read and the segments are written anew.
+"""How fast a log is compacted: all of it is new, its keys are read and the segments are rewritten.
 
 Measured in this process, without a broker, in CPU seconds of everything: reading, checking, deciding, writing, syncing.
 The rate counts the log once, though it is read twice.
@@ -73,7 +73,7 @@ CASES = (
 
 
 def run(scale: Scale, report: Report) -> None:
-    report.progress("compaction: reading keys, writing segments anew")
+    report.progress("compaction: reading keys, rewriting segments")
     compiled = CompiledScanner()
     began = time.process_time()
     compiled.prepare()
@@ -151,7 +151,7 @@ def _filled_log(case: Case, log_bytes: int) -> Iterator[PartitionLog]:
 
 
 def _batches(case: Case, size: int) -> Iterator[RecordBatch]:
-    """Batches with so many bytes together, before compression; every key is in them once."""
+    """Batches with this many bytes together, before compression; every key is in them once."""
     per_batch = max(1, case.batch_bytes // (MESSAGE_BYTES + OVERHEAD_BYTES))
     rng = Random(1)
     count = size // (per_batch * (MESSAGE_BYTES + OVERHEAD_BYTES) + 61)

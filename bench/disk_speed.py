@@ -14,7 +14,7 @@ def disk_bytes_per_s(size: int, memory: WarmMemory) -> float:
     chunk = os.urandom(MB)
     try:
         memory.refill()
-        with path.open("wb", buffering=0) as file, memory.let_go(file.tell):
+        with path.open("wb", buffering=0) as file, memory.released_during(file.tell):
             began = time.perf_counter()
             for _ in range(size // MB):
                 file.write(chunk)

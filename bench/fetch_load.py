@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 
-from bench.requests import INT, FetchFrame, RequestFailed, connect, give_up, read_into
+from bench.requests import INT, FetchFrame, RequestFailed, connect, fail_load, read_into
 
 # Enough for everything before the records and not more than the shortest reply with a partition.
 HEAD_BYTES = 76
@@ -62,7 +62,7 @@ def run_fetch(spec: FetchSpec, announce: Callable[[], Callable[[int, int, int], 
         thread.join()
     problems = [one.problem for one in readers if one.problem]
     if problems:
-        give_up(f"fetch: {problems[0]}")
+        fail_load(f"fetch: {problems[0]}")
     batches = sum(one.batches for one in readers)
     finish(
         sum(one.requests for one in readers),

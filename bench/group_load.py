@@ -110,8 +110,8 @@ class Member(Client):
         return entity
 
 
-def settled_groups(broker: BrokerProcess, count: int, stack: ExitStack) -> list[list[Member]]:
-    """So many groups whose members all have their shares. The broker must not delay first rebalances.
+def stable_groups(broker: BrokerProcess, count: int, stack: ExitStack) -> list[list[Member]]:
+    """This many groups whose members all have their assignments. The broker must not delay first rebalances.
 
     Each step is taken by all groups before the next, so the broker can answer many after one sync of its disk.
     """
@@ -124,7 +124,7 @@ def settled_groups(broker: BrokerProcess, count: int, stack: ExitStack) -> list[
     _join_all(members)
     # 2. The first joins the empty group, and makes a generation at once, of itself.
     _join_all([group[0] for group in groups])
-    # 3. It joins again, because its metadata changed, together with the others: whoever's request is read first, the
+    # 3. It joins again, because its metadata changed, together with the others: whichever request is read first, the
     #    generation waits for all.
     for member in members:
         member.send_join(b"changed")

@@ -16,7 +16,7 @@ from bench.group_load import (
     group_name,
     heartbeats,
     make_coordinator,
-    settled_groups,
+    stable_groups,
     wait_for_groups,
 )
 from bench.report import Column, Report, Table, count, mebibytes, percent, quantile, seconds
@@ -111,7 +111,7 @@ def _heartbeat_table(scale: Scale, size: GroupScale, report: Report) -> None:
         make_coordinator(client)
         report.progress(f"groups: {size.groups:,} groups form")
         began = time.perf_counter()
-        groups = settled_groups(broker, size.groups, stack)
+        groups = stable_groups(broker, size.groups, stack)
         took = time.perf_counter() - began
         members = [member for group in groups for member in group]
         report.progress("groups: heartbeats")

@@ -12,9 +12,9 @@ from bench.scale import Scale
 
 CPU_BUDGET = 0.01
 MEMORY_BUDGET = 150 * 1024 * 1024
-SETTLE_SECONDS = 1.0
+QUIET_SECONDS = 1.0
 WAITING_CONSUMERS = 100
-# As consumers do by default, and each asks anew when its time is up.
+# As consumers do by default, and each asks again when its time is up.
 LONG_POLL_MS = 500
 
 COLUMNS = (
@@ -70,7 +70,7 @@ def _row(
     *,
     polling: tuple[list[socket.socket], bytes] | None = None,
 ) -> dict[str, Any]:
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(QUIET_SECONDS)
     before, began = broker.cpu(), time.perf_counter()
     if polling is None:
         time.sleep(scale.idle_seconds)

@@ -12,7 +12,7 @@ from typing import Any
 from bench.broker_process import BrokerProcess
 from bench.load_client import Measured, announce, measure_command
 from bench.report import Column, Report, Table, megabytes, millions, percent
-from bench.requests import Client, give_up
+from bench.requests import Client, fail_load
 from bench.scale import MESSAGE_BYTES, Scale
 
 TOPIC = "bench"
@@ -104,7 +104,7 @@ def _produce(address: str, count: int, *, is_idempotent: bool) -> None:
     _produce_all(producer, value, count, on_delivery)
     left = producer.flush(60)
     if left or failed:
-        give_up(f"librdkafka producer: {left} unsent, {len(failed)} failed {failed[:1]}")
+        fail_load(f"librdkafka producer: {left} unsent, {len(failed)} failed {failed[:1]}")
     finish(count, count, count * MESSAGE_BYTES)
 
 
@@ -153,13 +153,13 @@ def _consume_until(consumer: Any, count: int) -> int:
         messages = consumer.consume(CONSUME_AT_ONCE, timeout=0.05)
         errors = [str(one.error()) for one in messages if one.error() is not None]
         if errors:
-            give_up(f"librdkafka consumer: {errors[0]}")
+            fail_load(f"librdkafka consumer: {errors[0]}")
         taken += len(messages)
         now = time.perf_counter()
         if messages:
             last_seen = now
         elif now - last_seen > SILENCE_SECONDS_MAX:
-            give_up(f"librdkafka consumer: {taken} of {count} messages came")
+            fail_load(f"librdkafka consumer: {taken} of {count} messages came")
     return taken
 
 

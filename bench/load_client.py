@@ -22,7 +22,7 @@ Spec: TypeAlias = ProduceSpec | FetchSpec
 
 
 class LoadFailed(Exception):
-    """The load client gave up; the message is its last word."""
+    """The load client failed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,9 @@ def measure(broker: Measurable, spec: Spec, *, memory: WarmMemory | None = None)
     """Run one load against a broker, which finds the warm memory free for its log."""
     if memory is None:
         return _measure(broker, LoadClient.of(spec))
-    return _measure(broker, LoadClient.of(spec), lambda: memory.let_go(broker.written_bytes))
+    return _measure(
+        broker, LoadClient.of(spec), lambda: memory.released_during(broker.written_bytes)
+    )
 
 
 def measure_command(broker: Measurable, *command: str) -> Measured:

@@ -1,6 +1,6 @@
 """Producing as fast as a broker answers: prebuilt requests, several under way on each connection, one thread.
 
-A connection keeps a burst of requests in one buffer. Before it is sent again only numbers in it are written anew: the
+A connection keeps a burst of requests in one buffer. Before it is sent again only numbers in it are rewritten: the
 correlation ids and, where asked for, the partition and the batch's time. Replies are checked for their id and error.
 """
 
@@ -17,7 +17,7 @@ from bench.requests import (
     ProduceFrame,
     RequestFailed,
     connect,
-    give_up,
+    fail_load,
     stamp_time,
 )
 
@@ -70,7 +70,7 @@ def run_produce(spec: ProduceSpec, announce: Callable[[], Callable[[int, int, in
         )
         finish(requests, requests * batch.messages, requests * len(batch.data))
     except (RequestFailed, OSError) as error:
-        give_up(f"produce: {error}")
+        fail_load(f"produce: {error}")
 
 
 class _Load:

@@ -1,4 +1,4 @@
-"""Tables on the terminal, and the same figures as JSON for whoever wants to compare two runs."""
+"""Tables on the terminal, and the same figures as JSON to compare two runs."""
 
 import json
 import os

@@ -113,7 +113,7 @@ class ProduceFrame:
 
 
 def stamp_time(data: bytearray, batch_at: int, batch_bytes: int, time_ms: int) -> None:
-    """Give the batch inside `data` another time; the checksum covers it, so it is computed anew."""
+    """Give the batch inside `data` another time; the checksum covers it, so it is recomputed."""
     _TIMES.pack_into(data, batch_at + _TIMES_AT, time_ms, time_ms + BATCH_SPAN_MS - 1)
     with memoryview(data) as view:
         crc = crc32c(view[batch_at + CRC_COVERS_FROM : batch_at + batch_bytes])
@@ -271,7 +271,7 @@ class Client:
         return read_exactly(self.socket, size)
 
 
-def give_up(reason: str) -> NoReturn:
+def fail_load(reason: str) -> NoReturn:
     """End this client; the parent reads the reason where it waits for a result."""
     print(reason, flush=True)
     sys.exit(1)

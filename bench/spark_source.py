@@ -60,7 +60,7 @@ def run(scale: Scale, report: Report) -> None:
         "Targets: 2 M rows/s into a count, 1 M into an aggregation, at least 0.75 of the same rows from memory.",
         "By CPU: CPU-seconds of the JVM and its Python processes for a row, memory's over the topic's. Less noisy.",
         "Rows of a replay and of a filter on time are those that were wanted; of others, those that were looked at.",
-        "The broker is on the same machine and lends its files; sent: as it is between machines (local_reads=false).",
+        "Local reads, the broker being on this machine; sent: as between machines (local_reads=false).",
         "Connector: Spark's own for Kafka, of Spark 4.0, on the same topic, if `make interop-spark` fetched it.",
         "Worker: the most resident memory of one Python process meanwhile.",
     ]

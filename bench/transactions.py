@@ -8,7 +8,7 @@ from typing import Any
 from bench.broker_process import BrokerProcess
 from bench.load_client import Measured, announce, measure_command
 from bench.report import Column, Report, Table, count, megabytes, millions, percent, ratio
-from bench.requests import Client, give_up
+from bench.requests import Client, fail_load
 from bench.scale import MESSAGE_BYTES, Scale
 from bench.transaction_load import TransactionSpec
 
@@ -177,7 +177,7 @@ def main() -> None:
             producer.commit_transaction(30)
             transactions += 1
     if producer.flush(60) or failed:
-        give_up(f"{kind} producer: {len(failed)} failed {failed[:1]}")
+        fail_load(f"{kind} producer: {len(failed)} failed {failed[:1]}")
     finish(transactions, messages, messages * MESSAGE_BYTES)
 
 

@@ -1,8 +1,9 @@
-"""Memory that is surely there: held until a measurement begins, then let go as fast as the broker may need it.
+"""Memory that is surely there: held until a measurement begins, then released as fast as the broker may need it.
 
-Many virtual machines give free memory back to their host within seconds. A page taken anew then costs several times
-what it costs on a machine that owns its memory, and a growing log takes nothing but new pages: one would measure the
-host. So a part of memory is kept in use and freed while the load runs; the log's pages are then those just freed.
+Many virtual machines give free memory back to their host within seconds. A newly allocated page then costs several
+times what it costs on a machine that owns its memory, and a growing log takes nothing but new pages: one would
+measure the host. So a part of memory is kept in use and freed while the load runs; the log's pages are then those
+just freed.
 """
 
 import mmap
@@ -26,7 +27,7 @@ _HUGE = 2 * MB
 
 
 class WarmMemory:
-    """Use as a context. `refill` before a measurement, soon after other memory was freed; `let_go` during it."""
+    """Use as a context. `refill` before a measurement, soon after memory was freed; `released_during` during it."""
 
     def __init__(self, size: int) -> None:
         possible = int(psutil.virtual_memory().available * SHARE_MAX)
@@ -51,7 +52,7 @@ class WarmMemory:
                 self._map[at] = 1
 
     @contextmanager
-    def let_go(self, taken: Callable[[], int]) -> Iterator[None]:
+    def released_during(self, taken: Callable[[], int]) -> Iterator[None]:
         """Free it bit by bit, always some more than the number of bytes that were `taken` since the start."""
         ended = threading.Event()
         thread = threading.Thread(target=self._free, args=(taken, ended), daemon=True)

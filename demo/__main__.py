@@ -57,7 +57,7 @@ def _run(address: str) -> Counts:
     pricing = Reader(address, PRICING, batch=10_000)
     counts |= _read_at_two_speeds(address, pricing)
 
-    title("The fraud team's reader is killed at its work (kill -9); the next goes on")
+    title("The fraud team's reader is killed at its work (kill -9); the next continues")
     counts |= _survive_a_kill(address)
 
     title("Billing is killed inside a transaction (kill -9); each ride is charged once")
@@ -96,7 +96,7 @@ def _survive_a_kill(address: str) -> Counts:
         bar = bars.add_task("fraud reads, and is killed", total=EVENTS)
         before = _work(address, bars, bar, kill_after=EVENTS // 3)
         committed = _committed(address, FRAUD)
-        bar = bars.add_task("fraud goes on", total=EVENTS, completed=committed)
+        bar = bars.add_task("fraud continues", total=EVENTS, completed=committed)
         after = _work(address, bars, bar, already=committed)
     return {
         "fraud: committed when killed (at least)": (min(committed, before), before),

@@ -21,7 +21,7 @@ def charge_exactly_once(address: str, *, rides: int, partitions: int) -> Counts:
         charged, written = _bill(address, bars, bar, stay_after=rides // 3)
     respool(address, "transaction", "list")
     with progress() as bars:
-        bar = bars.add_task("billing goes on", total=rides, completed=charged)
+        bar = bars.add_task("billing continues", total=rides, completed=charged)
         after, _ = _bill(address, bars, bar, already=charged)
     committed = _charges(address, "read_committed", partitions=partitions)
     everything = _charges(address, "read_uncommitted", partitions=partitions)

@@ -1,7 +1,7 @@
 """One member of the fraud team's group, as a process of its own: `python -m demo.worker ADDRESS GROUP`.
 
 It reads, commits after each batch, and says so: one line with the total after each commit. At the end of the stream it
-ends. Killed at any moment it loses nothing: whoever comes next goes on from the last commit.
+ends. Killed at any moment it loses nothing: its successor continues at the last commit.
 """
 
 import sys

@@ -106,7 +106,7 @@ def _run_all(arena: Arena, names: Sequence[str]) -> list[str]:
     wanted = [name for name in FAMILIES if name in names]
     failed: list[str] = []
     while wanted:
-        # After a failure brokers are started anew: the old ones may be broken, or gone.
+        # After a failure brokers are restarted: the old ones may be broken, or gone.
         done = _tried(arena, "brokers", lambda: _run_until_failure(arena, wanted, failed))
         if not done:
             return [*failed, *wanted]

@@ -50,7 +50,7 @@ class Arena:
 
     @contextmanager
     def topic(self, contender: Contender, *, partitions: int = 1) -> Iterator[str]:
-        """A fresh one, and gone at the end together with its bytes, so that no turn finds the leftovers of another."""
+        """A fresh one, and gone at the end together with its bytes, so that no turn sees data of another."""
         name = self.new_topic_name()
         contender.create_topic(name, partitions=partitions)
         try:
@@ -73,7 +73,7 @@ class Arena:
         with WarmMemory(3 * self.sizes.produce_bytes) as memory:
             memory.refill()
             before = broker.cpu()
-            with MemoryWatch(broker) as watch, memory.let_go(broker.written_bytes):
+            with MemoryWatch(broker) as watch, memory.released_during(broker.written_bytes):
                 done = load()
             spent = broker.cpu() - before
         per_million = spent.total / done.messages * MILLION

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from bench.load_client import announce
-from bench.requests import give_up
+from bench.requests import fail_load
 
 MESSAGE_BYTES = 100
 TABLE_ROWS = 500_000
@@ -57,7 +57,7 @@ def _follow(address: str, topic: str, count: int) -> None:
 def _next_rows(stream: Any) -> int:
     batch = stream.poll(SILENCE_SECONDS_MAX)
     if batch is None:
-        give_up("columnar consumer: nothing came for too long")
+        fail_load("columnar consumer: nothing came for too long")
     return int(batch.num_rows)
 
 

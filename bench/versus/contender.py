@@ -39,7 +39,7 @@ class Contenders:
 
     @property
     def like_with_like(self) -> Sequence[Contender]:
-        """Where Respool's two ways to write make no difference, or cannot be told apart."""
+        """Where Respool's two ways to write make no difference, or cannot be distinguished."""
         return (self.respool, self.kafka)
 
     @property

@@ -6,13 +6,13 @@ from bench.versus.arena import MEMORY, Arena
 from bench.versus.contender import Contenders
 from bench.versus.row import Unit
 
-SETTLE_SECONDS = 2.0
+QUIET_SECONDS = 2.0
 
 
 def run(arena: Arena, contenders: Contenders) -> None:
     """Before anything else is asked of them: a heap that grew once stays large."""
     arena.progress("idle")
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(QUIET_SECONDS)
     pair = contenders.like_with_like
     before = {one.name: one.broker.cpu() for one in pair}
     time.sleep(arena.sizes.idle_seconds)

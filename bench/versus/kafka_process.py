@@ -100,7 +100,7 @@ class KafkaProcess(MeasuredProcess):
 def settings_text(
     *, folder: Path, port: int, quorum_port: int, more: Mapping[str, str] | None = None
 ) -> str:
-    """What one node of both roles must be told; everything else is left at its default.
+    """Settings of one node with both roles; everything else has its default.
 
     One setting is not, in both brokers: groups form at once, not after three seconds. No figure contains that wait.
     """

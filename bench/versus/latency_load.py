@@ -14,7 +14,7 @@ from struct import Struct
 
 from bench.load_client import announce
 from bench.report import quantile
-from bench.requests import give_up
+from bench.requests import fail_load
 
 MESSAGE_BYTES = 100
 # How often the sender wakes; what is due in between is sent at once.
@@ -59,7 +59,7 @@ def _produce(address: str, topic: str, count: int, rate: int) -> None:
         producer.poll(0)
         time.sleep(TICK_SECONDS)
     if producer.flush(SILENCE_SECONDS_MAX):
-        give_up("latency producer: not all was sent")
+        fail_load("latency producer: not all was sent")
     finish(sent, sent, sent * MESSAGE_BYTES)
 
 
@@ -76,7 +76,7 @@ def _consume(address: str, topic: str, count: int, warm_up: int) -> None:
     while len(taken) < count:
         message = consumer.poll(SILENCE_SECONDS_MAX)
         if message is None or message.error() is not None:
-            give_up(f"latency consumer: {len(taken)} of {count} messages came")
+            fail_load(f"latency consumer: {len(taken)} of {count} messages came")
         (due_ns,) = _DUE.unpack_from(message.value())
         taken.append((time.monotonic_ns() - due_ns) / 1e6)
     counted = taken[warm_up:]

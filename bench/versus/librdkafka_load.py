@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from bench.load_client import announce
-from bench.requests import give_up
+from bench.requests import fail_load
 from bench.versus.payload import payloads
 
 AT_ONCE = 10_000
@@ -66,7 +66,7 @@ def _produce(
         send(min(AT_ONCE, count - start))
     left = producer.flush(FLUSH_SECONDS_MAX)
     if left or failed:
-        give_up(f"librdkafka producer: {left} unsent, {len(failed)} failed {failed[:1]}")
+        fail_load(f"librdkafka producer: {left} unsent, {len(failed)} failed {failed[:1]}")
     finish(count, count, count * message_bytes)
 
 
@@ -101,12 +101,12 @@ def take(consumer: Any, count: int) -> tuple[int, int]:
         if messages:
             error = messages[-1].error()
             if error is not None:
-                give_up(f"librdkafka consumer: {error}")
+                fail_load(f"librdkafka consumer: {error}")
             taken += len(messages)
             byte_count += len(messages) * len(messages[0])
             last_seen = time.perf_counter()
         elif time.perf_counter() - last_seen > SILENCE_SECONDS_MAX:
-            give_up(f"librdkafka consumer: {taken} of {count} messages came")
+            fail_load(f"librdkafka consumer: {taken} of {count} messages came")
     return taken, byte_count
 
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from bench.load_client import announce
-from bench.requests import give_up
+from bench.requests import fail_load
 from bench.versus.other_programs import use_clients
 from bench.versus.payload import payloads
 
@@ -104,7 +104,7 @@ def _redis_consume(address: str, stream: str, count: int) -> None:
         found = client.xread({stream: last}, count=FETCH_AT_ONCE)
         messages = entries(found, stream)
         if not messages:
-            give_up(f"redis: {taken} of {count} messages came")
+            fail_load(f"redis: {taken} of {count} messages came")
         taken += len(messages)
         last = messages[-1][0]
     finish(taken, taken, taken * MESSAGE_BYTES)

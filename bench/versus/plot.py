@@ -18,7 +18,7 @@ BAR = 13
 GAP = 14
 HEAD = 60
 TEXT = 'font-family="sans-serif" font-size="11"'
-# Beyond so many times the bar is cut, and its number tells.
+# Beyond this ratio the bar is shortened; its number is exact.
 TIMES_MAX = 32.0
 
 

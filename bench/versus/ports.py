@@ -1,9 +1,9 @@
-"""Ports for servers that must be told theirs before they start."""
+"""Ports for servers that need a fixed port before they start."""
 
 import random
 import socket
 
-# Below those that Linux gives to whoever connects somewhere: one of these stays free until its server takes it.
+# Below those that Linux gives to outgoing connections: one of these stays free until its server takes it.
 FIRST, LAST = 20_000, 32_000
 CONNECT_SECONDS_MAX = 1.0
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.load_client import announce
-from bench.requests import give_up
+from bench.requests import fail_load
 from bench.versus.payload import payloads
 
 MESSAGE_BYTES = 100
@@ -60,7 +60,7 @@ def _confluent_produce(address: str, topic: str, count: int) -> None:
             if at % AT_ONCE == 0:
                 producer.poll(0)
         if producer.flush(SECONDS_MAX) or failed:
-            give_up(f"confluent-kafka: not all was sent {failed[:1]}")
+            fail_load(f"confluent-kafka: not all was sent {failed[:1]}")
 
     send(WARM_UP)
     finish = announce()
@@ -85,7 +85,7 @@ def _confluent_consume(address: str, topic: str, count: int) -> None:
     for taken in range(count):
         message = consumer.poll(SECONDS_MAX)
         if message is None or message.error() is not None:
-            give_up(f"confluent-kafka: {taken} of {count} messages came")
+            fail_load(f"confluent-kafka: {taken} of {count} messages came")
     finish(count, count, count * MESSAGE_BYTES)
 
 
@@ -99,7 +99,7 @@ def _kafka_python_produce(address: str, topic: str, count: int) -> None:
         futures = [producer.send(topic, values[at % len(values)]) for at in range(number)]
         producer.flush(SECONDS_MAX)
         if not all(one.succeeded() for one in futures):
-            give_up("kafka-python: not all was sent")
+            fail_load("kafka-python: not all was sent")
 
     send(WARM_UP)
     finish = announce()
@@ -119,7 +119,7 @@ def _kafka_python_consume(address: str, topic: str, count: int) -> None:
     taken = 0
     while taken < count:
         if time.monotonic() > deadline:
-            give_up(f"kafka-python: {taken} of {count} messages came")
+            fail_load(f"kafka-python: {taken} of {count} messages came")
         taken += sum(len(found) for found in consumer.poll(timeout_ms=1000).values())
     finish(taken, taken, taken * MESSAGE_BYTES)
 

@@ -1,6 +1,6 @@
 """Whose turn it is. Contenders take turns within every round, and every round begins with another one of them.
 
-Whoever comes after a heavy writer finds a busy disk and a warm machine; over the rounds everybody does.
+A broker that runs after a heavy writer finds a busy disk and a warm machine; over the rounds everybody does.
 """
 
 from collections.abc import Iterator, Sequence

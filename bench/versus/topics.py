@@ -13,7 +13,7 @@ def create_topics(address: str, names: Iterable[str], *, settings: Mapping[str, 
     from confluent_kafka.admin import NewTopic
 
     wanted = [NewTopic(name, num_partitions=1, config=dict(settings)) for name in names]
-    # Held until all is answered: without its owner a request is given up.
+    # Held until all is answered: without its owner a request is cancelled.
     admin = _admin(address)
     _wait(admin.create_topics(wanted, request_timeout=ANSWER_SECONDS_MAX))
 

@@ -44,7 +44,7 @@ class FareCalculator:
                 **common,
                 "transactional.id": name,
                 "transaction.timeout.ms": 60_000,
-                # As the Java client chooses it, so that a ride's fares have one partition, whoever writes them.
+                # As the Java client chooses it, so that a ride's fares have one partition with any client.
                 "partitioner": "murmur2_random",
             }
         )
@@ -64,7 +64,7 @@ class FareCalculator:
         """Charge the rides that are there, and return how many that were; 0 when none came in time.
 
         Raises:
-            KafkaException: another one has taken over, or something is wrong that trying again does not mend.
+            KafkaException: another one has taken over, or a fatal error.
         """
         rides = [one for one in self._consumer.consume(100, timeout) if _is_message(one)]
         if not rides:
