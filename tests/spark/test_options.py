@@ -44,7 +44,9 @@ def test_the_drivers_first_contact_is_short_unless_its_timeout_was_said() -> Non
         client(**{"kafka.default.api.timeout.ms": "90000"}).first_contact_ms == LASTING_CONTACT_MS
     )
     with client().cluster() as cluster:
-        assert cluster.patience().limit_ms == LASTING_CONTACT_MS, "tasks outlive a broker's restart"
+        assert cluster.retry_timer().limit_ms == LASTING_CONTACT_MS, (
+            "tasks outlive a broker's restart"
+        )
 
 
 def test_an_address_that_cannot_be_is_refused_with_its_option() -> None:

@@ -26,7 +26,7 @@ from respool.client.kafka.list_offsets import (
     isolation_level,
     offsets_for,
 )
-from respool.client.kafka.retries import Patience
+from respool.client.kafka.retries import RetryTimer
 from respool.model.errors import CorruptMessage, RequestError
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, RecordBatch, crc_of, read_header
 from respool.records.markers import read_marker
@@ -56,7 +56,7 @@ def ignore_note(text: str) -> None:
 @dataclass(slots=True, kw_only=True)
 class _Reading:
     cursor: Cursor
-    retries: Patience
+    retries: RetryTimer
     # Not fetched before; seconds of the monotonic clock.
     due_at: float = 0.0
     is_held: bool = False
@@ -93,7 +93,7 @@ class RecordReader:
         self._readings = {
             partition: _Reading(
                 cursor=Cursor(topic=topic, partition=partition, position=span.start, end=span.stop),
-                retries=Patience(retry_ms),
+                retries=RetryTimer(retry_ms),
             )
             for partition, span in spans.items()
         }
@@ -254,7 +254,7 @@ class RecordReader:
                 return self._decode(part, position, end)
             case Step.WAIT if is_crowded and not part.records:
                 # Others filled the reply; this one is asked first the next time.
-                one.retries.calm()
+                one.retries.reset()
             case Step.WAIT:
                 self._fail(one, ClientError("its leader returns no records"), is_quiet=True)
             case Step.ASK_BOUNDS:
@@ -287,7 +287,7 @@ class RecordReader:
     # -- failures ------------------------------------------------------------------------------------------------------
 
     def _on_progress(self, one: _Reading) -> None:
-        one.retries.calm()
+        one.retries.reset()
         if self._is_failing:
             self._is_failing = False
             self._on_note("the broker answers again")

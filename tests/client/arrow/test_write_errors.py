@@ -13,7 +13,7 @@ from respool.client.arrow.errors import (
 from respool.client.arrow.writing.prepared import PreparedTransaction
 from respool.client.arrow.writing.write_result import PartitionWrite, Tally, WriteResult
 from respool.client.kafka.errors import ClientError, UnknownPartition
-from respool.client.kafka.partition_queue import Failure, Parcel, Verdict
+from respool.client.kafka.partition_queue import BatchFate, ProducerBatch, QueueFailure
 
 RESULT = WriteResult(
     rows=5,
@@ -42,18 +42,18 @@ def test_an_error_comes_whole_out_of_another_process(error: ClientError) -> None
     assert vars(again) == vars(error)
 
 
-def parcel(rows: int, verdict: Verdict, base_offset: int = -1) -> Parcel:
-    return Parcel(rows=rows, size=0, deadline_ms=0, verdict=verdict, base_offset=base_offset)
+def batch(rows: int, verdict: BatchFate, base_offset: int = -1) -> ProducerBatch:
+    return ProducerBatch(rows=rows, size=0, deadline_ms=0, fate=verdict, base_offset=base_offset)
 
 
 def test_a_tally_says_for_each_partition_what_is_in_and_where() -> None:
     tally = Tally(handed_over=20)
-    tally.add(("rides", 0), parcel(3, Verdict.IN, 10))
-    tally.add(("rides", 0), parcel(2, Verdict.IN, 40))
-    tally.add(("rides", 0), parcel(4, Verdict.UNCERTAIN))
-    tally.add(("rides", 0), parcel(5, Verdict.NOT_IN))
-    tally.add(("rides", 1), parcel(1, Verdict.IN))
-    result = tally.result({("rides", 0): Failure(10, "too large")})
+    tally.add(("rides", 0), batch(3, BatchFate.IN, 10))
+    tally.add(("rides", 0), batch(2, BatchFate.IN, 40))
+    tally.add(("rides", 0), batch(4, BatchFate.UNCERTAIN))
+    tally.add(("rides", 0), batch(5, BatchFate.NOT_IN))
+    tally.add(("rides", 1), batch(1, BatchFate.IN))
+    result = tally.result({("rides", 0): QueueFailure(10, "too large")})
     assert result.partitions["rides", 0] == PartitionWrite(
         rows=5,
         first_offset=10,
@@ -74,6 +74,6 @@ def test_a_tally_s_offsets_are_right_where_a_repeat_is_answered_after_those_behi
     # Answers were lost, and the repeats refused for a while: they were in all the time.
     tally = Tally(handed_over=6)
     for base_offset in (4, 2, 0):
-        tally.add(("rides", 0), parcel(2, Verdict.IN, base_offset))
+        tally.add(("rides", 0), batch(2, BatchFate.IN, base_offset))
     line = tally.result({}).partitions["rides", 0]
     assert (line.first_offset, line.last_offset) == (0, 5)

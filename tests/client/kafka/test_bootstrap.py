@@ -16,7 +16,7 @@ from respool.client.kafka.bootstrap import (
 )
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, BrokerUnreachable, NoBroker
-from respool.client.kafka.retries import Patience
+from respool.client.kafka.retries import RetryTimer
 from respool.client.messages import library
 from respool.pipeline.job_settings import PipelineSettings
 from respool.testing import Broker
@@ -50,8 +50,8 @@ class CountingClock:
         self.now += seconds
         self.sleeps += 1
 
-    def patience(self, limit_ms: int) -> Patience:
-        return Patience(limit_ms, sleep=self.sleep, monotonic=lambda: self.now)
+    def retry_timer(self, limit_ms: int) -> RetryTimer:
+        return RetryTimer(limit_ms, sleep=self.sleep, monotonic=lambda: self.now)
 
 
 # -- where the address comes from --------------------------------------------------------------------------------------
@@ -150,21 +150,21 @@ def test_every_client_reports_no_broker_in_the_same_words(
 def test_a_first_contact_is_retried_for_a_second_and_later_ones_for_as_long_as_was_said() -> None:
     clock = CountingClock()
     with Cluster("127.0.0.1:1", retry_ms=60_000) as cluster:
-        limits = [cluster.patience().limit_ms]
+        limits = [cluster.retry_timer().limit_ms]
         cluster._metadata.brokers = {1: ("127.0.0.1", 1)}
-        limits.append(cluster.patience().limit_ms)
+        limits.append(cluster.retry_timer().limit_ms)
     assert limits == [FIRST_CONTACT_MS, 60_000]
-    patience = clock.patience(FIRST_CONTACT_MS)
+    retry = clock.retry_timer(FIRST_CONTACT_MS)
     with pytest.raises(NoBroker):
-        library.check_reachable(Bootstrap("127.0.0.1:1", ""), patience=patience)
+        library.check_reachable(Bootstrap("127.0.0.1:1", ""), retry=retry)
     assert clock.now == pytest.approx(FIRST_CONTACT_MS / 1000, abs=0.01)
     assert clock.sleeps > 1, "a broker that starts within that time is found"
 
 
 def test_forms_that_only_librdkafka_knows_are_left_to_it() -> None:
-    never = Patience(0)
+    never = RetryTimer(0)
     for servers in ("PLAINTEXT://127.0.0.1:1", "localhost"):
-        library.check_reachable(Bootstrap(servers, "bootstrap="), patience=never)
+        library.check_reachable(Bootstrap(servers, "bootstrap="), retry=never)
 
 
 def test_one_server_that_listens_is_enough(broker: Broker) -> None:

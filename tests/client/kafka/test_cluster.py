@@ -206,7 +206,7 @@ def test_a_request_that_was_broken_off_does_not_leave_its_reply_to_the_next(
 
 def test_a_first_contact_is_given_up_sooner_than_brokers_that_were_there() -> None:
     with Cluster("127.0.0.1:1", retry_ms=60_000) as cluster:
-        assert cluster.patience().limit_ms == FIRST_CONTACT_MS
-        assert cluster.patience(500).limit_ms == 500
+        assert cluster.retry_timer().limit_ms == FIRST_CONTACT_MS
+        assert cluster.retry_timer(500).limit_ms == 500
         cluster._metadata.brokers = {1: ("127.0.0.1", 1)}
-        assert cluster.patience().limit_ms == 60_000
+        assert cluster.retry_timer().limit_ms == 60_000

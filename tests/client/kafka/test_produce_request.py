@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_writer
 
 from respool.client.kafka.produce_request import (
-    Answer,
+    ProduceAnswer,
     answers_of,
     produce_body,
     uvarint,
@@ -72,8 +72,8 @@ def test_answers_carry_code_offset_and_the_broker_s_words() -> None:
     ]
     frame = encode_produce_reply(5, 9, [("rides", results)])
     assert answers_of(decode_reply(Api.PRODUCE, 9, bytes(frame[4:]))) == [
-        Answer("rides", 3, 0, "", 42, None),
-        Answer("rides", 4, 87, "INVALID_RECORD: no key", -1, 7),
+        ProduceAnswer("rides", 3, 0, "", 42, None),
+        ProduceAnswer("rides", 4, 87, "INVALID_RECORD: no key", -1, 7),
     ]
 
 

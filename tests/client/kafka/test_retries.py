@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.client.kafka.retries import LONGEST_WAIT_MS, Patience
+from respool.client.kafka.retries import BACKOFF, RetryTimer
 
 
 class Clock:
@@ -15,36 +15,36 @@ class Clock:
 
 def test_waits_grow_and_end_when_the_time_is_over() -> None:
     clock = Clock()
-    patience = Patience(10_000, sleep=clock.sleep, monotonic=lambda: clock.now)
+    retry = RetryTimer(10_000, sleep=clock.sleep, monotonic=lambda: clock.now)
     waits: list[float] = []
 
     def fail_for_ever() -> None:
         while True:
             before = clock.now
-            patience.after(OSError("gone"))
+            retry.wait_or_raise(OSError("gone"))
             waits.append(clock.now - before)
 
     with pytest.raises(OSError, match="gone"):
         fail_for_ever()
     assert clock.now == pytest.approx(110.0, abs=0.01)
     assert waits[0] < 0.03
-    assert max(waits) <= LONGEST_WAIT_MS * 1.2 / 1000
-    assert patience.is_over
+    assert max(waits) <= BACKOFF.longest * 1.2 / 1000
+    assert retry.is_expired
 
 
 def test_what_worked_in_between_has_all_its_time_again() -> None:
     clock = Clock()
-    patience = Patience(1_000, sleep=clock.sleep, monotonic=lambda: clock.now)
+    retry = RetryTimer(1_000, sleep=clock.sleep, monotonic=lambda: clock.now)
     for _ in range(20):
-        patience.after(OSError())
+        retry.wait_or_raise(OSError())
         clock.now += 0.5
-        patience.calm()
-    assert not patience.is_over
+        retry.reset()
+    assert not retry.is_expired
     # A long time without trouble is no trouble.
     clock.now += 1_000
-    assert patience.next_wait_ms() is not None
+    assert retry.next_wait_ms() is not None
 
 
 def test_without_time_nothing_is_tried_again() -> None:
     with pytest.raises(ValueError, match="once"):
-        Patience(0).after(ValueError("once"))
+        RetryTimer(0).wait_or_raise(ValueError("once"))

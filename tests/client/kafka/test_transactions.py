@@ -9,7 +9,7 @@ import pytest
 import respool
 from respool.client.arrow.writing.prepared import PreparedTransaction
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.partition_queue import Identity
+from respool.client.kafka.partition_queue import ProducerIdentity
 from respool.client.kafka.producer_ids import fence_producer, new_producer_id
 from respool.client.kafka.transactions import (
     ONGOING,
@@ -53,11 +53,11 @@ def cluster(broker: BrokerProcess) -> Iterator[Cluster]:
 def test_its_coordinator_s_state_tells_what_became_of_it(
     epoch: int, state: str, found: TransactionOutcome
 ) -> None:
-    assert outcome_by(OURS, Identity(40, epoch), state) is found
+    assert outcome_by(OURS, ProducerIdentity(40, epoch), state) is found
 
 
 def test_of_another_producer_nothing_is_told() -> None:
-    assert outcome_by(OURS, Identity(41, 4), "CompleteCommit") is TransactionOutcome.UNKNOWN
+    assert outcome_by(OURS, ProducerIdentity(41, 4), "CompleteCommit") is TransactionOutcome.UNKNOWN
 
 
 def test_every_producer_id_is_new(cluster: Cluster) -> None:

@@ -30,7 +30,7 @@ from respool.client.kafka.metadata import (
     metadata_fields,
     topic_metadata_of,
 )
-from respool.client.kafka.retries import Patience
+from respool.client.kafka.retries import RetryTimer
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.client.kafka.transport import FRAME_BYTES_MAX, LinkSettings
 from respool.client.kafka.versions import VersionRange
@@ -166,12 +166,12 @@ class Cluster:
         with self._lock:
             self._doors.clear()
 
-    def patience(self, limit_ms: int | None = None) -> Patience:
+    def retry_timer(self, limit_ms: int | None = None) -> RetryTimer:
         """For attempts that end when this is closed."""
         limit_ms = self.retry_ms if limit_ms is None else limit_ms
         if not self._metadata.brokers:
             limit_ms = min(limit_ms, self._first_contact_ms)
-        return Patience(limit_ms, sleep=self.sleep)
+        return RetryTimer(limit_ms, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         """
@@ -376,16 +376,16 @@ class Cluster:
         Raises:
             BrokerUnreachable, BrokerRefused: it did not pass.
         """
-        patience = self.patience(limit_ms)
+        retry = self.retry_timer(limit_ms)
         while True:
             try:
                 return attempt()
             except BrokerUnreachable as error:
-                patience.after(error)
+                retry.wait_or_raise(error)
             except BrokerRefused as error:
                 if not error.retriable:
                     raise
-                patience.after(error)
+                retry.wait_or_raise(error)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

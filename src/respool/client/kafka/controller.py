@@ -28,7 +28,7 @@ def ask_controller(
         ConnectionLost: no reply came; the broker may have carried it out.
         BrokerUnreachable: no broker could be connected to within the cluster's `retry_ms`.
     """
-    retry = cluster.patience()
+    retry = cluster.retry_timer()
     while True:
         try:
             asked = _controller(cluster) if broker is None else broker
@@ -38,11 +38,11 @@ def ask_controller(
         except ConnectionLost:
             raise
         except BrokerUnreachable as error:
-            retry.after(error)
+            retry.wait_or_raise(error)
         except BrokerRefused as error:
             if error.code != Code.not_controller:
                 raise
-            retry.after(error)
+            retry.wait_or_raise(error)
         else:
             return reply
         _refresh_quietly(cluster)

@@ -76,7 +76,7 @@ def list_offsets(
     found: dict[Place, OffsetAt | None] = {}
     for topic, partition in sorted(left):
         cluster.topic(topic).leader_of(partition)
-    retry = cluster.patience()
+    retry = cluster.retry_timer()
     while left:
         trouble: BrokerRefused | BrokerUnreachable | None = None
         led = leaders_of(cluster, left)
@@ -99,7 +99,9 @@ def list_offsets(
                 else:
                     trouble = answer
         if left:
-            retry.after(trouble or BrokerUnreachable(f"{_text_of(min(left))} has no leader"))
+            retry.wait_or_raise(
+                trouble or BrokerUnreachable(f"{_text_of(min(left))} has no leader")
+            )
             refresh_quietly(cluster, {topic for topic, _ in left})
     return found
 

@@ -23,7 +23,7 @@ _INDEX = Struct(">i")
 _NO_TAGS = b"\0"
 
 
-class Answer(NamedTuple):
+class ProduceAnswer(NamedTuple):
     """What a broker says of one partition's batch."""
 
     topic: str
@@ -61,10 +61,10 @@ def produce_body(
     return parts
 
 
-def answers_of(reply: Any) -> list[Answer]:
+def answers_of(reply: Any) -> list[ProduceAnswer]:
     """A decoded reply, by partition."""
     return [
-        Answer(
+        ProduceAnswer(
             topic=str(topic.name),
             partition=int(one.index),
             code=int(one.error_code),

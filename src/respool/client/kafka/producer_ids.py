@@ -6,13 +6,13 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused
-from respool.client.kafka.partition_queue import Identity
+from respool.client.kafka.partition_queue import ProducerIdentity
 from respool.wire.api_table import Api
 
-NO_PRODUCER = Identity(-1, -1)
+NO_PRODUCER = ProducerIdentity(-1, -1)
 
 
-def new_producer_id(cluster: Cluster) -> Identity:
+def new_producer_id(cluster: Cluster) -> ProducerIdentity:
     """A producer id without a transactional id. Asked for once.
 
     Raises:
@@ -27,8 +27,12 @@ def new_producer_id(cluster: Cluster) -> Identity:
 
 
 def init_producer_id(
-    cluster: Cluster, transactional_id: str, *, timeout_ms: int, before: Identity = NO_PRODUCER
-) -> Identity:
+    cluster: Cluster,
+    transactional_id: str,
+    *,
+    timeout_ms: int,
+    before: ProducerIdentity = NO_PRODUCER,
+) -> ProducerIdentity:
     """Become the producer of this transactional id. The one before is fenced, and its open transaction aborted.
 
     With `before`, only if that is the one before.
@@ -44,7 +48,7 @@ def init_producer_id(
     return identity_in(reply)
 
 
-def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> Identity:
+def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> ProducerIdentity:
     """End whatever the producer has open, by taking its place; return the identity its successor would have.
 
     Once this returns, the transaction has ended in all its partitions.
@@ -62,7 +66,7 @@ def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int) 
 
 
 def _init_fields(
-    transactional_id: str | None, *, timeout_ms: int, before: Identity
+    transactional_id: str | None, *, timeout_ms: int, before: ProducerIdentity
 ) -> dict[str, Any]:
     return {
         "transactional_id": transactional_id,
@@ -72,6 +76,6 @@ def _init_fields(
     }
 
 
-def identity_in(reply: Any) -> Identity:
+def identity_in(reply: Any) -> ProducerIdentity:
     """Of an InitProducerId or EndTxn reply."""
-    return Identity(int(reply.producer_id), int(reply.producer_epoch))
+    return ProducerIdentity(int(reply.producer_id), int(reply.producer_epoch))

@@ -1,15 +1,27 @@
-"""Trying again, for a while: waits that grow, until the time given is over."""
+"""When a failed attempt is followed by the next: exponential backoff with jitter, until the time for it is over."""
 
 import random
 import time
 from collections.abc import Callable
 
-FIRST_WAIT_MS = 20
-LONGEST_WAIT_MS = 1_000
+from respool.pacing.backoff import Backoff
+
+# In milliseconds. With jitter, since a broker that comes back meets many clients.
+BACKOFF = Backoff(first=20, longest=1_000, jitter=0.2)
 
 
-class Patience:
-    """How long one thing has failed by now. `calm` it when the thing has worked."""
+def now_ms() -> int:
+    """A clock that never goes back, and says nothing about the time of day."""
+    return int(time.monotonic() * 1000)
+
+
+def retry_at_ms(attempts: int) -> int:
+    """On `now_ms`, after that many failed attempts."""
+    return now_ms() + round(BACKOFF.delay(max(attempts, 1), random=random.random))
+
+
+class RetryTimer:
+    """How long one thing has been failing. `reset` it when the thing has worked."""
 
     def __init__(
         self,
@@ -18,21 +30,21 @@ class Patience:
         sleep: Callable[[float], object] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sleep` gets seconds; it may return earlier, as that of a client that is closed does."""
+        """`sleep` gets seconds; it may return earlier, as that of a closed client does."""
         self.limit_ms = limit_ms
         self._sleep = sleep
         self._monotonic = monotonic
-        self.calm()
+        self.reset()
 
     @property
-    def is_over(self) -> bool:
+    def is_expired(self) -> bool:
         return self._failing_since is not None and self._failed_ms() >= self.limit_ms
 
-    def calm(self) -> None:
+    def reset(self) -> None:
         self._failing_since: float | None = None
-        self._wait_ms = FIRST_WAIT_MS
+        self._failures = 0
 
-    def after(self, error: Exception) -> None:
+    def wait_or_raise(self, error: Exception) -> None:
         """Wait before the next attempt.
 
         Raises:
@@ -44,15 +56,14 @@ class Patience:
         self._sleep(wait_ms / 1000)
 
     def next_wait_ms(self) -> int | None:
-        """It failed: how long to wait before the next attempt; None when there is to be none."""
+        """Count a failure; return how long to wait before the next attempt, None if there is none."""
         if self._failing_since is None:
             self._failing_since = self._monotonic()
         left = self.limit_ms - self._failed_ms()
         if left <= 0:
             return None
-        # Not all at the same moment: a broker that comes back meets many clients.
-        wait_ms = round(self._wait_ms * random.uniform(0.8, 1.2))  # noqa: S311
-        self._wait_ms = min(self._wait_ms * 2, LONGEST_WAIT_MS)
+        self._failures += 1
+        wait_ms = round(BACKOFF.delay(self._failures, random=random.random))
         return max(1, min(wait_ms, left))
 
     def _failed_ms(self) -> int:

@@ -37,7 +37,7 @@ from respool.client.kafka.list_offsets import (
     refresh_quietly,
 )
 from respool.client.kafka.metadata import Place
-from respool.client.kafka.partition_queue import Identity
+from respool.client.kafka.partition_queue import ProducerIdentity
 from respool.client.kafka.producer_ids import identity_in
 from respool.client.kafka.versions import (
     LIST_TRANSACTIONS_BY_DURATION,
@@ -257,11 +257,13 @@ def outcome_of(
         if error.code == Code.transactional_id_not_found:
             return TransactionOutcome.UNKNOWN, None
         raise
-    there = Identity(seen.producer_id, seen.producer_epoch)
+    there = ProducerIdentity(seen.producer_id, seen.producer_epoch)
     return outcome_by(transaction, there, seen.state), seen
 
 
-def outcome_by(transaction: TransactionId, there: Identity, state: str) -> TransactionOutcome:
+def outcome_by(
+    transaction: TransactionId, there: ProducerIdentity, state: str
+) -> TransactionOutcome:
     """By the table above."""
     is_same = there == (transaction.producer_id, transaction.epoch)
     is_next = there == (transaction.producer_id, transaction.epoch + 1)
@@ -277,7 +279,7 @@ def outcome_by(transaction: TransactionId, there: Identity, state: str) -> Trans
 
 def end_transaction(
     coordinator: Coordinator, transaction: TransactionId, *, is_commit: bool
-) -> Identity:
+) -> ProducerIdentity:
     """Commit or abort an open one; return the identity with which its transactional id continues.
 
     Raises:
@@ -309,7 +311,7 @@ def end_transaction(
         raise
     if has_epoch:
         return identity_in(reply)
-    return Identity(transaction.producer_id, transaction.epoch)
+    return ProducerIdentity(transaction.producer_id, transaction.epoch)
 
 
 # -- open in partitions ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, Bootstrap, failed_connections
-from respool.client.kafka.retries import Patience
+from respool.client.kafka.retries import RetryTimer
 from respool.client.messages.errors import (
     BadArgument,
     BrokerUnreachable,
@@ -133,15 +133,15 @@ def reason(error: BaseException) -> str:
     return str(error)
 
 
-def check_reachable(bootstrap: Bootstrap, *, patience: Patience | None = None) -> None:
+def check_reachable(bootstrap: Bootstrap, *, retry: RetryTimer | None = None) -> None:
     """For a client's first contact: librdkafka retries in silence where nobody listens, for as long as it is allowed.
 
     Raises:
-        NoBroker: no address accepts a connection, for as long as `patience` lasts.
+        NoBroker: no address accepts a connection, for as long as `retry` lasts.
     """
     if "://" in bootstrap.servers:
         return
-    patience = Patience(FIRST_CONTACT_MS) if patience is None else patience
+    retry = RetryTimer(FIRST_CONTACT_MS) if retry is None else retry
     while True:
         try:
             reasons = failed_connections(bootstrap, timeout_s=CONNECT_SECONDS)
@@ -150,7 +150,7 @@ def check_reachable(bootstrap: Bootstrap, *, patience: Patience | None = None) -
             return
         if not reasons:
             return
-        patience.after(NoBroker(bootstrap, reasons))
+        retry.wait_or_raise(NoBroker(bootstrap, reasons))
 
 
 def partitions_of(client: Any, topic: str, bootstrap: str, *, seconds: float) -> int:

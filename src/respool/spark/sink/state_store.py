@@ -19,7 +19,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import PRODUCER_FENCED, Code, refused
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
-from respool.client.kafka.partition_queue import Identity
+from respool.client.kafka.partition_queue import ProducerIdentity
 from respool.client.kafka.produce_request import answers_of
 from respool.client.kafka.producer_ids import init_producer_id
 from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V2
@@ -145,7 +145,7 @@ class StateStore:
 
     # Changing.
 
-    def become_decider(self) -> Identity:
+    def become_decider(self) -> ProducerIdentity:
         """
         Raises:
             NotSupported: the cluster does transactions the old way.
@@ -159,7 +159,7 @@ class StateStore:
             self._cluster, decider_of(self._sink), timeout_ms=DECIDER_TIMEOUT_MS
         )
 
-    def write(self, decider: Identity, state: SinkState) -> None:
+    def write(self, decider: ProducerIdentity, state: SinkState) -> None:
         """
         Raises:
             DeciderFenced: another became the decider; nothing was written.
@@ -181,7 +181,7 @@ class StateStore:
                 raise BrokerUnreachable(str(error)) from error
             raise
 
-    def _produce(self, decider: Identity, state: SinkState) -> int:
+    def _produce(self, decider: ProducerIdentity, state: SinkState) -> int:
         batch = build_batch(
             [
                 NewRecord(
@@ -223,7 +223,7 @@ class StateStore:
 
         return self._cluster.retrying(attempt)
 
-    def _point_at(self, decider: Identity, offset: int, state: SinkState) -> None:
+    def _point_at(self, decider: ProducerIdentity, offset: int, state: SinkState) -> None:
         place = {
             "partition_index": _PARTITION,
             "committed_offset": offset,
@@ -260,7 +260,7 @@ class StateStore:
         if answer.error_code and answer.error_code != Code.topic_already_exists:
             raise refused(f"making the topic {STATE_TOPIC}", answer.error_code)
 
-    def _who(self, decider: Identity) -> dict[str, Any]:
+    def _who(self, decider: ProducerIdentity) -> dict[str, Any]:
         return {
             "transactional_id": decider_of(self._sink),
             "producer_id": decider.producer_id,

@@ -6,7 +6,7 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from respool.client.arrow.reading.outlet import Outlet, Piece
+from respool.client.arrow.reading.outlet import BoundedQueue, Piece
 from respool.client.kafka.errors import ClientClosed, ClientError
 from support.waiting import wait_until
 
@@ -23,7 +23,7 @@ def in_thread(run: Callable[[], object]) -> Thread:
 
 
 def test_pieces_come_in_order_and_then_the_end() -> None:
-    outlet = Outlet(bytes_max=1_000, sources=2)
+    outlet = BoundedQueue(bytes_max=1_000, sources=2)
     outlet.put(piece(1))
     outlet.finish()
     outlet.put(piece(2))
@@ -32,7 +32,7 @@ def test_pieces_come_in_order_and_then_the_end() -> None:
 
 
 def test_a_source_waits_while_there_is_no_room() -> None:
-    outlet = Outlet(bytes_max=16, sources=1)
+    outlet = BoundedQueue(bytes_max=16, sources=1)
     outlet.put(piece(1, rows=1))
     assert outlet.has_room
     outlet.put(piece(2, rows=100))
@@ -46,7 +46,7 @@ def test_a_source_waits_while_there_is_no_room() -> None:
 
 
 def test_an_error_comes_after_what_was_put_before_it() -> None:
-    outlet = Outlet(bytes_max=1_000, sources=1)
+    outlet = BoundedQueue(bytes_max=1_000, sources=1)
     outlet.put(piece(1))
     outlet.fail(ClientError("first"))
     outlet.fail(ClientError("second"))
@@ -58,7 +58,7 @@ def test_an_error_comes_after_what_was_put_before_it() -> None:
 
 def test_nothing_in_time_is_told() -> None:
     with pytest.raises(TimeoutError):
-        Outlet(bytes_max=1, sources=1).take(0.0)
+        BoundedQueue(bytes_max=1, sources=1).take(0.0)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_nothing_in_time_is_told() -> None:
         lambda outlet: outlet.wait(600),
     ],
 )
-def test_closing_wakes_everyone(wait: Callable[[Outlet], None]) -> None:
-    outlet = Outlet(bytes_max=1, sources=1)
+def test_closing_wakes_everyone(wait: Callable[[BoundedQueue], None]) -> None:
+    outlet = BoundedQueue(bytes_max=1, sources=1)
     outlet.put(piece(1))
     woken: list[ClientClosed] = []
 
@@ -88,7 +88,7 @@ def test_closing_wakes_everyone(wait: Callable[[Outlet], None]) -> None:
 
 
 def test_closing_wakes_who_takes() -> None:
-    outlet = Outlet(bytes_max=1, sources=1)
+    outlet = BoundedQueue(bytes_max=1, sources=1)
     woken: list[ClientClosed] = []
 
     def run() -> None:
@@ -103,7 +103,7 @@ def test_closing_wakes_who_takes() -> None:
 
 
 def test_after_a_failure_nothing_more_is_put_in_so_that_it_is_heard_of() -> None:
-    outlet = Outlet(bytes_max=1_000, sources=2)
+    outlet = BoundedQueue(bytes_max=1_000, sources=2)
     outlet.put(piece(1))
     outlet.fail(ClientError("the other source's"))
     with pytest.raises(ClientClosed):
@@ -114,7 +114,7 @@ def test_after_a_failure_nothing_more_is_put_in_so_that_it_is_heard_of() -> None
 
 
 def test_a_source_that_waits_for_room_ends_when_another_fails() -> None:
-    outlet = Outlet(bytes_max=1, sources=2)
+    outlet = BoundedQueue(bytes_max=1, sources=2)
     outlet.put(piece(1))
     ended: list[ClientClosed] = []
 

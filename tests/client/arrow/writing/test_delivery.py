@@ -22,8 +22,8 @@ from respool.client.arrow.writing.write_table import write_table
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import ClientClosed
-from respool.client.kafka.partition_queue import Identity, Parcel
-from respool.client.kafka.produce_request import Answer
+from respool.client.kafka.partition_queue import ProducerBatch, ProducerIdentity
+from respool.client.kafka.produce_request import ProduceAnswer
 from respool.records.batch import HEADER_BYTES
 from respool.wire.api_table import Api
 
@@ -356,11 +356,11 @@ def test_a_connection_that_ends_as_a_request_begins_gives_its_batches_back(
 def test_nothing_overtakes_what_the_leader_before_has_not_answered() -> None:
     place = (TOPIC, 0)
     delivery = Delivery(Cluster("127.0.0.1:1"), DeliverySettings())
-    delivery.identity = Identity(7, 0)
-    lane = delivery.active[place] = delivery.lane_of(place)
-    older, newer = (Parcel(rows=1, size=1, deadline_ms=10**9) for _ in range(2))
-    lane.add(older)
-    lane.add(newer)
+    delivery.identity = ProducerIdentity(7, 0)
+    queue = delivery.active[place] = delivery.queue_of(place)
+    older, newer = (ProducerBatch(rows=1, size=1, deadline_ms=10**9) for _ in range(2))
+    queue.add(older)
+    queue.add(newer)
     delivery.leaders[place] = 1
     assert delivery.take_for(1, 0) == [(place, older)]
     delivery.leaders[place] = 2
@@ -368,7 +368,7 @@ def test_nothing_overtakes_what_the_leader_before_has_not_answered() -> None:
     assert delivery.take_for(2, 0) == []
     assert delivery.next_due_ms(2) is None
     with delivery.changed:
-        delivery.on_answer(place, older, Answer(TOPIC, 0, NOT_LEADER, "moved", -1, None))
+        delivery.on_answer(place, older, ProduceAnswer(TOPIC, 0, NOT_LEADER, "moved", -1, None))
     due_ms = delivery.next_due_ms(2)
     assert due_ms is not None
     assert delivery.take_for(2, due_ms) == [(place, older)]

@@ -18,7 +18,7 @@ from uuid import UUID
 from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.reading.cursor import Cursor, Step
 from respool.client.arrow.reading.nearby import Nearby
-from respool.client.arrow.reading.outlet import Outlet
+from respool.client.arrow.reading.outlet import BoundedQueue
 from respool.client.arrow.reading.pieces import PieceMaker
 from respool.client.arrow.reading.topic_sight import TopicSight
 from respool.client.kafka.cluster import Cluster
@@ -41,7 +41,7 @@ from respool.client.kafka.list_offsets import (
 )
 from respool.client.kafka.local_reads import LocalReads
 from respool.client.kafka.reply_buffer import ReplyBuffer
-from respool.client.kafka.retries import Patience
+from respool.client.kafka.retries import RetryTimer
 from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
@@ -67,7 +67,7 @@ class _Reading:
     """A cursor, and how its luck with brokers has been."""
 
     cursor: Cursor
-    patience: Patience
+    retry: RetryTimer
     # Not asked before.
     due_at: float = 0.0
 
@@ -98,7 +98,7 @@ class Fetcher:
         *,
         settings: FetchSettings,
         pieces: PieceMaker,
-        outlet: Outlet,
+        outlet: BoundedQueue,
         known_partitions: int | None = None,
     ) -> None:
         """The cluster is this read's own: it is interrupted when the read is closed.
@@ -331,11 +331,11 @@ class Fetcher:
         step = one.cursor.on_answer(part)
         match step:
             case Step.TAKE:
-                one.patience.calm()
+                one.retry.reset()
                 return True
             case Step.WAIT if is_crowded or (self._settings.follow and not part.records):
                 # Others had their turn; or the end of the log has been reached.
-                one.patience.calm()
+                one.retry.reset()
             case Step.WAIT:
                 shown = "only a part of a batch" if part.records else "nothing"
                 error = ClientError(f"its leader shows {shown} there")
@@ -370,10 +370,10 @@ class Fetcher:
             PartitionUnavailable: it has failed for too long.
         """
         self._nearby.leave(one.cursor.partition, time.monotonic())
-        wait_ms = one.patience.next_wait_ms()
+        wait_ms = one.retry.next_wait_ms()
         if wait_ms is None:
             raise PartitionUnavailable(
-                f"cannot be read on from offset {one.cursor.position}, tried for {one.patience.limit_ms} ms: {error}. "
+                f"cannot be read on from offset {one.cursor.position}, tried for {one.retry.limit_ms} ms: {error}. "
                 f"Everything before it was handed out; begin there when the brokers are well "
                 f"(`respool cluster status`), or give them longer with retry_ms",
                 topic=self._sight.topic,
@@ -399,4 +399,4 @@ class Fetcher:
             self._readings.append(self._reading(cursor))
 
     def _reading(self, cursor: Cursor) -> _Reading:
-        return _Reading(cursor=cursor, patience=Patience(self._settings.retry_ms))
+        return _Reading(cursor=cursor, retry=RetryTimer(self._settings.retry_ms))

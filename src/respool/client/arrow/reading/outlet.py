@@ -25,7 +25,7 @@ class Piece:
         return 0 if self.batch is None else int(self.batch.nbytes)
 
 
-class Outlet:
+class BoundedQueue:
     def __init__(self, *, bytes_max: int, sources: int) -> None:
         """`sources` is how many threads will put pieces in; it ends when all have `finish`ed."""
         self._bytes_max = bytes_max

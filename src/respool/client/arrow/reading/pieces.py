@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from respool.client.arrow.errors import BatchDamaged
 from respool.client.arrow.reading.cursor import Cursor
-from respool.client.arrow.reading.outlet import Outlet, Piece
+from respool.client.arrow.reading.outlet import BoundedQueue, Piece
 from respool.client.arrow.reading.projection import Projection
 from respool.columnar.column_errors import BatchTooLarge, BatchUnreadable
 from respool.columnar.decode_columns import DECOMPRESSED_MAX, decode
@@ -20,7 +20,7 @@ class PieceMaker:
     def __init__(
         self,
         projection: Projection,
-        outlet: Outlet,
+        outlet: BoundedQueue,
         *,
         since_ms: int | None = None,
         until_ms: int | None = None,

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from respool.client.arrow.reading.cursor import Cursor
 from respool.client.arrow.reading.fetcher import Fetcher, FetchSettings
-from respool.client.arrow.reading.outlet import Outlet, Piece
+from respool.client.arrow.reading.outlet import BoundedQueue, Piece
 from respool.client.arrow.reading.pieces import PieceMaker
 from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
 from respool.client.arrow.reading.projection import Projection
@@ -86,7 +86,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
         self.schema: pa.Schema = projection.schema
         self._positions = {one.partition: one.begin for one in plan.ranges}
         shares = _shares(plan.ranges, settings.parallel)
-        outlet = Outlet(bytes_max=settings.buffer_bytes, sources=len(shares))
+        outlet = BoundedQueue(bytes_max=settings.buffer_bytes, sources=len(shares))
         fetch = FetchSettings(
             isolation=settings.isolation,
             fetch_bytes=settings.fetch_bytes,
@@ -203,7 +203,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
         self.close()
 
 
-def _end(outlet: Outlet, cluster: Cluster, threads: Sequence[Thread], pid: int) -> None:
+def _end(outlet: BoundedQueue, cluster: Cluster, threads: Sequence[Thread], pid: int) -> None:
     if os.getpid() != pid:
         # In a fork: the connections are those of the process that reads, and its threads may hold the locks.
         return

@@ -51,7 +51,7 @@ class TopicSight:
         try:
             seen = self._cluster.refresh(self.topic)
         except (BrokerUnreachable, BrokerRefused):
-            # The fetches fail too, and have their patience.
+            # The fetches fail too, and have their retry.
             return
         except UnknownTopic:
             now = time.monotonic()

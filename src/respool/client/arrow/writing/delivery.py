@@ -1,4 +1,4 @@
-"""Batches on their way to all brokers: the lanes, the memory they may take, and who leads which partition now.
+"""Batches on their way to all brokers: the queues, the memory they may take, and who leads which partition now.
 
 Threads meet here, under one lock (`changed`), held for moments only:
 
@@ -16,14 +16,22 @@ from typing import TypeAlias
 from respool.client.arrow.errors import BufferFull
 from respool.client.arrow.writing.keeper import Keeper
 from respool.client.arrow.writing.sender import BrokerSender
-from respool.client.arrow.writing.write_clock import retry_at_ms
 from respool.client.arrow.writing.write_result import Tally, WriteResult
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import ClientClosed
 from respool.client.kafka.metadata import TopicMetadata
-from respool.client.kafka.partition_queue import Failure, Identity, Lane, Parcel, Reaction
-from respool.client.kafka.produce_request import Answer
+from respool.client.kafka.partition_queue import (
+    IDEMPOTENT,
+    TRANSACTIONAL,
+    PartitionQueue,
+    ProducerBatch,
+    ProducerIdentity,
+    QueueFailure,
+    QueueUpdate,
+)
+from respool.client.kafka.produce_request import ProduceAnswer
+from respool.client.kafka.retries import retry_at_ms
 from respool.client.kafka.versions import VERSIONS, VersionRange
 from respool.wire.api_table import Api
 
@@ -53,10 +61,10 @@ class Delivery:
         self.settings = settings
         self.changed = Condition()
         # Who writes; None without idempotence. Set before the first batch.
-        self.identity: Identity | None = None
-        self.lanes: dict[Place, Lane] = {}
+        self.identity: ProducerIdentity | None = None
+        self.queues: dict[Place, PartitionQueue] = {}
         # Those with something in them.
-        self.active: dict[Place, Lane] = {}
+        self.active: dict[Place, PartitionQueue] = {}
         self.leaders: dict[Place, int | None] = {}
         # Where what is under way was sent to.
         self._sent_to: dict[Place, int] = {}
@@ -72,33 +80,33 @@ class Delivery:
 
     # The caller's side.
 
-    def submit(self, place: Place, parcel: Parcel) -> bool:
+    def submit(self, place: Place, batch: ProducerBatch) -> bool:
         """Send it as soon as its turn comes; False when its partition has failed, and it is counted as not in."""
         with self.changed:
             self._check_running()
-            lane = self.lane_of(place)
-            if lane.failure is not None:
-                self._release(parcel)
-                self.tally.add(place, parcel)
+            queue = self.queue_of(place)
+            if queue.failure is not None:
+                self._release(batch)
+                self.tally.add(place, batch)
                 return False
-            lane.add(parcel)
-            self.active[place] = lane
+            queue.add(batch)
+            self.active[place] = queue
             if self._keeper is None:
                 self._keeper = Keeper(self)
                 self._keeper.start()
             self.changed.notify_all()
         return True
 
-    def lane_of(self, place: Place) -> Lane:
+    def queue_of(self, place: Place) -> PartitionQueue:
         """With the lock held."""
-        lane = self.lanes.get(place)
-        if lane is None:
-            lane = self.lanes[place] = Lane(
+        queue = self.queues.get(place)
+        if queue is None:
+            queue = self.queues[place] = PartitionQueue(
                 identity=self.identity,
                 in_flight_max=self.settings.in_flight_max,
-                is_transactional=self.settings.transactional_id is not None,
+                policy=IDEMPOTENT if self.settings.transactional_id is None else TRANSACTIONAL,
             )
-        return lane
+        return queue
 
     def reserve(self, size: int) -> None:
         """Wait until there is room for that many bytes. One batch always has room, however large.
@@ -128,7 +136,7 @@ class Delivery:
 
     @property
     def has_failed(self) -> bool:
-        return any(lane.failure is not None for lane in self.lanes.values())
+        return any(queue.failure is not None for queue in self.queues.values())
 
     @property
     def buffered_bytes(self) -> int:
@@ -144,38 +152,38 @@ class Delivery:
     def wait_until_quiet(self) -> None:
         """Return when nothing is under way."""
         with self.changed:
-            while any(not lane.is_quiet for lane in self.active.values()):
+            while any(not queue.is_quiet for queue in self.active.values()):
                 self._check_running()
                 self.changed.wait()
 
-    def take_result(self) -> tuple[WriteResult, dict[Place, Failure]]:
+    def take_result(self) -> tuple[WriteResult, dict[Place, QueueFailure]]:
         """What became of all since the last time; failures are forgotten by this."""
         with self.changed:
             assert not self.active
             failures = {
-                place: lane.failure
-                for place, lane in self.lanes.items()
-                if lane.failure is not None
+                place: queue.failure
+                for place, queue in self.queues.items()
+                if queue.failure is not None
             }
             for place in failures:
-                self.lanes[place].clear()
+                self.queues[place].clear()
             self._last_words.clear()
             result = self.tally.result(failures)
             self.tally = Tally()
         return result, failures
 
-    def give_up(self, failure: Failure) -> None:
+    def give_up(self, failure: QueueFailure) -> None:
         """Drop all that is not under way."""
         with self.changed:
             for place in list(self.active):
-                self._react(place, self.lanes[place].fail(failure))
+                self._react(place, self.queues[place].fail(failure))
 
-    def go_on_as(self, identity: Identity) -> None:
+    def go_on_as(self, identity: ProducerIdentity) -> None:
         """Write under another id or epoch from now on; nothing may be on its way."""
         with self.changed:
             assert not self.active
             self.identity = identity
-            self.lanes.clear()
+            self.queues.clear()
 
     def stop(self) -> None:
         """End all threads; what is on its way is not waited for."""
@@ -192,31 +200,31 @@ class Delivery:
 
     # The senders' side; all with the lock held.
 
-    def take_for(self, broker: int, now_ms: int) -> list[tuple[Place, Parcel]]:
+    def take_for(self, broker: int, now_ms: int) -> list[tuple[Place, ProducerBatch]]:
         """What may be sent to this broker now: one batch for each partition, as many as one request may have."""
-        load: list[tuple[Place, Parcel]] = []
+        load: list[tuple[Place, ProducerBatch]] = []
         size = 0
-        for place, lane in self._lanes_for(broker):
+        for place, queue in self._queues_for(broker):
             if size >= self.settings.request_bytes_max:
                 break
-            parcel = lane.take(now_ms)
-            if parcel is None:
+            batch = queue.take(now_ms)
+            if batch is None:
                 continue
             self._sent_to[place] = broker
-            load.append((place, parcel))
-            size += parcel.size
+            load.append((place, batch))
+            size += batch.size
             # Next time others come first.
             self.active[place] = self.active.pop(place)
         return load
 
     def next_due_ms(self, broker: int) -> int | None:
-        due = [lane.due_at_ms() for _, lane in self._lanes_for(broker)]
+        due = [queue.due_at_ms() for _, queue in self._queues_for(broker)]
         return min((one for one in due if one is not None), default=None)
 
-    def on_answer(self, place: Place, parcel: Parcel, answer: Answer) -> None:
-        lane = self.lanes[place]
+    def on_answer(self, place: Place, batch: ProducerBatch, answer: ProduceAnswer) -> None:
+        queue = self.queues[place]
         if not answer.code:
-            self._react(place, lane.on_taken(parcel, answer.base_offset))
+            self._react(place, queue.on_appended(batch, answer.base_offset))
             return
         message = (
             answer.message
@@ -226,27 +234,31 @@ class Delivery:
         self._last_words[place] = message
         self._react(
             place,
-            lane.on_refused(parcel, answer.code, message, retry_at_ms=retry_at_ms(parcel.tries)),
+            queue.on_refused(batch, answer.code, message, retry_at_ms=retry_at_ms(batch.attempts)),
         )
 
-    def on_taken_unasked(self, place: Place, parcel: Parcel) -> None:
+    def on_sent_unacknowledged(self, place: Place, batch: ProducerBatch) -> None:
         """With acks=0 nobody says more than that it was sent."""
-        self._react(place, self.lanes[place].on_taken(parcel, -1))
+        self._react(place, self.queues[place].on_appended(batch, -1))
 
-    def on_lost(self, load: Iterable[tuple[Place, Parcel]], why: str, *, was_sent: bool) -> None:
-        for place, parcel in load:
-            lane = self.lanes[place]
+    def on_lost(
+        self, load: Iterable[tuple[Place, ProducerBatch]], why: str, *, was_sent: bool
+    ) -> None:
+        for place, batch in load:
+            queue = self.queues[place]
             self._last_words[place] = why
-            at_ms = retry_at_ms(parcel.tries)
-            told = lane.on_lost if was_sent else lane.on_unsent
-            self._react(place, told(parcel, retry_at_ms=at_ms))
+            at_ms = retry_at_ms(batch.attempts)
+            told = queue.on_lost if was_sent else queue.on_unsent
+            self._react(place, told(batch, retry_at_ms=at_ms))
 
-    def on_impossible(self, load: Iterable[tuple[Place, Parcel]], failure: Failure) -> None:
+    def on_impossible(
+        self, load: Iterable[tuple[Place, ProducerBatch]], failure: QueueFailure
+    ) -> None:
         """What was taken cannot be sent, now or ever."""
-        for place, parcel in load:
-            lane = self.lanes[place]
-            self._react(place, lane.on_unsent(parcel, retry_at_ms=0))
-            self._react(place, lane.fail(failure))
+        for place, batch in load:
+            queue = self.queues[place]
+            self._react(place, queue.on_unsent(batch, retry_at_ms=0))
+            self._react(place, queue.fail(failure))
 
     # The keeper's side; with the lock held.
 
@@ -254,10 +266,10 @@ class Delivery:
         limit = self.settings.delivery_timeout_ms
         for place in list(self.active):
             words = self._last_words.get(place, "no broker took it")
-            failure = Failure(
+            failure = QueueFailure(
                 Code.request_timed_out, f"not acknowledged within {limit} ms; at last: {words}"
             )
-            self._react(place, self.lanes[place].expire(now_ms, failure))
+            self._react(place, self.queues[place].expire(now_ms, failure))
 
     def on_metadata(self, topic: TopicMetadata) -> None:
         self.stale.discard(topic.name)
@@ -288,32 +300,32 @@ class Delivery:
 
     _crash: BaseException | None = None
 
-    def _lanes_for(self, broker: int) -> list[tuple[Place, Lane]]:
+    def _queues_for(self, broker: int) -> list[tuple[Place, PartitionQueue]]:
         """Those whose batches this broker may get now."""
         return [
-            (place, lane)
-            for place, lane in self.active.items()
-            if self.leaders.get(place) == broker and self._may_go_to(broker, place, lane)
+            (place, queue)
+            for place, queue in self.active.items()
+            if self.leaders.get(place) == broker and self._may_go_to(broker, place, queue)
         ]
 
-    def _may_go_to(self, broker: int, place: Place, lane: Lane) -> bool:
+    def _may_go_to(self, broker: int, place: Place, queue: PartitionQueue) -> bool:
         # A new leader that has nothing of this producer takes any sequence (1), so what follows must not overtake
         # what the leader before has yet to answer (2): refused there, it would come after it (3).
-        return lane.is_quiet or lane.identity is None or self._sent_to.get(place) == broker
+        return queue.is_quiet or queue.identity is None or self._sent_to.get(place) == broker
 
-    def _react(self, place: Place, reaction: Reaction) -> None:
-        for parcel in reaction.settled:
-            self._release(parcel)
-            self.tally.add(place, parcel)
-        if self.lanes[place].is_empty:
+    def _react(self, place: Place, update: QueueUpdate) -> None:
+        for batch in update.done:
+            self._release(batch)
+            self.tally.add(place, batch)
+        if self.queues[place].is_empty:
             self.active.pop(place, None)
-        if reaction.wants_metadata:
+        if update.wants_metadata:
             self.stale.add(place[0])
         self.changed.notify_all()
 
-    def _release(self, parcel: Parcel) -> None:
-        self._buffered -= parcel.size
-        parcel.data = None
+    def _release(self, batch: ProducerBatch) -> None:
+        self._buffered -= batch.size
+        batch.data = None
 
     def _check_running(self) -> None:
         if self._crash is not None:

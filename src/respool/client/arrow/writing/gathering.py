@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from respool.client.arrow.writing.home_lock import HomeLock
+from respool.client.arrow.writing.home_lock import ProcessLock
 
 
 class Routed(NamedTuple):
@@ -27,7 +27,9 @@ class Routed(NamedTuple):
 
 
 class Gathering:
-    def __init__(self, linger_ms: int, writing: HomeLock, pack: Callable[[Routed], None]) -> None:
+    def __init__(
+        self, linger_ms: int, writing: ProcessLock, pack: Callable[[Routed], None]
+    ) -> None:
         """`pack` is called with `writing` held."""
         self._linger_s = linger_ms / 1000
         self._writing = writing

@@ -9,7 +9,7 @@ from threading import RLock
 from respool.client.kafka.errors import ClientClosed
 
 
-class HomeLock:
+class ProcessLock:
     """As `RLock`, as a context."""
 
     def __init__(self) -> None:

@@ -75,7 +75,7 @@ class Keeper:
     def _renew_producer_id(self) -> None:
         delivery = self._delivery
         with delivery.changed:
-            wanted = any(lane.wants_identity for lane in delivery.active.values())
+            wanted = any(queue.wants_identity for queue in delivery.active.values())
         if not wanted:
             return
         try:
@@ -86,7 +86,7 @@ class Keeper:
             return
         with delivery.changed:
             delivery.identity = identity
-            for lane in delivery.active.values():
-                if lane.wants_identity:
-                    lane.restart_as(identity)
+            for queue in delivery.active.values():
+                if queue.wants_identity:
+                    queue.restart_as(identity)
             delivery.changed.notify_all()

@@ -1,4 +1,4 @@
-"""Routed rows -> encoded record batches in their lanes."""
+"""Routed rows -> encoded record batches in their queues."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ from respool.client.arrow.writing.cutting import Cut, cut
 from respool.client.arrow.writing.delivery import Delivery
 from respool.client.arrow.writing.gathering import Routed
 from respool.client.arrow.writing.stamping import producer_stamp
-from respool.client.arrow.writing.write_clock import now_ms
-from respool.client.kafka.partition_queue import Parcel
+from respool.client.kafka.partition_queue import ProducerBatch
+from respool.client.kafka.retries import now_ms
 from respool.columnar.encode_columns import encode, encoded_size
 from respool.columnar.row_buffers import RowBuffers
 from respool.records.batch import HEADER_BYTES, Codec
@@ -47,7 +47,7 @@ class Packer:
         delivery.reserve(one.size)
         try:
             with delivery.changed:
-                stamp = delivery.lane_of(place).next_stamp()
+                stamp = delivery.queue_of(place).next_stamp()
             data = encode(
                 rows,
                 one.rows,
@@ -66,14 +66,14 @@ class Packer:
             delivery.free(one.size)
             return all(self._pack_one(routed, rows, half, batch_bytes) for half in _halves(one))
         delivery.free(one.size - len(data))
-        parcel = Parcel(
+        batch = ProducerBatch(
             rows=one.row_count,
             size=len(data),
             deadline_ms=now_ms() + delivery.settings.delivery_timeout_ms,
             data=data,
             written_stamp=stamp,
         )
-        return delivery.submit(place, parcel)
+        return delivery.submit(place, batch)
 
 
 def _halves(one: Cut) -> Iterator[Cut]:

@@ -1,7 +1,7 @@
 """`ArrowProducer`: tables into topics, without a Python object per row.
 
 ```
-write()   columns ─► sizes ─► routes ─► cuts ─► encoded batches ─► lanes ─► senders, one for each broker
+write()   columns ─► sizes ─► routes ─► cuts ─► encoded batches ─► queues ─► senders, one for each broker
           the caller's thread; kernels let others run               delivery.py     sender.py
 ```
 What is buffered is bounded (`buffer_bytes`): `write` waits when brokers are slower than the caller.
@@ -18,7 +18,7 @@ from respool.client.arrow.errors import WriteFailed
 from respool.client.arrow.writing.delivery import ACKS_ALL, Delivery, DeliverySettings
 from respool.client.arrow.writing.destinations import Destination, Destinations
 from respool.client.arrow.writing.gathering import Gathering, Routed
-from respool.client.arrow.writing.home_lock import HomeLock
+from respool.client.arrow.writing.home_lock import ProcessLock
 from respool.client.arrow.writing.packing import Packer
 from respool.client.arrow.writing.prepared import PreparedTransaction
 from respool.client.arrow.writing.producer_settings import (
@@ -153,7 +153,7 @@ class ArrowProducer:
             )
         )
         # One write at a time; also those that waited for company.
-        self._writing = HomeLock()
+        self._writing = ProcessLock()
         self._gathering = Gathering(linger_ms, self._writing, self._pack)
         self._is_closed = False
 

@@ -1,7 +1,7 @@
 """One broker's share: a thread that sends what its partitions have, and one that waits for the answers.
 
 Requests are pipelined: while answers wait for the broker's disk, the next batches are on their way. When a connection
-is lost, all that has no answer goes back to its lanes, which know what to do with it.
+is lost, all that has no answer goes back to its queues, which know what to do with it.
 """
 
 from collections import deque
@@ -9,7 +9,6 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from respool.client.arrow.writing.stamping import stamped
-from respool.client.arrow.writing.write_clock import now_ms
 from respool.client.kafka.codes import Code
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import (
@@ -20,8 +19,9 @@ from respool.client.kafka.errors import (
     ProtocolBroken,
     VersionUnsupported,
 )
-from respool.client.kafka.partition_queue import Failure, Parcel
+from respool.client.kafka.partition_queue import ProducerBatch, QueueFailure
 from respool.client.kafka.produce_request import answers_of, produce_body
+from respool.client.kafka.retries import now_ms
 from respool.wire.api_table import Api
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class BrokerSender:
         finally:
             self._end_line()
 
-    def _next_load(self) -> "list[tuple[Place, Parcel]] | None":
+    def _next_load(self) -> "list[tuple[Place, ProducerBatch]] | None":
         delivery = self._delivery
         with delivery.changed:
             while not delivery.is_stopping:
@@ -71,13 +71,13 @@ class BrokerSender:
                 delivery.changed.wait(wait_s)
         return None
 
-    def _send(self, load: "list[tuple[Place, Parcel]]") -> None:
+    def _send(self, load: "list[tuple[Place, ProducerBatch]]") -> None:
         delivery, settings = self._delivery, self._delivery.settings
         try:
             line = self._open_line()
         except VersionUnsupported as error:
             with delivery.changed:
-                delivery.on_impossible(load, Failure(Code.unsupported_version, str(error)))
+                delivery.on_impossible(load, QueueFailure(Code.unsupported_version, str(error)))
             return
         except ClientError as error:
             # Also one that is not to be trusted, or our certificates while they are being renewed: another may lead
@@ -87,8 +87,8 @@ class BrokerSender:
             return
         batches: dict[str, list[tuple[int, memoryview]]] = {}
         is_transactional = settings.transactional_id is not None
-        for (topic, partition), parcel in load:
-            data = stamped(parcel, is_transactional=is_transactional)
+        for (topic, partition), batch in load:
+            data = stamped(batch, is_transactional=is_transactional)
             batches.setdefault(topic, []).append((partition, data))
         parts = produce_body(
             batches,
@@ -124,8 +124,8 @@ class BrokerSender:
             return
         if not is_answered:
             with delivery.changed:
-                for place, parcel in load:
-                    delivery.on_taken_unasked(place, parcel)
+                for place, batch in load:
+                    delivery.on_sent_unacknowledged(place, batch)
 
     def _open_line(self) -> "_Line":
         line = self._line
@@ -160,7 +160,7 @@ class _Line:
         self.connection = connection
         self.version = version
         # Guarded by the delivery's lock.
-        self.awaiting: deque[list[tuple[Place, Parcel]]] = deque()
+        self.awaiting: deque[list[tuple[Place, ProducerBatch]]] = deque()
         self.is_dead = False
         self.why_dead = ""
         self._thread = Thread(target=self._run, name="respool-answers", daemon=True)
@@ -210,8 +210,8 @@ class _Line:
             if missing:
                 raise ProtocolBroken(f"the broker did not answer for {missing[0]}")
             self.awaiting.popleft()
-            for place, parcel in load:
-                delivery.on_answer(place, parcel, answers[place])
+            for place, batch in load:
+                delivery.on_answer(place, batch, answers[place])
 
     def _die(self, why: str) -> None:
         self.connection.interrupt()

@@ -1,10 +1,10 @@
-"""A batch whose lane began anew since it was encoded gets its new producer epoch and sequence written in."""
+"""A batch whose queue began anew since it was encoded gets its new producer epoch and sequence written in."""
 
-from respool.client.kafka.partition_queue import Parcel, Stamp
+from respool.client.kafka.partition_queue import ProducerBatch, SequenceStamp
 from respool.columnar.encode_columns import ProducerStamp, restamp
 
 
-def producer_stamp(stamp: Stamp, *, is_transactional: bool) -> ProducerStamp | None:
+def producer_stamp(stamp: SequenceStamp, *, is_transactional: bool) -> ProducerStamp | None:
     if stamp.producer_id < 0:
         return None
     return ProducerStamp(
@@ -15,16 +15,16 @@ def producer_stamp(stamp: Stamp, *, is_transactional: bool) -> ProducerStamp | N
     )
 
 
-def stamped(parcel: Parcel, *, is_transactional: bool) -> memoryview:
+def stamped(batch: ProducerBatch, *, is_transactional: bool) -> memoryview:
     """The batch as it is to be sent now."""
-    data = parcel.data
+    data = batch.data
     assert isinstance(data, bytes | bytearray | memoryview)
-    if parcel.stamp != parcel.written_stamp:
-        stamp = producer_stamp(parcel.stamp, is_transactional=is_transactional)
+    if batch.stamp != batch.written_stamp:
+        stamp = producer_stamp(batch.stamp, is_transactional=is_transactional)
         assert stamp is not None
         if not isinstance(data, bytearray):
             data = bytearray(data)
         restamp(data, stamp)
-        parcel.data = data
-        parcel.written_stamp = parcel.stamp
+        batch.data = data
+        batch.written_stamp = batch.stamp
     return memoryview(data)

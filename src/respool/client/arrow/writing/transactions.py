@@ -32,13 +32,13 @@ from respool.client.kafka.errors import (
     Untrusted,
 )
 from respool.client.kafka.groups import Committed, offset_fields, worst_code
-from respool.client.kafka.partition_queue import Failure, Identity
+from respool.client.kafka.partition_queue import ProducerIdentity, QueueFailure
 from respool.client.kafka.producer_ids import NO_PRODUCER, init_producer_id
 from respool.client.kafka.transactions import end_transaction
 from respool.client.kafka.versions import TRANSACTIONS_V1, TRANSACTIONS_V2, TransactionVersions
 from respool.wire.api_table import Api
 
-_DROPPED = Failure(-1, "the transaction is aborted")
+_DROPPED = QueueFailure(-1, "the transaction is aborted")
 
 
 class State(Enum):
@@ -221,7 +221,7 @@ class Transactions:
 
     # Inside.
 
-    def _init(self, identity: Identity) -> Identity:
+    def _init(self, identity: ProducerIdentity) -> ProducerIdentity:
         try:
             return init_producer_id(
                 self._cluster, self._id, timeout_ms=self._timeout_ms, before=identity
@@ -232,7 +232,7 @@ class Transactions:
                 raise TransactionFenced(str(error)) from error
             raise
 
-    def _go_on(self, identity: Identity) -> None:
+    def _go_on(self, identity: ProducerIdentity) -> None:
         if identity != self._identity:
             self._delivery.go_on_as(identity)
         self._identity = identity

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from respool.client.kafka.partition_queue import NO_OFFSET, Failure, Parcel, Verdict
+from respool.client.kafka.partition_queue import NO_OFFSET, BatchFate, ProducerBatch, QueueFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,23 +83,23 @@ class Tally:
     handed_over: int = 0
     _lines: dict[tuple[str, int], _Line] = field(default_factory=dict)
 
-    def add(self, place: tuple[str, int], parcel: Parcel) -> None:
+    def add(self, place: tuple[str, int], batch: ProducerBatch) -> None:
         line = self._lines.setdefault(place, _Line())
-        match parcel.verdict:
-            case Verdict.IN:
-                line.rows += parcel.rows
-                if parcel.base_offset != NO_OFFSET:
+        match batch.fate:
+            case BatchFate.IN:
+                line.rows += batch.rows
+                if batch.base_offset != NO_OFFSET:
                     # Not always in order: where a repeat of what is in is refused for a while, those behind it are
                     # known to be in before it is.
-                    if line.first == NO_OFFSET or parcel.base_offset < line.first:
-                        line.first = parcel.base_offset
-                    line.last = max(line.last, parcel.base_offset + parcel.rows - 1)
-            case Verdict.UNCERTAIN:
-                line.uncertain += parcel.rows
+                    if line.first == NO_OFFSET or batch.base_offset < line.first:
+                        line.first = batch.base_offset
+                    line.last = max(line.last, batch.base_offset + batch.rows - 1)
+            case BatchFate.UNCERTAIN:
+                line.uncertain += batch.rows
             case _:
-                line.not_in += parcel.rows
+                line.not_in += batch.rows
 
-    def result(self, failures: Mapping[tuple[str, int], Failure]) -> WriteResult:
+    def result(self, failures: Mapping[tuple[str, int], QueueFailure]) -> WriteResult:
         partitions = {
             place: PartitionWrite(
                 rows=line.rows,
