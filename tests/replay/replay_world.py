@@ -14,6 +14,7 @@ from typing import Any
 
 from respool.client.kafka.errors import BrokerUnreachable
 from respool.client.kafka.list_offsets import Isolation
+from respool.client.kafka.metadata import Leader, TopicMetadata
 from respool.log.producers.producer_states import ProducerStates
 from respool.model.errors import OutOfOrderSequence
 from respool.model.ids import Offset
@@ -22,7 +23,6 @@ from respool.records.record import Record, read_records
 from respool.replay.plan import Span
 from respool.replay.position import Origin, origin_of
 from respool.replay.record_reader import Fetched
-from respool.replay.topics import DescribedTopic
 
 SOURCE, TARGET = "rides", "copy"
 HOUR_MS = 3_600_000
@@ -73,26 +73,21 @@ class World:
 
     # What `Cluster` offers to the writer.
 
-    def refresh(self, topic: str) -> Any:
+    def refresh(self, topic: str) -> TopicMetadata:
         assert topic == TARGET
-        leader = SimpleNamespace(broker=1, epoch=0)
-        return SimpleNamespace(leaders=dict.fromkeys(self.target, leader))
+        return self.describe_topic(None, topic)
 
     def release(self, connection: "Connection") -> None:
         connection.is_orphan = True
 
     # What `replay/topics.py` asks of it.
 
-    def describe_topic(self, _cluster: object, name: str) -> DescribedTopic:
+    def describe_topic(self, _cluster: object, name: str) -> TopicMetadata:
         numbers = list(self.source if name == SOURCE else self.target)
-        return DescribedTopic(
-            name=name,
-            leaders=dict.fromkeys(numbers, 1),
-            replicas=dict.fromkeys(numbers, (1,)),
-            brokers=frozenset({1}),
-        )
+        leaders = dict.fromkeys(numbers, Leader(broker=1, epoch=0))
+        return TopicMetadata(name=name, id=None, leaders=leaders)
 
-    def offset_ranges(
+    def held_spans(
         self,
         _cluster: object,
         name: str,

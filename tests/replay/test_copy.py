@@ -91,7 +91,7 @@ def living_in(world: World) -> Iterator[None]:
             (run, "PROGRESS_SECONDS", 0),
             (copy, "RecordReader", Reader),
             (copy, "describe_topic", world.describe_topic),
-            (copy, "offset_ranges", world.offset_ranges),
+            (copy, "held_spans", world.held_spans),
             (copy, "READ_AGAIN_SECONDS", 0),
         ):
             stack.enter_context(patch.object(target, name, value))

@@ -16,7 +16,7 @@ from respool.records.markers import EndTransactionMarker, build_marker
 from respool.replay.errors import ReplayUnreachable
 from respool.replay.plan import Span
 from respool.replay.record_reader import RecordReader, data_batches
-from respool.replay.topics import offset_ranges
+from respool.replay.topics import held_spans
 from respool.testing import Broker
 from support.confluent_client import ConfluentClient
 from support.fetched_part import fetched_part
@@ -87,7 +87,7 @@ def test_aborted_transactions_are_left_out_unless_all_is_read(
         producer.flush(20)
         (producer.commit_transaction if commits else producer.abort_transaction)(20)
     write(broker, topic, b"plain")
-    held = offset_ranges(cluster, topic, [0], isolation=isolation)
+    held = held_spans(cluster, topic, [0], isolation=isolation)
     found = read(cluster, topic, held, isolation=isolation)[0]
     # The markers have offsets, and are not records.
     wanted = b"0 2 plain" if isolation == "read_committed" else b"0 1 2 3 plain"

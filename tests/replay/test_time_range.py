@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -8,12 +9,12 @@ import pytest
 
 from respool.client.kafka import seek
 from respool.client.kafka.list_offsets import OffsetAt
+from respool.client.kafka.metadata import Leader, TopicMetadata
 from respool.model.seek_target import AtTime, Earliest
 from respool.replay import time_range
 from respool.replay.errors import InvalidReplay, LeaderMissing
 from respool.replay.plan import Span
 from respool.replay.time_range import TimeRange, find_spans, parse_range
-from respool.replay.topics import DescribedTopic
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -22,12 +23,14 @@ HOUR_MS = 3_600_000
 
 def spans(held: list[tuple[int, int] | None], from_h: float | None, to_h: float) -> dict[int, Span]:
     """In these partitions every message is an hour younger than the one before; offset 0 is at the time 0."""
-    topic = DescribedTopic(
+    leader = Leader(broker=1, epoch=0)
+    topic = TopicMetadata(
         name="rides",
-        leaders={number: 1 if span else None for number, span in enumerate(held)},
+        id=None,
+        leaders={number: leader if span else None for number, span in enumerate(held)},
         replicas=dict.fromkeys(range(len(held)), (1, 2)),
-        brokers=frozenset({1}),
     )
+    cluster = SimpleNamespace(brokers={1: ("broker.example", 9092)})
     ranges = {number: Span(*span) for number, span in enumerate(held) if span}
 
     def offsets_for(
@@ -45,11 +48,11 @@ def spans(held: list[tuple[int, int] | None], from_h: float | None, to_h: float)
     with ExitStack() as stack:
         for module, name, value in (
             (time_range, "describe_topic", lambda _cluster, _name: topic),
-            (time_range, "offset_ranges", lambda _cluster, _name, _partitions: ranges),
+            (time_range, "held_spans", lambda _cluster, _name, _partitions: ranges),
             (seek, "offsets_for", offsets_for),
         ):
             stack.enter_context(patch.object(module, name, value))
-        return find_spans(cast("Any", None), "rides", wanted)
+        return find_spans(cast("Any", cluster), "rides", wanted)
 
 
 def test_times_are_read_as_elsewhere() -> None:

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import refused
-from respool.client.kafka.errors import BrokerUnreachable, ClientError, UnknownTopic
+from respool.client.kafka.codes import Code, refused
+from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, ClientError, UnknownTopic
 from respool.records.build import NewRecord, build_batch
 from respool.replay.errors import ReplayFailed, ReplayUnreachable, client_errors_translated
 from respool.replay.record_reader import RecordReader
-from respool.replay.topics import create_topic, describe_topics, offset_ranges
+from respool.replay.topics import check_leaders, held_spans
 from respool.replay.writer import ALL_IN_SYNC
 from respool.wire.api_table import Api
 
@@ -157,8 +158,13 @@ class AuditLog:
             ) from error
 
     def _create(self) -> None:
-        if AUDIT_TOPIC not in describe_topics(self._cluster):
-            create_topic(self._cluster, AUDIT_TOPIC, partitions=1, settings=AUDIT_SETTINGS)
+        if AUDIT_TOPIC not in self._cluster.retrying(self._cluster.refresh_all):
+            try:
+                create_topic(self._cluster, AUDIT_TOPIC, partitions=1, configs=AUDIT_SETTINGS)
+            except BrokerRefused as error:
+                # Another client created it at the same time.
+                if error.code != Code.topic_already_exists:
+                    raise
         self._has_topic = True
 
     def _produce(self, fields: Mapping[str, Any]) -> None:
@@ -175,11 +181,11 @@ class AuditLog:
             raise refused(f"writing to {AUDIT_TOPIC}", answer.error_code)
 
     def _records(self) -> Iterator[tuple[str, bytes | None]]:
-        topic = describe_topics(self._cluster).get(AUDIT_TOPIC)
+        topic = self._cluster.retrying(self._cluster.refresh_all).get(AUDIT_TOPIC)
         if topic is None:
             return
-        topic.check_leaders()
-        spans = offset_ranges(self._cluster, AUDIT_TOPIC, topic.partitions)
+        check_leaders(self._cluster, topic)
+        spans = held_spans(self._cluster, AUDIT_TOPIC, topic.leaders)
         reader = RecordReader(self._cluster, AUDIT_TOPIC, spans)
         try:
             for fetched in reader.batches():

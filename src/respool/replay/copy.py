@@ -7,7 +7,7 @@ from respool.replay.plan import Span
 from respool.replay.position import CopyPosition, origin_of
 from respool.replay.record_reader import RecordReader
 from respool.replay.run import Control, CopyJob, CopyRun
-from respool.replay.topics import describe_topic, offset_ranges
+from respool.replay.topics import check_leaders, describe_topic, held_spans
 
 # How often to read the target again when it has copies of this replay that are not readable yet.
 READS_MAX = 50
@@ -62,12 +62,12 @@ class ReplayCopy:
         """Find the copies of this replay beyond the known position."""
         job = self._job
         into = describe_topic(job.cluster, job.plan.into)
-        into.check_leaders()
+        check_leaders(job.cluster, into)
         missing = position.read_to.keys() - into.leaders.keys()
         if missing:
             raise ReplayFailed(f"{into.name} has no partition {min(missing)} any longer")
         # Copies are not part of a transaction. An open transaction of another producer must not hide them.
-        held = offset_ranges(job.cluster, into.name, position.read_to, isolation="read_uncommitted")
+        held = held_spans(job.cluster, into.name, position.read_to, isolation="read_uncommitted")
         spans = {}
         for target, known in position.read_to.items():
             start = max(known, held[target].start)
@@ -96,7 +96,7 @@ class ReplayCopy:
         job = self._job
         topic = describe_topic(job.cluster, job.plan.topic)
         led = [number for number in job.plan.spans if topic.leaders.get(number) is not None]
-        held = offset_ranges(job.cluster, topic.name, led)
+        held = held_spans(job.cluster, topic.name, led)
         for source in led:
             span, next_offset = job.plan.spans[source], position.read_from(source)
             if next_offset < min(held[source].start, span.stop):

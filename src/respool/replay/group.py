@@ -8,11 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import Committed, commit_offsets, fetch_offsets
+from respool.client.kafka.groups import (
+    Committed,
+    DescribedGroup,
+    commit_offsets,
+    describe_group,
+    fetch_offsets,
+)
 from respool.client.kafka.metadata import Place
+from respool.model.quantities import counted
 from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 from respool.replay.errors import GroupTaken, ReplayError, client_errors_translated
-from respool.replay.group_members import member_clients
 from respool.replay.plan import Span
 from respool.replay.request import ReplayRequest
 from respool.replay.time_range import TimeRange
@@ -56,7 +62,7 @@ def start_group(
         before_spans = _spans_of(before)
         return _started(before, before_spans, committed, was_done=True)
     with client_errors_translated():
-        _check_empty(request.group, member_clients(cluster, request.group))
+        _check_empty(describe_group(cluster, request.group))
     entry = AuditEntry.begin(
         kind="replay",
         source=request.topic,
@@ -110,11 +116,11 @@ def _note(entry: AuditEntry, span: Span) -> str:
     return f"until {span.stop} of respool-replay {entry.id}\0"
 
 
-def _check_empty(group: str, clients: list[str]) -> None:
-    if clients:
-        members = "1 member" if len(clients) == 1 else f"{len(clients)} members"
+def _check_empty(group: DescribedGroup) -> None:
+    if group.members:
+        clients = ", ".join(member.client_id for member in group.members)
         raise GroupTaken(
-            f"group {group} has {members} ({', '.join(clients)})",
+            f"group {group.name} has {counted(len(group.members), 'member')} ({clients})",
             hint="name a new group, or stop its consumers",
         )
 

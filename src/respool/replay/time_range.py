@@ -9,7 +9,7 @@ from respool.model.seek_target import AtTime, Earliest, InvalidSeekTarget, parse
 from respool.model.times import TimeNotUnderstood, format_ms, parse_time
 from respool.replay.errors import InvalidReplay, client_errors_translated
 from respool.replay.plan import Span
-from respool.replay.topics import describe_topic, offset_ranges
+from respool.replay.topics import check_leaders, describe_topic, held_spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +66,8 @@ def find_spans(cluster: Cluster, name: str, wanted: TimeRange) -> dict[int, Span
     """
     with client_errors_translated():
         topic = describe_topic(cluster, name)
-        topic.check_leaders()
-        held = offset_ranges(cluster, name, topic.partitions)
+        check_leaders(cluster, topic)
+        held = held_spans(cluster, name, topic.leaders)
         starts = resolve_target(cluster, name, wanted.since, held)
         stops = resolve_target(cluster, name, AtTime(wanted.to_ms), held)
-    return {
-        number: Span(starts[number], max(starts[number], stops[number]))
-        for number in topic.partitions
-    }
+    return {number: Span(starts[number], max(starts[number], stops[number])) for number in held}

@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import Code
+from respool.client.kafka.configs import ConfigSource
+from respool.client.kafka.errors import BrokerRefused
+from respool.client.kafka.metadata import TopicMetadata
+from respool.model.quantities import counted
 from respool.model.topic_config import OF_ITSELF
 from respool.records.batch import Codec
 from respool.replay.audit import DONE, FAILED, INTERRUPTED, RUNNING, AuditEntry, AuditLog
@@ -17,15 +23,7 @@ from respool.replay.position import CopyPosition
 from respool.replay.request import MessageFilter, ReplayRequest
 from respool.replay.run import Control, CopyJob, CopyProgress
 from respool.replay.time_range import TimeRange
-from respool.replay.topics import (
-    DescribedTopic,
-    create_topic,
-    describe_topic,
-    describe_topics,
-    offset_ranges,
-    own_settings,
-    topic_settings,
-)
+from respool.replay.topics import check_leaders, describe_topic, held_spans, topic_configs
 from respool.replay.writer import new_producer_ids
 
 Note = Callable[[str], None]
@@ -52,15 +50,15 @@ def begin_copy(
     assert request.into is not None
     source = describe_topic(cluster, request.topic)
     into = _target_topic(cluster, request.into, like=source, on_note=on_note)
-    ends = offset_ranges(cluster, into.name, into.partitions)
+    ends = held_spans(cluster, into.name, into.leaders)
     producers = new_producer_ids(cluster, len(spans))
     plan = CopyPlan(
         topic=request.topic,
         into=request.into,
         spans=spans,
         producers=dict(zip(spans, producers, strict=True)),
-        source_count=len(source.leaders),
-        target_ends={number: ends[number].stop for number in into.partitions},
+        source_count=source.partitions,
+        target_ends={number: held.stop for number, held in ends.items()},
     )
     entry = AuditEntry.begin(
         kind="replay",
@@ -135,7 +133,7 @@ def latest_of(entries: Sequence[AuditEntry], request: ReplayRequest) -> AuditEnt
 
 
 def _end(audit: AuditLog, entry: AuditEntry, position: CopyPosition) -> AuditEntry:
-    copied = f"{position.copied:,} message{'' if position.copied == 1 else 's'}"
+    copied = counted(position.copied, "message")
     if position.is_complete:
         entry = entry.updated(state=DONE, outcome=f"{copied} copied")
     else:
@@ -145,34 +143,43 @@ def _end(audit: AuditLog, entry: AuditEntry, position: CopyPosition) -> AuditEnt
 
 
 def _target_topic(
-    cluster: Cluster, name: str, *, like: DescribedTopic, on_note: Note
-) -> DescribedTopic:
+    cluster: Cluster, name: str, *, like: TopicMetadata, on_note: Note
+) -> TopicMetadata:
     """The topic to write to; created with the source's partitions and settings if it does not exist."""
     if name == like.name:
         raise InvalidReplay(
             "a topic is not replayed into itself: all its readers would read the copies",
             hint="name another topic as the target",
         )
-    if name not in describe_topics(cluster):
-        own = {
-            key: value
-            for key, value in own_settings(cluster, like.name).items()
-            if key not in OF_ITSELF
-        }
-        count = len(like.leaders)
-        if create_topic(cluster, name, partitions=count, settings=own):
-            partitions = "1 partition" if count == 1 else f"{count} partitions"
-            on_note(f"created {name} with {partitions}, and with {like.name}'s settings")
+    if name not in cluster.retrying(cluster.refresh_all):
+        _create_like(cluster, name, like, on_note=on_note)
     into = describe_topic(cluster, name)
-    into.check_leaders()
+    check_leaders(cluster, into)
     return into
+
+
+def _create_like(cluster: Cluster, name: str, like: TopicMetadata, *, on_note: Note) -> None:
+    own = {
+        key: entry.value or ""
+        for key, entry in topic_configs(cluster, like.name).items()
+        if entry.source == ConfigSource.TOPIC and key not in OF_ITSELF
+    }
+    try:
+        create_topic(cluster, name, partitions=like.partitions, configs=own)
+    except BrokerRefused as error:
+        # Another client created it at the same time.
+        if error.code != Code.topic_already_exists:
+            raise
+        return
+    partitions = counted(like.partitions, "partition")
+    on_note(f"created {name} with {partitions}, and with {like.name}'s settings")
 
 
 def _oldest_ms(cluster: Cluster, name: str) -> int | None:
     """Older messages would be deleted from this topic at once; None: it keeps all."""
-    settings = topic_settings(cluster, name)
-    kept_ms = int(settings.get("retention.ms", -1))
-    if kept_ms < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
+    configs = {key: entry.value for key, entry in topic_configs(cluster, name).items()}
+    kept_ms = int(configs.get("retention.ms") or -1)
+    if kept_ms < 0 or "delete" not in (configs.get("cleanup.policy") or "delete"):
         return None
     return int(time.time() * 1000) - kept_ms
 
