@@ -9,7 +9,7 @@ import pytest
 
 from cli.running import Run
 from respool.model.errors import DataFolderInUse, SettingsError
-from respool.model.settings import Settings
+from respool.model.settings import SETTINGS, Settings
 from respool.node.config import unknown_variables, write_example
 
 
@@ -85,9 +85,7 @@ def test_every_flag_has_its_setting(run: Run, node: FakeNode, tmp_path: Path) ->
         "cluster": "c",
         "rack": "r",
     }
-    assert set(node.asked["flags"]) <= {name for name in vars(Settings()) if name[0] != "_"} | {
-        "topic"
-    }
+    assert set(node.asked["flags"]) <= {*SETTINGS, "topic"}
 
 
 def test_how_the_broker_ended_is_the_exit_code(run: Run, node: FakeNode) -> None:

@@ -1,6 +1,7 @@
-"""The controller: from one view of the metadata store to guarded writes. Pure: no clock, no I/O.
+"""The controller's decisions and a broker's session: from a view of the store to guarded writes. No clock, no I/O.
 
-- `controller.py` decides what is due by itself: elections, steps of moves, repair; everything else is asked for:
-- `topics.py`, `reassignment_requests.py`, `leader_requests.py`, `broker_requests.py`, `balance.py`.
-- `session.py` is a broker's own part: when it may act, how it registers and stops.
+- `controller_decisions.py` decides what is due: elections, steps of reassignments, repair. Requests are decided in
+  `topic_requests.py`, `reassignment_requests.py`, `leader_requests.py`, `broker_requests.py` and `replica_balance.py`.
+- `image_reader.py` decodes the store (`keys.py`) to the image; `view.py` is an image with the context of a decision.
+- `session.py` is a broker's lease, registration and shutdown; `own_replicas.py` its writes about its own replicas.
 """

@@ -1,4 +1,4 @@
-"""What an operator asks of brokers: drain one, take it out of the cluster, let it in again, give it other settings."""
+"""Operators' requests about brokers: drain, remove, add again, and change configuration."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ Overrides: TypeAlias = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLoad:
-    """What a broker has to do with partitions."""
+    """The replicas and leaderships of a broker."""
 
     replicas: int = 0
     leads: int = 0
-    # Partitions on their way to it.
+    # Replicas that are being copied to it.
     coming: int = 0
 
 
@@ -40,12 +40,12 @@ def broker_load(view: ClusterView, broker: BrokerId) -> BrokerLoad:
 
 
 def unplaceable(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
-    """Of the broker's partitions those that have a replica on each of the brokers that are left, and need as many."""
+    """The broker's partitions that would lack a replica without it: every other broker has one already."""
     return _without_taker(view, broker, is_needed=True)
 
 
 def expendable(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
-    """The same, of those that do with fewer."""
+    """The same, of partitions that may have fewer replicas."""
     return _without_taker(view, broker, is_needed=False)
 
 
@@ -61,11 +61,11 @@ def _without_taker(view: ClusterView, broker: BrokerId, *, is_needed: bool) -> s
 
 
 def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
-    """Send the broker's replicas elsewhere; it is done when it holds nothing.
+    """Move the broker's replicas to other brokers; done once it has none.
 
     Raises:
         BrokerIdNotRegistered: there is no such broker.
-        InvalidReplicationFactor: too few brokers would be left for some topic's replicas.
+        InvalidReplicationFactor: too few brokers would be left for a topic's replicas.
     """
     entry = _entry(view, broker)
     left = len(view.candidates().keys() - {broker})
@@ -85,27 +85,27 @@ def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
 
 
 def remove(view: ClusterView, broker: BrokerId, *, is_forced: bool = False) -> list[GuardedWrite]:
-    """Take the broker out of the cluster. It may not register again until it is admitted.
+    """Remove the broker from the cluster. It may not register again until it is admitted.
 
-    By force also one that holds replicas, if it does not run: they are made anew elsewhere, where somebody leads.
+    `is_forced` also removes a broker with replicas, if it does not run: they are copied again from the leaders.
 
     Raises:
         BrokerIdNotRegistered: there is no such broker.
-        InvalidRequest: it holds replicas.
+        InvalidRequest: it has replicas.
     """
     entry = _entry(view, broker)
     held = broker_load(view, broker).replicas
     if held and not entry.is_removed and not (is_forced and not view.is_live(broker)):
-        raise InvalidRequest(f"broker {broker} holds {held} replicas: drain it first")
+        raise InvalidRequest(f"broker {broker} has {held} replicas: drain it first")
     writes = _write(
         view, broker, entry, replace(entry, is_removed=True), f"broker {broker} is removed"
     )
-    # Another one may come under its number.
+    # Another broker may get its id.
     return [*writes, *configure(view, str(broker), lambda _: {})]
 
 
 def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
-    """Undo what drain and remove asked for. What has been moved stays where it is."""
+    """Undo drain and remove. Replicas that have moved stay where they are."""
     entry = _entry(view, broker)
     admitted = replace(entry, is_removed=False, is_drained=False)
     return _write(view, broker, entry, admitted, f"broker {broker} is admitted")
@@ -114,23 +114,23 @@ def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
 def configure(
     view: ClusterView, name: str, rewrite: Callable[[Overrides], Overrides]
 ) -> list[GuardedWrite]:
-    """Give a broker, or without a name all of them, the settings that `rewrite` makes of those it has.
+    """Replace the configuration of a broker, or of all brokers under "", by what `rewrite` makes of it.
 
     Raises:
-        InvalidRequest: it is no broker, or nothing that can be changed while one runs.
-        InvalidConfig: a value cannot be.
+        InvalidRequest: there is no such broker, or a setting cannot be changed at run time.
+        InvalidConfig: a value is invalid.
     """
-    # One that is away has settings, too.
+    # A broker that is down has a configuration, too.
     if name not in (ALL_BROKERS, *map(str, {*view.brokers, *view.registry})):
         raise InvalidRequest(f"there is no broker {name!r}")
     before = view.broker_overrides.get(name, BrokerOverrides(values={}))
     wanted = rewrite(before.values)
-    # What is there already and is unknown here, a newer version has set.
+    # A stored setting that is unknown here was set by a newer version.
     others = [one for one in wanted if one not in BROKER_RULES and one not in before.values]
     if others:
         raise InvalidRequest(
-            f"{', '.join(others)}: not to be changed while a broker runs; what it reads when it starts is in its "
-            f"settings file. While it runs can be changed: {', '.join(BROKER_RULES)}"
+            f"{', '.join(others)}: cannot be changed at run time; settings that are read at the start are in the "
+            f"settings file. At run time can be changed: {', '.join(BROKER_RULES)}"
         )
     changed = {one: text for one, text in wanted.items() if before.values.get(one) != text}
     texts = BrokerConfig.parse(changed).as_text

@@ -1,4 +1,4 @@
-"""How the cluster is, for `respool cluster status` and for alarms."""
+"""The state of the cluster, for `respool cluster status` and for alarms."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, TopicPartition
 
-# What one whose log has failed needs to lead again.
+# What a broker with a failed log needs to lead again.
 WITH_ITS_LOG = "restarted with its log in order"
 
 
@@ -22,11 +22,11 @@ class BrokerStatus:
     is_stopping: bool
     is_drained: bool
     is_removed: bool
-    # Since when the controller misses it; None: it runs.
+    # Since when it is missing; None: it runs.
     missing_since_ms: int | None
     replicas: int
     leads: int
-    # Replicas it has that are not in sync.
+    # Its replicas that are out of sync.
     behind: int
 
 
@@ -34,12 +34,11 @@ class BrokerStatus:
 class ClusterStatus:
     brokers: Mapping[BrokerId, BrokerStatus]
     partition_count: int
-    # Nobody leads them: there is no leader, or its broker is not there, or its log has failed, and nobody has taken
-    # over yet.
+    # No leader: none is elected, or its broker is down or has a failed log, and no other has taken over yet.
     leaderless: tuple[TopicPartition, ...]
-    # Too few are in sync for acks=all.
+    # Too few replicas in sync for acks=all.
     under_min_isr: tuple[TopicPartition, ...]
-    # Not all that should be are in sync.
+    # Some replicas are out of sync.
     under_replicated: tuple[TopicPartition, ...]
     moving: tuple[TopicPartition, ...]
 
@@ -74,7 +73,7 @@ def status(view: ClusterView) -> ClusterStatus:
         under_min_isr=tuple(
             of
             for of, (topic, image) in images.items()
-            # Brokers may have another default than whoever asks here; there are eligible ones only below it.
+            # Brokers may have another default of min.insync.replicas than the caller; an ELR exists only below it.
             if len(image.isr) < image.min_isr(topic.rules.min_isr) or image.elr
         ),
         under_replicated=tuple(
@@ -87,17 +86,16 @@ def status(view: ClusterView) -> ClusterStatus:
 
 
 def leader_now(view: ClusterView, image: PartitionImage) -> BrokerId | None:
-    """Who leads and runs, with a log that has not failed.
+    """The leader, if it runs and its log has not failed.
 
-    The store may name a leader that is gone: until the controller has seen it go, and for good when nobody is left to
-    be the controller.
+    The store may name a leader that is down: until the controller notices, or for ever if no controller is left.
     """
     leader = image.serving_leader
     return leader if leader is not None and view.is_live(leader) else None
 
 
 class Need(StrEnum):
-    """What a broker must come back with, so that it can lead an offline partition."""
+    """What a broker must return with to lead an offline partition."""
 
     NOTHING = "nothing"
     SOUND_LOG = "sound_log"
@@ -106,7 +104,7 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """What has to happen until an offline partition has a leader again."""
+    """What an offline partition needs to get a leader again."""
 
     # Any one of them; empty: only an election helps.
     brokers: tuple[BrokerId, ...] = ()
@@ -125,13 +123,13 @@ class Awaited:
 
 
 def waits_for(view: ClusterView, image: PartitionImage) -> Awaited | None:
-    """What an offline partition waits for; None where it has a leader, or soon will."""
+    """What an offline partition waits for; None if it has a leader, or will have one soon."""
     if leader_now(view, image) is not None:
         return None
     complete = sorted({*image.isr, *image.elr})
     sound = [one for one in complete if one not in image.offline]
     if sound:
-        # Who has crashed is no longer one of them when it comes back, and the others are still waited for.
+        # A broker that crashed has left the ISR and ELR when it returns; the partition then waits for the others.
         absent = not any(view.is_live(one) for one in sound)
         return Awaited(brokers=tuple(sound)) if absent else None
     if complete:

@@ -1,7 +1,8 @@
-"""What is due by itself, decided on one view: the controller runs this whenever the store or the time has moved on.
+"""The controller's decisions: elections, reassignments and repairs that are due on a view.
 
-It converges: deciding on what the writes lead to gives none. What waits for others (a replica that has to catch up, a
-broker that has to come back) is decided when they have done it.
+The controller runs `decide` after every change of the store, and when a time limit is over. It converges: deciding on
+the result of the writes gives no writes. What depends on others (a replica that has to catch up, a broker that has to
+return) is decided once they have done it.
 """
 
 from respool.cluster import election, preferred, reassignment, repair, strays
@@ -11,16 +12,16 @@ from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
 
-# One part's changes may make another's due; more than a few rounds have not been seen.
+# One step's changes may require another step; a few rounds are enough.
 ROUNDS_MAX = 20
 
 
-# What elections are called, in words, that may have lost something.
+# Marks elections in messages that may have lost committed records.
 UNCLEAN = "UNCLEAN"
 
 
 def decide(view: ClusterView) -> list[GuardedWrite]:
-    """The writes that are due, the urgent ones first. They touch different keys, so each stands for itself."""
+    """The writes that are due, urgent ones first. They change different keys, so they are independent."""
     draft = PartitionDraft(view)
     for _ in range(ROUNDS_MAX):
         count = draft.count

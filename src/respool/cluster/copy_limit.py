@@ -1,6 +1,6 @@
-"""How many partitions are copied at once, so that moving them leaves disk and network to those who produce and consume.
+"""Limits how many partitions are copied at once, so that producers and consumers keep their share of disk and network.
 
-Everybody sees the same partitions in the same order, so each broker knows by itself which of its copies are due.
+All brokers see the same partitions in the same order, so each broker computes by itself which of its copies are due.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from respool.model.ids import BrokerId, TopicPartition
 
 
 class CopiesInProgress:
-    """Copies under way, by the brokers they go to and come from."""
+    """Counts the copies in progress to and from each broker."""
 
     def __init__(
         self, view: ClusterView, partitions: Iterable[tuple[TopicImage, int, PartitionImage]] = ()
@@ -30,7 +30,7 @@ class CopiesInProgress:
         self._count(image, -1)
 
     def has_room_for(self, image: PartitionImage, *, limit: int) -> bool:
-        """Whether this partition's copies could begin beside those under way."""
+        """Whether this partition's copies may begin beside those in progress."""
         copiers, leader = copying_replicas(image, self._view), image.serving_leader
         return all(self._to[one] < limit for one in copiers) and (
             leader is None or self._from[leader] < limit
@@ -46,9 +46,9 @@ class CopiesInProgress:
 
 
 def copying_replicas(image: PartitionImage, view: ClusterView) -> tuple[BrokerId, ...]:
-    """The new replicas that run and do not have everything yet.
+    """The new replicas that run and have not caught up yet.
 
-    Who does not run, or has a log that has failed, keeps nobody else from copying.
+    A broker that is down, or has a failed log, does not use up the limit.
     """
     return tuple(
         one
@@ -58,12 +58,12 @@ def copying_replicas(image: PartitionImage, view: ClusterView) -> tuple[BrokerId
 
 
 def due_copies(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
-    """The partitions that each broker should be copying now; those that it should wait with are left out."""
+    """The partitions that each broker should copy now, within the limit."""
     limit = view.settings.copies_per_broker_max
     count = CopiesInProgress(view)
     turns: dict[BrokerId, list[TopicPartition]] = {}
     for topic, number, image in view.partitions():
-        # Of thousands of partitions hardly any are copied.
+        # Almost all of thousands of partitions are skipped here.
         if not image.adding or image.serving_leader is None:
             continue
         if not count.has_room_for(image, limit=limit):

@@ -1,16 +1,16 @@
-"""Who is in sync and who leads, after brokers came and went.
+"""Elections: the ISR and the leader of a partition after brokers have joined or left.
 
-In this order a partition's leader is sought, each time among brokers that run and whose logs have not failed
-(`PartitionImage.offline`), and the preferred one first:
+The leader is chosen in this order, each time among running brokers without a failed log (`PartitionImage.offline`), and
+the preferred leader first:
 
-1. the ISR: they have everything that is committed.
-2. the ELR, when the ISR is empty: they have it too, nothing was committed since they left (KIP-966).
-3. the last leader, when nobody is eligible any more: all of them crashed. It has what was synced; so it is enough
-   where only synced records are committed, and where no other replica has ever had everything. Else only as in 4.
-   It must have the data folder that it led with: another one, as where a disk is not mounted, may be empty.
-4. any replica, where the topic allows unclean election: committed records may be lost, and readers notice (KIP-320).
+1. the ISR: its members have everything committed.
+2. the ELR, if the ISR is empty: it has everything, too; nothing was committed since its members left (KIP-966).
+3. the last leader, if the ELR is empty because all members crashed. It has everything synced; that is enough if only
+   synced records are committed, or if no other replica ever had everything. Otherwise only as in 4.
+   It must have the data folder that it led with: another one, for example without a mounted disk, may be empty.
+4. any replica, if the topic allows unclean election: committed records may be lost, and readers detect it (KIP-320).
 
-Otherwise nobody leads until one of them comes back, or has its log in order again.
+Otherwise the partition has no leader until one of these brokers returns, or has repaired its log.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,13 +23,13 @@ from respool.model.ids import BrokerId
 
 
 def reelect(image: PartitionImage, rules: TopicRules, view: ClusterView) -> PartitionImage:
-    """The partition as it should be with the brokers that run now; itself, when nothing is to change."""
+    """The partition's ISR and leader with the brokers that run now; the same image if nothing changes."""
     image = _without_the_dead(image, rules, view)
     image = _without_the_offline(image, rules)
     image = _without_the_stopping(image, rules, view)
     is_stuck = set(image.isr) <= set(image.offline)
     if image.elr and len(image.isr) >= image.min_isr(rules.min_isr) and not is_stuck:
-        # The settings changed. The leader commits nothing while there is an ELR, so it waits for this.
+        # min.insync.replicas was lowered. The leader commits nothing while there is an ELR, so it needs this.
         image = replace(image, elr=())
     if _may_go_on_leading(image, view):
         return image
@@ -39,12 +39,12 @@ def reelect(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Part
 def elect(
     image: PartitionImage, rules: TopicRules, view: ClusterView, *, is_unclean_asked: bool = False
 ) -> PartitionImage:
-    """The partition under a new leader, or without one when nobody may lead. The epoch is left to the caller."""
+    """The partition with a new leader, or without one if no broker may lead. The caller sets the epoch."""
     chosen = _best(image.isr, image, view)
     if chosen is not None:
         return _led_by(chosen, image)
     if not set(image.isr) <= set(image.offline):
-        # Members that do not run are out of it already: see reelect().
+        # Members that do not run have been removed already: see reelect().
         return _leaderless(image)
     chosen = _best(image.elr, image, view)
     if chosen is not None:
@@ -64,17 +64,17 @@ def resign(
     was_clean: bool,
     left_folder: UUID | None = None,
 ) -> PartitionImage:
-    """The partition as a broker leaves it behind that is about to register anew: itself, when nothing is to change.
+    """The partition without the leadership of a broker that is about to register again.
 
-    It leads nothing from its run before. If that ended without a clean stop, it may have lost records that others
-    believe it has, so it is neither in sync nor eligible until it has caught up (KIP-966). `left_folder` is the data
-    folder that it had then, if it has another one now.
+    If the broker's last process ended without a clean shutdown, it may have lost records that it had acknowledged. So
+    it leaves the ISR and the ELR until it has caught up (KIP-966). `left_folder`: the data folder of that process, if
+    it has another one now. The same image if nothing changes.
     """
     if not was_clean and (broker in image.isr or broker in image.elr):
         isr = tuple(one for one in image.isr if one != broker)
         changed = image.with_isr(isr, min_isr=rules.min_isr, lost=(broker,))
-        # Whoever was the last to have everything is remembered: nobody has more than it. One that has left its folder
-        # behind may never have it again.
+        # The last broker with everything is remembered: no other has more. Without its old folder it may never have it
+        # again.
         is_known = image.last_leader is not None and image.last_folder is None
         if not changed.isr and not changed.elr and not is_known:
             changed = replace(changed, last_leader=broker, last_folder=None)
@@ -96,7 +96,7 @@ def _without_the_dead(
 
 
 def _without_the_offline(image: PartitionImage, rules: TopicRules) -> PartitionImage:
-    """Whose log has failed leaves the ISR, and may have lost part of it; not the last: nobody else has everything."""
+    """Remove replicas with failed logs from the ISR, except the last one: no other replica has everything."""
     sound = tuple(one for one in image.isr if one not in image.offline)
     if not sound or len(sound) == len(image.isr):
         return image
@@ -106,9 +106,9 @@ def _without_the_offline(image: PartitionImage, rules: TopicRules) -> PartitionI
 def _without_the_stopping(
     image: PartitionImage, rules: TopicRules, view: ClusterView
 ) -> PartitionImage:
-    """Who announced that it stops leaves the ISR first, so that nobody waits for it later.
+    """Remove brokers that are shutting down from the ISR early, so that commits do not wait for them later.
 
-    Not where too few would be left: until it really stops, it helps to commit.
+    Not if the ISR would become too small: until such a broker stops, it helps to commit.
     """
     staying = tuple(one for one in image.isr if view.can_join(one))
     if len(staying) == len(image.isr) or len(staying) < image.min_isr(rules.min_isr):
@@ -126,7 +126,7 @@ def _may_go_on_leading(image: PartitionImage, view: ClusterView) -> bool:
 def _best(
     candidates: Collection[BrokerId], image: PartitionImage, view: ClusterView
 ) -> BrokerId | None:
-    """The first that could lead, in the order of the replicas; one that is about to leave only if there is no other."""
+    """The first candidate in the order of the replicas; one that is about to leave only if there is no other."""
     running = [
         one
         for one in image.replicas
@@ -143,12 +143,12 @@ def _best_of_the_rest(
     )
     last, candidates = image.last_leader, image.replicas
     if last is not None and has_left_its_folder(last, image, view):
-        # It may have nothing at all.
+        # It may have no records at all.
         candidates = tuple(one for one in candidates if one != last)
         last = None
     is_last_enough = may_be_unclean or _has_last_leader_all(image, rules)
     could_lead = last in image.replicas and last not in image.offline and view.is_live(last)
-    # Who is in sync and offline has had everything, as have those who are eligible: they may be back.
+    # Offline ISR members and the ELR had everything, and may return.
     if could_lead and not image.isr and not image.elr and is_last_enough:
         return last
     if not may_be_unclean:
@@ -160,7 +160,7 @@ def _best_of_the_rest(
 def is_unclean(
     leader: BrokerId, before: PartitionImage, rules: TopicRules, view: ClusterView
 ) -> bool:
-    """Whether a leader that was elected by this image may miss what was committed."""
+    """Whether a leader elected by this image may lack committed records."""
     if leader in before.isr or leader in before.elr:
         return False
     is_last = leader == before.last_leader and not has_left_its_folder(leader, before, view)
@@ -168,18 +168,18 @@ def is_unclean(
 
 
 def _has_last_leader_all(image: PartitionImage, rules: TopicRules) -> bool:
-    """Although it has crashed, for all was synced; or as much as there is, for nobody else has ever had it."""
+    """True although it crashed, if everything was synced; or if no other replica ever had everything."""
     return rules.is_synced or len(image.replicas) - len(image.adding) == 1
 
 
 def has_left_its_folder(last: BrokerId, image: PartitionImage, view: ClusterView) -> bool:
-    """Whether it has another data folder now than it led with."""
+    """Whether its data folder is another one than it led with."""
     entry = view.registry.get(last)
     return image.last_folder is not None and (entry is None or entry.folder != image.last_folder)
 
 
 def _have_been_waited_for(image: PartitionImage, view: ClusterView) -> bool:
-    """Those who have everything are gone for longer than one waits for them; or they are here, and of no use."""
+    """True if the replicas with everything are missing for too long, or run and cannot lead."""
     awaited = {*image.elr, image.last_leader} if image.elr else {image.last_leader}
     return all(
         one is None

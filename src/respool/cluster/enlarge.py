@@ -1,8 +1,8 @@
-"""The broker's own topics get the replicas they are meant to have, as soon as there are brokers for them.
+"""Raises internal topics to their replication factor as soon as there are enough brokers.
 
-They are made when the first client asks for a coordinator. That may be while one broker runs and the others are about
-to start: refusing would make clients wait for all, and leaving it at one replica would lose groups with one disk. And
-as nobody asked for those replicas, nobody has to do anything about them where a broker is taken away again.
+They are created when the first client asks for a coordinator, possibly while one broker runs and the others are about
+to start. Refusing would make clients wait for all brokers; staying at one replica would lose groups with one disk. And
+since no operator asked for these replicas, the removal of a broker needs no action for them.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
 def enlarge_internal_topics(draft: PartitionDraft) -> None:
-    """Begin as many copies as may be under way at once; call it again until nothing changes."""
+    """Begin as many copies as the limit allows; call it again until nothing changes."""
     view = draft.view
     wanted = _wanted(view.settings)
     if not wanted.keys() & view.topics.keys():
@@ -31,7 +31,7 @@ def enlarge_internal_topics(draft: PartitionDraft) -> None:
     copies = CopiesInProgress(view, draft.partitions())
     for topic, number, image in list(draft.partitions()):
         factor = min(wanted.get(topic.name, 0), len(candidates))
-        # One move at a time: what is being moved is looked at again when it is done.
+        # One reassignment at a time: the partition is checked again when it is done.
         if len(image.replicas) >= factor or image.leader is None or is_moving(image):
             continue
         target = _with_more(image.replicas, factor, candidates=candidates, racks=racks, load=load)
@@ -46,10 +46,10 @@ def enlarge_internal_topics(draft: PartitionDraft) -> None:
 def can_do_without(
     topic: str, broker: BrokerId, target: Sequence[BrokerId], view: ClusterView
 ) -> bool:
-    """Whether this broker's replica may go with none in its place, once an operator has sent the broker away.
+    """Whether the replica of a drained or removed broker may go without a replacement.
 
-    All others that belong to the cluster must have one, and run: one that is away may have to be replaced, and this may
-    be the last but one that has everything.
+    Only if every other broker of the cluster has a replica and runs: a broker that is down may have to be replaced, and
+    this replica may be one of the last two with everything.
     """
     if topic not in _wanted(view.settings):
         return False

@@ -1,12 +1,12 @@
-"""A decision as the metadata store takes it: all of it or nothing, and only if what it was decided on still holds."""
+"""A decision as one transaction of the metadata store, guarded by the revisions it was decided on."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from respool.ports.metadata_store import Guard
 
-# Guards, puts and deletes of one write together. etcd takes 128 of each kind; fewer also means that one key changed
-# by somebody else meanwhile holds up fewer others.
+# Guards, puts and deletes of one write together. etcd's limit is 128 of each kind; with fewer, a conflict on one key
+# delays fewer others.
 OPERATIONS_MAX = 100
 REASONS_TOLD_MAX = 3
 
@@ -31,7 +31,7 @@ class KeyChange:
     key: str
     # None: the key is deleted.
     value: bytes | None
-    # The key's revision as it was decided on; 0: there was none; None: whatever it is.
+    # The key's revision at the decision; 0: no key; None: unguarded.
     revision: int | None
     why: str
 
@@ -43,7 +43,7 @@ def in_writes(
     why: str = "",
     operations_max: int = OPERATIONS_MAX,
 ) -> list[GuardedWrite]:
-    """Pack independent changes into as few writes as go, each with this guard of who decided it."""
+    """Pack independent changes into as few writes as possible, each with this guard."""
     writes: list[GuardedWrite] = []
     packed: list[KeyChange] = []
     size = 1

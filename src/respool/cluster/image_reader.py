@@ -34,7 +34,7 @@ class ImageReader:
         """`me`: the broker that reads, which is in its image even while it is not registered; None: no broker."""
         self._me = me
         self._defaults = defaults
-        # Topics of which not every partition is known yet: the changes of one write come one by one.
+        # Topics without all of their partitions yet: the changes of one write may arrive one by one.
         self._incomplete: dict[TopicId, str] = {}
 
     @property
@@ -52,7 +52,7 @@ class ImageReader:
         self, values: Values, changed: frozenset[str], before: ClusterImage, *, revision: int
     ) -> ClusterImage:
         topics = dict(before.topics)
-        # In an order of their own, so that a simulated run is the same each time.
+        # Sorted, so that a simulated run is repeatable.
         for name in sorted(self._names_of(changed, before)):
             topic = self.read_topic(values, name, before.topics.get(name))
             self._note_incomplete(values, name, is_complete=topic is not None)
@@ -83,7 +83,7 @@ class ImageReader:
         return self._with_controller(image, values)
 
     def _read_brokers(self, values: Values, before: ClusterImage) -> dict[BrokerId, BrokerEndpoint]:
-        """Those that are registered, and this one in any case: a client that asks has reached it."""
+        """The registered brokers, and this one in any case: a client that asks has reached it."""
         brokers = {} if self._me is None else {self._me: before.brokers[self._me]}
         return brokers | {one.id: one for one in _registered_brokers(values)}
 
@@ -97,7 +97,7 @@ class ImageReader:
         return replace(image, controller=controller, controller_revision=revision)
 
     def _names_of(self, changed: Iterable[str], before: ClusterImage) -> set[str]:
-        """The topics that these keys are about."""
+        """The names of the topics that these keys concern."""
         names = {key.removeprefix(keys.TOPICS) for key in changed if key.startswith(keys.TOPICS)}
         for key in changed:
             if key.startswith(keys.PARTITIONS):
@@ -112,7 +112,7 @@ class ImageReader:
     def read_topic(
         self, values: Values, name: str, before: TopicImage | None = None
     ) -> TopicImage | None:
-        """The topic as the store has it; None where it, or one of its partitions, is not there (yet)."""
+        """The topic as stored; None if its key or one of its partitions is missing."""
         stored = values.get(keys.topic_key(name))
         if stored is None:
             return None
@@ -124,7 +124,7 @@ class ImageReader:
                 return None
             partitions.append(keys.decode_partition(one.value, revision=one.revision))
         if before is not None and before.overrides == record.overrides:
-            # Partitions change more often than settings, which may be long.
+            # Partitions change more often than the configuration, which may be long to parse.
             config = before.config
         else:
             config = self._read_config(name, record.overrides)
@@ -139,7 +139,7 @@ class ImageReader:
         )
 
     def _read_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """As far as this version understands it: brokers are upgraded one by one."""
+        """As far as this version knows the settings: brokers are upgraded one by one."""
         read = StoredTopicConfig.read(overrides, base=self._defaults)
         for complaint in read.complaints:
             logger.warning("topic %s: a setting is not as it is stored: %s", topic, complaint)
@@ -196,7 +196,7 @@ def _read_broker_overrides(values: Values) -> dict[str, BrokerOverrides]:
 
 
 def _understood(overrides: Mapping[str, str], *, of: str) -> dict[str, str]:
-    """Without what only a newer version knows."""
+    """Without settings that only a newer version knows."""
     understood = {}
     for name, text in overrides.items():
         try:

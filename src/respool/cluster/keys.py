@@ -1,9 +1,9 @@
-"""How the cluster is written in the metadata store: which keys, and JSON values.
+"""The keys of the metadata store and their JSON values.
 
 ```
-/brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch", "lease"}   hangs on it
+/brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch", "lease"}   on that lease
 /registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch", "run"}
-/controller                    {"broker"}                                                   hangs on its holder's lease
+/controller                    {"broker"}                                                   on the broker's lease
 /broker-configs/<id>           {"overrides"}                                               without an id: of all brokers
 /topics/<name>                 {"id", "overrides", "partitions"}
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing",
@@ -11,8 +11,8 @@
 /producer-ids                  {"next"}
 /cluster                       {"id"}
 ```
-A field that is missing has its default, and one that is unknown is passed over: brokers of two versions share a store
-while they are upgraded one by one.
+A missing field has its default, and an unknown field is ignored: brokers of two versions share a store during a rolling
+upgrade.
 """
 
 import json
@@ -47,12 +47,12 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """A broker that runs now."""
+    """The registration of a running broker."""
 
     endpoint: BrokerEndpoint
-    # Drawn anew for every registration: by it a broker knows its own.
+    # Unique for each registration, so that a broker recognises its own.
     incarnation: UUID
-    # What it hangs on, for whoever knows that the broker is dead. None: written by a version that did not tell.
+    # Its lease, to be revoked if the broker is known to be dead. None: written by an older version.
     lease: int | None = None
 
 
@@ -65,7 +65,7 @@ def registry_key(broker: BrokerId) -> str:
 
 
 def broker_config_key(name: str) -> str:
-    """As the config APIs name brokers: by their ids, and with nothing for all of them."""
+    """`name` as in the config APIs: the broker id, or "" for all brokers."""
     return BROKER_CONFIGS + name
 
 
@@ -146,7 +146,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             "rack": endpoint.rack,
             "incarnation": registration.incarnation.hex,
             "is_draining": endpoint.is_draining,
-            # 0 at first: the epoch is the revision of that very write. A later write keeps it.
+            # 0 in the first write, whose revision is the epoch. Later writes keep it.
             "epoch": endpoint.epoch,
             "lease": registration.lease,
         }

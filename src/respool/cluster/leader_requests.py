@@ -1,4 +1,4 @@
-"""ElectLeaders (KIP-460): the preferred leaders, or any that runs where nobody has all that was committed."""
+"""ElectLeaders (KIP-460): preferred elections, and unclean elections on request."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -25,7 +25,7 @@ class ElectionKind(Enum):
 def elect_leaders(
     view: ClusterView, kind: ElectionKind, partitions: Iterable[TopicPartition] | None = None
 ) -> GrantedWrites:
-    """Elect leaders for these partitions, or for all where there is anything to do (None)."""
+    """Elect leaders of these partitions; None: of all partitions that need an election."""
     draft = PartitionDraft(view)
     refused: dict[TopicPartition, RequestError] = {}
     asked = partitions
@@ -40,7 +40,7 @@ def elect_leaders(
             elected = _ELECT[kind](image, topic, view)
             draft.change(topic, of.partition, elected, f"leader {elected.leader}, as asked for")
         except ElectionNotNeeded as error:
-            # Who asks for all asks for those that need it.
+            # A request for all partitions skips those that need no election.
             if partitions is not None:
                 refused[of] = error
         except RequestError as error:
@@ -62,7 +62,7 @@ def _unclean(image: PartitionImage, topic: TopicImage, view: ClusterView) -> Par
     if decided.leader is not None:
         if decided.leader == image.leader:
             raise ElectionNotNeeded(f"broker {image.leader} leads")
-        # As the controller would, in a moment, if it goes by the same settings.
+        # The same election that the controller would make, if it has the same settings.
         return decided
     elected = election.elect(decided, topic.rules, view, is_unclean_asked=True)
     if elected.leader is None:

@@ -1,7 +1,7 @@
-"""How much each broker may take from leaders that give only so many bytes a second to those who catch up (KIP-73).
+"""Divides a leader's replication quota (KIP-73) among the brokers that catch up from it.
 
-What a leader gives is shared out evenly. Everybody sees the same partitions, so each knows its part by itself, and no
-leader has to count.
+Each of them gets an equal share. All brokers see the same partitions, so each computes its own share, and the leader
+does not have to count.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,9 +15,9 @@ Turns = Mapping[BrokerId, Collection[TopicPartition]]
 
 
 def limited_leaders(image: ClusterImage) -> dict[BrokerId, int]:
-    """Brokers that give only so many bytes a second, where there is a topic of which they do."""
+    """The brokers with a leader quota in bytes per second, if any topic has throttled replicas."""
     if not any(one.config.leader_replication_throttled_replicas for one in image.topics.values()):
-        # A rate that was left behind must not cost those who only catch up.
+        # A forgotten rate must not slow followers of topics without throttled replicas.
         return {}
     rates = {
         one: BrokerConfig.parse(
@@ -31,9 +31,9 @@ def limited_leaders(image: ClusterImage) -> dict[BrokerId, int]:
 def leader_shares(
     image: ClusterImage, limited: Mapping[BrokerId, int], turns: Turns
 ) -> dict[BrokerId, float]:
-    """Bytes per second that one broker may take from each of the leaders that are limited.
+    """Bytes per second that one broker may fetch from each leader with a quota.
 
-    `turns` are the copies that are due: a new replica whose turn has not come takes nothing.
+    `turns`: the copies that are due; a new replica whose copy is not due yet fetches nothing.
     """
     candidates: dict[BrokerId, set[BrokerId]] = {one: set() for one in limited}
     for of, partition in _throttled(image, limited) if limited else ():
@@ -45,7 +45,7 @@ def leader_shares(
 def _throttled(
     image: ClusterImage, limited: Collection[BrokerId]
 ) -> Iterator[tuple[TopicPartition, PartitionImage]]:
-    """Partitions that are led by one of these, who gives no more than it may."""
+    """The throttled partitions that one of these brokers leads."""
     for topic in image.topics.values():
         throttled = topic.config.leader_replication_throttled_replicas
         if not throttled:

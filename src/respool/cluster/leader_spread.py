@@ -1,11 +1,11 @@
-"""Preferred leaders, spread evenly over brokers: the order of replicas is changed, nothing is copied.
+"""Spreads preferred leaders evenly over brokers by changing the order of replicas; nothing is copied.
 
-A broker that should lead too many hands one over to another replica of it; and if that one then has too many, it hands
-on one of its own: a chain, which ends at a broker with at least two fewer. When no chain is left, no other order of
-the same replicas is more even.
+A broker that is preferred leader of too many partitions hands one over to another of its replicas; if that broker then
+has too many, it hands over one of its own. Such a chain ends at a broker with at least two fewer. When no chain is
+left, no other order of the same replicas is more even.
 
-Partitions may be in groups, as those of a topic: a busy one is not to be led by few brokers while an idle one makes up
-for it. A broker that leads two more of a group than another hands one over, and gets one of another group for it.
+Partitions may be in groups, for example by topic: a busy topic should not be led by few brokers while an idle one
+compensates. A broker that leads two more of a group than another swaps one of them for a partition of another group.
 """
 
 from collections import Counter, deque
@@ -24,15 +24,15 @@ def even_leaders(
     fixed: Collection[Name] = (),
     group_of: Callable[[Name], Hashable] = lambda _: None,
 ) -> dict[Name, tuple[BrokerId, ...]]:
-    """Those partitions whose replicas should be in another order, with that order.
+    """The partitions whose replicas should be reordered, with their new order.
 
-    Only brokers `among` are given leaders or relieved of them. Partitions that are `fixed` count and stay. All together
-    are spread as evenly as can be; within that, so is each group.
+    Only brokers `among` gain or lose leaders. `fixed` partitions count and stay as they are. The total is spread as
+    evenly as possible; within that, each group is.
     """
     if not among:
         return {}
     spread = _Spread(replicas_of, among, fixed, group_of)
-    # The first makes all more even, and the second each group, leaving all as even as it is: so it ends.
+    # The first step evens out the total; the second each group, keeping the total as it is. So the loop ends.
     while spread.hand_over() or spread.even_groups():
         pass
     return spread.changed()
@@ -44,9 +44,9 @@ def even_heirs(
     among: Collection[BrokerId],
     fixed: Collection[Name] = (),
 ) -> dict[Name, tuple[BrokerId, ...]]:
-    """Those partitions whose followers should be in another order, with that order.
+    """The partitions whose followers should be reordered, with their new order.
 
-    The first of them leads when the leader dies: what a broker leads is to fall to many then, not to one.
+    The first follower leads when the leader dies: a broker's leaderships should then go to many brokers, not to one.
     """
     tails: dict[BrokerId, dict[Name, tuple[BrokerId, ...]]] = {}
     for name, (leader, *followers) in replicas_of.items():
@@ -60,7 +60,7 @@ def even_heirs(
 
 
 def uneven_pairs(counts: Mapping[BrokerId, int]) -> Iterator[tuple[BrokerId, BrokerId]]:
-    """Who could give to whom: those with at least two more than the other, the most uneven first."""
+    """Pairs of brokers of which the first leads at least two more than the second, most uneven first."""
     few = sorted(counts, key=lambda one: (counts[one], one))
     for giver in reversed(few):
         if counts[giver] - counts[few[0]] < 2:
@@ -82,7 +82,7 @@ class _Spread(Generic[Name]):
         self._group_of = group_of
         self._before: Mapping[Name, tuple[BrokerId, ...]] = replicas_of
         self._now = dict(replicas_of)
-        # In order, so that the same partitions always give the same spread.
+        # Sorted, so that the same partitions always give the same spread.
         self._led: dict[BrokerId, dict[Name, None]] = {one: {} for one in sorted(among)}
         self._count: Counter[BrokerId] = Counter(dict.fromkeys(self._led, 0))
         # The same for each group.
@@ -105,8 +105,8 @@ class _Spread(Generic[Name]):
         return False
 
     def even_groups(self) -> bool:
-        """Whether a leader of any group went from a broker that led two more of it to the other."""
-        # One group alone is as even as all are.
+        """Whether a leader of a group moved from a broker that led two more of the group to the other."""
+        # A single group is as even as the total.
         return len(self._of_group) > 1 and sum(map(self._even_group, self._of_group)) > 0
 
     def _even_group(self, group: Hashable) -> bool:
@@ -136,7 +136,7 @@ class _Spread(Generic[Name]):
         return True
 
     def _one_in_return(self, group: Hashable, giver: BrokerId, taker: BrokerId) -> Name | None:
-        """Of another group, that is not led less evenly then."""
+        """A partition of another group that can be swapped without making its group less even."""
         for name in self._led[giver]:
             other = self._group_of(name)
             leads = self._of_group[other]
@@ -148,7 +148,7 @@ class _Spread(Generic[Name]):
         return {name: now for name, now in self._now.items() if now != self._before[name]}
 
     def _chain_from(self, giver: BrokerId) -> list[tuple[Name, BrokerId]]:
-        """The shortest chain of hand-overs to a broker with at least two fewer; empty when there is none."""
+        """The shortest chain of hand-overs to a broker with at least two fewer; empty: there is none."""
         few = self._count[giver] - 2
         if few < min(self._count.values()):
             return []

@@ -27,10 +27,10 @@ def mark_offline(
     live: Collection[BrokerId],
     is_passing: bool = False,
 ) -> PartitionImage:
-    """The partition when this replica's log has failed; itself, when nothing is to change.
+    """The partition after this broker's log has failed; the same image if nothing changes.
 
-    It is left to the others where one that runs has everything. Else this broker was the last to have it, and keeps its
-    place in the ISR: the log may be in order again some day. A trouble that is passing is not told.
+    The broker leaves the ISR if another running replica has everything. Otherwise it is the last replica with
+    everything and stays in the ISR: the log may be repaired. A transient error does not mark it offline.
     """
     assert broker in image.replicas
     after = image
@@ -44,12 +44,12 @@ def mark_offline(
 
 
 def clear_offline(image: PartitionImage, broker: BrokerId) -> PartitionImage:
-    """The partition when this replica's log is in order again; who leads is decided by what was kept of it."""
+    """The partition after this broker's log was opened without errors; elections go by the ISR and ELR it kept."""
     return replace(image, offline=tuple(one for one in image.offline if one != broker))
 
 
 def _has_heir(image: PartitionImage, broker: BrokerId, live: Collection[BrokerId]) -> bool:
-    # Who is eligible has all that is committed too; elected out of the ELR itself, it may be the only one in sync.
+    # ELR members have everything, too; a leader elected out of the ELR may be alone in the ISR.
     return any(
         one in live and one not in image.offline
         for one in (*image.isr, *image.elr)
@@ -67,9 +67,9 @@ def resign_everywhere(
     was_clean: bool,
     left_folder: UUID | None = None,
 ) -> list[GuardedWrite]:
-    """The writes by which a broker that is not registered stops leading; and leaves ISR and ELR, after a crash.
+    """The writes by which an unregistered broker resigns all leaderships, and after a crash leaves ISR and ELR.
 
-    `left_folder` is the data folder it had, if it has another one now.
+    `left_folder`: the data folder of its last process, if it has another one now.
     """
     changes = []
     for topic in topics:

@@ -1,4 +1,4 @@
-"""Changes to partitions while they are being decided, one after the other; one write for each partition in the end."""
+"""A draft of changes to partitions: decided one after the other, written once per partition."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,12 +19,12 @@ class _Changed:
 
 
 class PartitionDraft:
-    """The view's partitions as they will be."""
+    """The view's partitions, with the changes decided so far."""
 
     def __init__(self, view: ClusterView) -> None:
         self.view = view
         self._changed: dict[TopicPartition, _Changed] = {}
-        # How many changes there have been.
+        # The number of changes so far.
         self.count = 0
 
     def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
@@ -33,9 +33,9 @@ class PartitionDraft:
             yield topic, number, image if changed is None else changed.image
 
     def change(self, topic: TopicImage, number: int, image: PartitionImage, why: str) -> None:
-        """The partition becomes this. Its leader's epoch is our business: one more wherever it was elected anew.
+        """Change the partition to this image. The leader epoch is set here: it grows with every election.
 
-        A partition that loses a replica counts as elected too: what the leaver still asks for is then refused.
+        A partition that loses a replica also gets a new epoch, so that late requests of that replica are refused.
         """
         before = topic.partitions[number]
         is_elected = image.leader != before.leader or not set(before.replicas) <= set(
@@ -93,11 +93,10 @@ def _check(image: PartitionImage) -> None:
 
 
 # -- requests for several partitions -----------------------------------------------------------------------------------
-# What a request for many partitions comes to: writes, and why some of it is refused.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedWrites:
     writes: list[GuardedWrite]
-    # The other partitions asked for are granted once the writes have succeeded.
+    # All other requested partitions are granted once the writes have succeeded.
     refused: Mapping[TopicPartition, RequestError] = field(default_factory=dict)

@@ -1,14 +1,14 @@
-"""Where the replicas of new partitions go: spread over racks, then over brokers, leaders evenly among them.
+"""Places the replicas of new partitions: spread over racks, then over brokers, with leaders evenly among them.
 
-Each partition takes, one after the other, the broker
+The replicas of a partition are chosen one after the other, each time the broker
 
-1. in the rack that has fewest of the partition's replicas, and of those the rack that has least of the topic;
+1. in the rack with fewest of the partition's replicas, and among those the rack with fewest of the topic;
 2. with fewest replicas of the topic;
-3. that has shared fewest partitions with those taken already, so that one broker's load falls on many when it dies;
+3. that shares fewest partitions with the brokers chosen already, so that the load of a dead broker goes to many;
 4. with fewest replicas of all topics; and the first from a starting point that differs from topic to topic.
 
-So the replicas of a topic differ by one from broker to broker where racks are alike, and so do its leaders. Those who
-come after a leader, and lead when it dies, are as many brokers as share its partitions.
+So, if racks are alike, brokers differ by at most one replica of a topic, and by one leader. The followers that lead
+when a leader dies are spread over all brokers that share its partitions.
 """
 
 from collections import Counter
@@ -33,14 +33,14 @@ def place(
     held: Mapping[BrokerId, int] | None = None,
     of_topic: Sequence[tuple[BrokerId, ...]] = (),
 ) -> list[tuple[BrokerId, ...]]:
-    """Replicas for each new partition, the preferred leader first.
+    """The replicas of each new partition, the preferred leader first.
 
-    `racks` are the brokers that may be given replicas, `held` how many each has already of all topics, `of_topic` the
-    partitions the topic has already.
+    `racks`: the brokers that may get replicas; `held`: how many each has of all topics; `of_topic`: the topic's
+    existing partitions.
 
     Raises:
-        InvalidPartitions: there are to be fewer than one.
-        InvalidReplicationFactor: there are fewer brokers than replicas.
+        InvalidPartitions: the number is below 1.
+        InvalidReplicationFactor: below 1, or above the number of brokers.
     """
     if partition_count < 1:
         raise InvalidPartitions(f"a topic needs at least 1 partition, not {partition_count}")
@@ -64,12 +64,10 @@ def check_replication_factor(factor: int, *, brokers: int) -> None:
 
 
 def check_replicas(replicas: Sequence[BrokerId], view: ClusterView) -> None:
-    """Refuse replicas somebody names that cannot be.
-
-    A broker that does not run now may be named, as in Kafka, but not one that nobody knows.
+    """Check replicas that a request names. A broker that is down may be named, as in Kafka, but not an unknown one.
 
     Raises:
-        InvalidReplicaAssignment: none, a broker twice, or one that is unknown or leaving.
+        InvalidReplicaAssignment: no replicas, a broker twice, or one that is unknown or leaving.
     """
     if not replicas:
         raise InvalidReplicaAssignment("no replicas are named")
@@ -83,7 +81,7 @@ def check_replicas(replicas: Sequence[BrokerId], view: ClusterView) -> None:
 
 
 def rack_crowding(replicas: Sequence[BrokerId], racks: Mapping[BrokerId, str | None]) -> int:
-    """How far from spread over racks some replicas are: smaller is better, whatever the number of racks."""
+    """How unevenly replicas are spread over racks: smaller is better, for any number of racks."""
     return sum(count * count for count in Counter(racks.get(one) for one in replicas).values())
 
 

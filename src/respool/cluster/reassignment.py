@@ -1,10 +1,10 @@
-"""Moving a partition's replicas, in steps of which each is safe.
+"""Reassigns a partition's replicas in safe steps.
 
-1. `retarget`: the new replicas are added, nobody leaves yet. Overriding and cancelling a move are the same thing with
-   another target.
-2. They copy, and the leader takes each into the ISR when it has caught up.
-3. `switch`, once `is_switch_safe`: those to be removed leave, all at once. If the leader is one of them, another one
-   leads.
+1. `retarget`: the new replicas are added; none is removed yet. Changing and cancelling a reassignment is the same step
+   with another target.
+2. The new replicas copy, and the leader adds each to the ISR when it has caught up.
+3. `switch`, once `is_switch_safe`: the old replicas are removed, all at once. If the leader is one of them, another
+   broker is elected.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from respool.model.ids import BrokerId
 
 
 def retarget(image: PartitionImage, target: Sequence[BrokerId]) -> PartitionImage:
-    """The partition on its way to these replicas, whatever its way was before.
+    """The partition in reassignment to these replicas, whatever its target was before.
 
-    A replica that was being added for nothing leaves at once, unless it may have what others have not.
+    A new replica that is no longer wanted leaves at once, unless it may have records that others lack.
     """
     needed = {*image.isr, *image.elr, image.leader, image.last_leader}
     leaving = tuple(
@@ -42,7 +42,7 @@ def retarget(image: PartitionImage, target: Sequence[BrokerId]) -> PartitionImag
 
 
 def before_move(image: PartitionImage) -> tuple[BrokerId, ...]:
-    """What its replicas were before they were moved, however often that was changed since."""
+    """Its replicas before the reassignment, however often the target has changed since."""
     return image.origin or tuple(one for one in image.replicas if one not in image.adding)
 
 
@@ -51,10 +51,10 @@ def is_moving(image: PartitionImage) -> bool:
 
 
 def is_switch_safe(image: PartitionImage, rules: TopicRules, view: ClusterView) -> bool:
-    """Whether the replicas to be removed may leave now. This is the only place that says so.
+    """Whether the old replicas may be removed now. Nothing else decides this.
 
-    Every replica that is to stay is in sync, but for brokers that nobody waits for any more and that no other can stand
-    in for; and enough of them are, so that the partition goes on as before without those who leave.
+    Every target replica must be in sync, except on brokers that are dead for good and have no replacement; and enough
+    of them must be for the partition to stay writable without the old ones.
     """
     if image.leader is None:
         return False
@@ -70,7 +70,7 @@ def is_switch_safe(image: PartitionImage, rules: TopicRules, view: ClusterView) 
 
 
 def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> PartitionImage:
-    """The move's last step: the replicas are those that were to be."""
+    """The last step of a reassignment: the target replicas remain."""
     assert is_switch_safe(image, rules, view)
     target = image.target
     image = replace(
@@ -87,7 +87,7 @@ def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Parti
 
 
 def _is_hopeless(behind: Sequence[BrokerId], target: Sequence[BrokerId], view: ClusterView) -> bool:
-    """Nobody waits for them any more, and there is no broker to take their places: see repair.py."""
+    """Brokers that are dead for good and have no replacement: see repair.py."""
     return all(view.is_dead_for_good(one) for one in behind) and set(view.candidates()) <= set(
         target
     )

@@ -22,7 +22,7 @@ def reassign(
     *,
     may_change_factor: bool = True,
 ) -> GrantedWrites:
-    """Send partitions on their way to other replicas; None cancels the move of one."""
+    """Reassign partitions to these replicas; None cancels a partition's reassignment."""
     draft = PartitionDraft(view)
     refused: dict[TopicPartition, RequestError] = {}
     for of, target in targets.items():
@@ -43,7 +43,7 @@ def reassign(
 
 
 def reassignments(view: ClusterView) -> dict[TopicPartition, PartitionImage]:
-    """The partitions that are on their way."""
+    """The partitions that are being reassigned."""
     return {
         TopicPartition(topic.name, number): image
         for topic, number, image in view.partitions()

@@ -1,7 +1,7 @@
-"""Replicas of brokers that leave go elsewhere: of drained ones, removed ones, and those that stay dead.
+"""Moves replicas away from brokers that leave: drained, removed, or missing for too long.
 
-Only so many at a time, and only where somebody leads, so that there is something to copy from. What cannot go
-anywhere, because there are too few brokers, stays where it is; but the brokers' own topics do with fewer replicas.
+At most `copies_per_broker_max` at a time, and only of partitions with a leader to copy from. A replica without a
+candidate stays where it is; but internal topics may have fewer replicas.
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ from respool.model.ids import BrokerId
 
 
 def replace_leaving(draft: PartitionDraft) -> None:
-    """Begin as many moves away from brokers that leave as may be under way at once.
+    """Begin as many moves away from leaving brokers as the limit allows.
 
-    What has to wait may find another place once others have begun: call it again until nothing changes.
+    A move that has to wait may get another target once others have begun: call it again until nothing changes.
     """
     view = draft.view
     if not any(view.is_leaving(one) for one in _holders(view)):
@@ -61,7 +61,7 @@ def _without(
     racks: dict[BrokerId, str | None],
     load: Counter[BrokerId],
 ) -> tuple[BrokerId, ...]:
-    """The target with others in the places of those that leave, the dead ones first if there are too few others."""
+    """The target with leaving brokers replaced, dead ones first if there are too few candidates."""
     for old in sorted(leaving, key=lambda one: (view.is_live(one), target.index(one))):
         free = [one for one in candidates if one not in target]
         if not free:
@@ -77,7 +77,7 @@ def _without(
 def _smaller(
     leaving: Sequence[BrokerId], target: tuple[BrokerId, ...], view: ClusterView, topic: str
 ) -> tuple[BrokerId, ...]:
-    """The target without those that were sent away and nobody could be found for, where it may be so."""
+    """The target without drained or removed brokers that have no replacement, where that is allowed."""
     return tuple(
         one
         for one in target

@@ -1,13 +1,13 @@
-"""Even numbers of replicas and leaders, with few moves. On request: `respool cluster balance`.
+"""Balances replicas and leaders over brokers with few moves, for `respool cluster balance`.
 
-1. Partitions that could be spread better over racks are.
-2. Racks that hold too much, for the brokers they have, give to others.
-3. Within each rack, brokers give to those with at least two fewer, of the topics they have most of beyond the other;
-   and those with two more of a topic than another give it one of that, for one of another topic.
-4. Preferred leaders are evened out by the order of replicas, of all topics and of each; and who leads after them.
+1. Partitions that could be spread better over racks are moved.
+2. Racks with too many replicas for their number of brokers move some to other racks.
+3. Within each rack, a broker moves replicas to one with at least two fewer, first of the topics of which it has the
+   largest surplus; and a broker with two more replicas of a topic than another swaps one of them for another topic's.
+4. The order of replicas evens out preferred leaders, over all topics and within each; then the leaders after them.
 
-No step undoes what one before it reached, and each makes something smaller that cannot grow again, so it ends; and what
-is balanced gives no moves. Brokers that leave, and partitions that are on their way already, are left alone.
+No step undoes an earlier one, and each decreases a measure that no step increases, so the balance terminates; and a
+balanced cluster gives no moves. Brokers that leave, and partitions that are being moved, stay as they are.
 """
 
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ from respool.model.ids import BrokerId, TopicPartition
 
 
 def balance(view: ClusterView) -> list[GuardedWrite]:
-    """The moves to begin, all of them; how many are copied at a time is the throttle's business."""
+    """All moves to begin. `copy_limit.py` limits how many are copied at a time."""
     targets = balanced_targets(view)
     draft = PartitionDraft(view)
     for topic, number, image in view.partitions():
@@ -37,14 +37,14 @@ def balance(view: ClusterView) -> list[GuardedWrite]:
 
 
 def balanced_targets(view: ClusterView) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The partitions to be changed, with the replicas they should have."""
+    """The partitions to change, with their new replicas."""
     plan = _Plan(view)
     if not plan.racks:
         return {}
     for even_out in (plan.spread_over_racks, plan.even_racks):
         while even_out():
             pass
-    # The second leaves the numbers of all replicas as even as they are.
+    # The second step keeps the numbers of replicas as even as they are.
     while plan.even_brokers() or plan.even_topics():
         pass
     among, fixed = plan.racks, plan.fixed
@@ -56,7 +56,7 @@ def balanced_targets(view: ClusterView) -> dict[TopicPartition, tuple[BrokerId, 
 
 
 class _Plan:
-    """Where every replica is to be, as far as it is thought out."""
+    """The planned replicas of every partition."""
 
     def __init__(self, view: ClusterView) -> None:
         self.racks = view.candidates()
@@ -65,7 +65,7 @@ class _Plan:
         self.before: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.replicas: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.fixed: set[TopicPartition] = set()
-        # By broker and topic: the partitions it is to hold, in order.
+        # By broker and topic: the planned partitions, in order.
         self._held: dict[BrokerId, dict[str, dict[TopicPartition, None]]] = {
             one: defaultdict(dict) for one in self.racks
         }
@@ -99,7 +99,7 @@ class _Plan:
         for broker, count in self.load.items():
             load[self.racks[broker]] += count
         for giver, taker in permutations(sorted(size, key=lambda one: (-load[one], str(one))), 2):
-            # A replica that goes makes the sum of load * load / size smaller: that much is gained.
+            # The gain is the decrease of the sum of load * load / size.
             if (2 * load[giver] - 1) * size[taker] <= (2 * load[taker] + 1) * size[giver]:
                 continue
             move = self._best_between_racks(giver, taker)
@@ -181,9 +181,9 @@ class _Plan:
         return None
 
     def _candidates(self, giver: BrokerId, taker: BrokerId) -> Iterator[TopicPartition]:
-        """Partitions that could go from one to the other, of the topics first of which it has most beyond the other.
+        """Partitions that could move from one to the other, first of the topics with the largest relative surplus.
 
-        Most of what there is of a topic: else a large one would go first, and a small one stay where it is.
+        Relative to the topic's size: otherwise large topics would move first, and small ones stay uneven.
         """
         held = self._held[giver]
         for topic in sorted(
@@ -197,7 +197,7 @@ class _Plan:
                 yield of
 
     def _excess(self, topic: str, giver: BrokerId, taker: BrokerId) -> int:
-        """How many more of a topic one has than the other."""
+        """How many more replicas of a topic one has than the other."""
         return len(self._held[giver].get(topic, ())) - len(self._held[taker].get(topic, ()))
 
     def _by_load(self, rack: str | None) -> list[BrokerId]:
@@ -217,6 +217,6 @@ class _Plan:
 def _is_spread(
     replicas: tuple[BrokerId, ...], racks: Mapping[BrokerId, str | None], rack_count: int
 ) -> bool:
-    """Whether no spread over so many racks could be better."""
+    """True if no spread over this number of racks is better."""
     each, more = divmod(len(replicas), rack_count)
     return rack_crowding(replicas, racks) <= rack_count * each * each + more * (2 * each + 1)

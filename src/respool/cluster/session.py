@@ -1,24 +1,26 @@
-"""A broker's session with the metadata store: when it may act, and how it registers, loses its place and stops.
+"""A broker's session with the metadata store: its lease, its registration and its shutdown.
 
 ```
 IDLE           begin: with a new incarnation
 LEASING        the store has granted a lease
-READING        no other run is registered under this id (else it is waited for)
-STEPPING_BACK  nothing in the store comes from the run before
-CLAIMING       the registry says that it runs
-REGISTERING    the registration is written: its revision is the broker epoch
+READING        no other process is registered under this id (otherwise wait for it)
+RESIGNING      the store has nothing left from the previous process
+CLAIMING       the registry has this process
+REGISTERING    the registration is written; its revision is the broker epoch
 ACTIVE         announce_stop
-STOPPING       it leads nothing any more, and its logs are closed
-CLOSING        the registry says that it stopped cleanly; the lease is ended
+STOPPING       it leads nothing, and its logs are closed
+CLOSING        the registry has the clean shutdown; the lease is revoked
 ```
-What stands beside a phase leads to the next. A lease that has run out leads back to IDLE, until it is stopping.
+The condition beside a phase leads to the next phase. An expired lease leads back to IDLE, unless the broker is
+stopping.
 
-The shell does what each event returns and reports how it went; what failed or has no answer is reported by
-`on_refused`, and the own keys are read again. The time is that of a clock that does not jump, and goes on
-while the machine sleeps.
+The caller carries out the effects of each event and reports the results; an effect that failed or was not answered is
+reported by `on_refused`, and the broker's keys are read again. The clock is monotonic and continues while the machine
+is suspended.
 
-**Fencing.** Others act without this broker once its lease has run out. The store counts from when it received the last
-renewal, which is not before that was sent: so long the lease is valid, less what two clocks may differ by.
+**Fencing.** Other brokers act without this one once its lease has expired. The store counts the time to live from the
+receipt of the last renewal, which is never before it was sent. So the lease is valid for that time after the sending,
+less the maximal clock drift.
 """
 
 from dataclasses import dataclass, replace
@@ -31,25 +33,25 @@ from respool.cluster.keys import BrokerRegistration
 from respool.model.cluster import BrokerEndpoint, RegistryEntry
 from respool.ports.metadata_store import Guard
 
-# Whose lease is there after so many times a lease's time, renews it. More than one, for a store that elects itself
-# another leader gives all of them their whole time again.
+# A lease that still exists after this multiple of its time to live is being renewed. More than 1, since a store that
+# elects a new leader extends all leases by their whole time to live.
 OUTLIVED_LEASES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
     lease_ttl_ms: int = 6_000
-    # Two clocks may differ in speed by this much.
+    # Maximal difference in speed of two clocks.
     clock_drift: float = 0.02
-    # Between asking whether one may act and having acted.
+    # Between checking `may_act` and the act.
     pause_ms: int = 100
-    # So often within the lease's time it is renewed.
+    # Number of renewals within the lease's time to live.
     renewals: int = 4
-    # So long one waits for another run's registration before looking again.
+    # Delay before another process's registration is read again.
     wait_ms: int = 250
 
     def valid_for_ms(self, ttl_ms: int) -> int:
-        """How long after a renewal was sent the lease cannot have run out."""
+        """How long after the sending of a renewal the lease is certainly valid."""
         return int(ttl_ms * (1 - self.clock_drift)) - self.pause_ms
 
 
@@ -57,7 +59,7 @@ class Phase(Enum):
     IDLE = auto()
     LEASING = auto()
     READING = auto()
-    STEPPING_BACK = auto()
+    RESIGNING = auto()
     CLAIMING = auto()
     REGISTERING = auto()
     ACTIVE = auto()
@@ -67,7 +69,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteRun:
-    """Write into the data folder, durably, which run it is that uses it now."""
+    """Write the id of this process into the data folder, durably."""
 
     run: UUID
 
@@ -79,26 +81,26 @@ class GrantLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOwnKeys:
-    """Read /brokers/<id> and /registry/<id>, after a while."""
+    """Read /brokers/<id> and /registry/<id>, after a delay."""
 
     after_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndLastRun:
-    """End the lease of a run that is dead, and read the own keys again."""
+    """Revoke the lease of a dead process, and read the broker's keys again."""
 
     lease: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepBack:
-    """Do what `restart.resign_everywhere` says until it says nothing."""
+    """Apply `own_replicas.resign_everywhere` until it has no writes left."""
 
     was_clean: bool
-    # The data folder of the last run, if this one has another.
+    # The data folder of the last process, if this one has another.
     left_folder: UUID | None = None
-    # That of this one.
+    # The data folder of this process.
     folder: UUID | None = None
 
 
@@ -107,18 +109,18 @@ class Put:
     key: str
     value: bytes
     guards: tuple[Guard, ...]
-    # None: the key stays when the lease runs out.
+    # None: the key stays when the lease expires.
     lease: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopActing:
-    """Lead nothing, control nothing, acknowledge nothing more; then begin anew."""
+    """Stop leading, controlling and acknowledging; then register again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    """The broker cannot be part of the cluster."""
+    """The broker cannot join the cluster."""
 
     why: str
 
@@ -151,24 +153,24 @@ class Session:
         last_run: UUID | None = None,
         folder: UUID | None = None,
     ) -> None:
-        """`clean_run` is the run that the data folder's clean-stop file names; None without one.
+        """`clean_run`: the process named by the data folder's clean-shutdown file; None without the file.
 
-        `last_run` is the one that was noted in the data folder. This process has the folder's lock now, so it is dead.
-        `folder` tells the folder from all others.
+        `last_run`: the last process noted in the data folder. This process holds the folder's lock, so that one is
+        dead. `folder`: the unique id of the data folder.
         """
-        # Whoever asks may have read it from the store, where the run before this one is still registered: with that
-        # run's epoch nobody would believe this one's fetches, and it would never be in sync again.
+        # The caller may have read it from the store, where the previous process is still registered. With that broker
+        # epoch leaders would refuse this broker's fetches, and it would never join an ISR again.
         self._me = replace(me, epoch=0, is_draining=False)
         self._settings = settings
         self._clean_run = clean_run
         self._last_run = last_run
         self._folder = folder
-        # Of this process, however often it registers: only a crash loses something.
+        # Of this process, for all its registrations: only a crash loses records.
         self._run: UUID | None = None
-        # Whether the registry may name it by now.
+        # True once the registry may name this process.
         self._has_claimed = False
         self._incarnation: UUID | None = None
-        # Who is registered in its place, and for how long it has been waited for.
+        # The other registration under this id, and since when this process waits for it.
         self._other: UUID | None = None
         self._waited_ms = 0
         self._lease: int | None = None
@@ -178,13 +180,13 @@ class Session:
         self._revision = 0
         self._controller_revision: int | None = None
         self.phase = Phase.IDLE
-        # The broker epoch of the registration that holds now.
+        # The broker epoch of the current registration.
         self.epoch: int | None = None
 
-    # When it may act
+    # -- the lease
 
     def may_act(self, now_ms: int) -> bool:
-        """Whether it may lead: acknowledge, serve reads, change an ISR. Ask at each of them."""
+        """True while the lease is valid: check before each acknowledgement, read and ISR change."""
         is_registered = self.epoch is not None and self._lease is not None
         return is_registered and now_ms < self.fenced_at_ms
 
@@ -193,7 +195,7 @@ class Session:
 
     @property
     def fenced_at_ms(self) -> int:
-        """From then on the lease may have run out, unless it is renewed before."""
+        """When the lease may expire, unless it is renewed before."""
         return self._sent_at_ms + self._settings.valid_for_ms(self._ttl_ms)
 
     @property
@@ -202,16 +204,16 @@ class Session:
 
     @property
     def run(self) -> UUID | None:
-        """What the clean-stop file is to name: the last run that was about to register, whose data is here."""
+        """The process for the clean-shutdown file: the last one that was about to register with this data."""
         return self._run if self._has_claimed else self._clean_run
 
     def is_ours(self, incarnation: UUID) -> bool:
-        """Whether this process has registered so, or the last one in its data folder, which is dead."""
+        """True for a registration by this process, or by the last process with this data folder, which is dead."""
         return incarnation in (self._incarnation, self._run, self._last_run)
 
     @property
     def registration(self) -> Guard | None:
-        """What holds in the store while this run is registered, and no other in its place; None: it is not."""
+        """The guard that holds while this registration is current; None: this process is not registered."""
         if self.epoch is None:
             return None
         return Guard(key=keys.broker_key(self._me.id), revision=self._revision)
@@ -221,10 +223,10 @@ class Session:
         """The controller epoch, while this broker is the controller."""
         return self._controller_revision
 
-    # Registering
+    # -- registering
 
     def begin(self, incarnation: UUID) -> list[Effect]:
-        """Register, as a run that nobody has seen before: `incarnation` is new every time."""
+        """Register; `incarnation` is a new id for each registration."""
         self._expect(Phase.IDLE)
         self._incarnation = incarnation
         self._run = self._run or incarnation
@@ -244,7 +246,7 @@ class Session:
         *,
         revision: int = 0,
     ) -> list[Effect]:
-        """What the store has of this broker; `revision` is that of its registration."""
+        """The store's keys of this broker were read; `revision` is that of its registration."""
         if self.phase is Phase.CLOSING:
             return self._close_again(registration, registry or RegistryEntry())
         self._expect(Phase.READING)
@@ -252,12 +254,12 @@ class Session:
         if self._registry.is_removed:
             me = self._me.id
             why = (
-                f"broker {me} has been removed from the cluster; let it in again with: respool cluster add {me} "
+                f"broker {me} has been removed from the cluster; add it again with: respool cluster add {me} "
                 "--etcd HOST:PORT"
             )
             return [GiveUp(why=why)]
         if registration is None:
-            self.phase = Phase.STEPPING_BACK
+            self.phase = Phase.RESIGNING
             return [
                 StepBack(
                     was_clean=self._was_clean(),
@@ -266,18 +268,18 @@ class Session:
                 )
             ]
         if registration.incarnation == self._incarnation:
-            # A write whose answer was lost has succeeded after all.
+            # A write without an answer has succeeded.
             return self._registered(registration.endpoint.epoch, revision)
         if registration.incarnation == self._last_run and registration.lease is not None:
             return [EndLastRun(lease=registration.lease)]
         return self._wait_for(registration)
 
     def _wait_for(self, other: BrokerRegistration) -> list[Effect]:
-        """Another broker with the same id, or a run before this one, in another folder.
+        """Another broker with the same id, or a previous process of this one with another data folder.
 
-        If it is dead, its lease runs out; to push it aside would only make two live ones push each other. But one that
-        lives with data of its own is no run of this one: to wait on would be to take its place the next time it stops,
-        with a folder that has nothing of it.
+        If it is dead, its lease expires. Removing its registration would make two live brokers remove each other. If it
+        is alive with its own data, it is another broker: waiting longer would mean taking its place at its next stop,
+        with a folder that has none of its data.
         """
         if other.incarnation != self._other:
             self._other, self._waited_ms = other.incarnation, 0
@@ -286,16 +288,16 @@ class Session:
         if is_elsewhere and self._waited_ms >= self._settings.lease_ttl_ms * OUTLIVED_LEASES:
             me, at = self._me.id, f"{other.endpoint.host}:{other.endpoint.port}"
             why = (
-                f"another broker {me} runs at {at}, with another data folder: give this one a number of its own "
-                "(--broker-id); or stop that one, if this is to take its place"
+                f"another broker {me} runs at {at}, with another data folder: give this one an id of its own "
+                "(--broker-id); or stop the other one, if this one is to replace it"
             )
             return [GiveUp(why=why)]
         self._waited_ms += self._settings.wait_ms
         return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
 
     def on_stepped_back(self) -> list[Effect]:
-        """Nothing in the store comes from a run before: from now on only a crash makes this one unclean."""
-        self._expect(Phase.STEPPING_BACK)
+        """The store has nothing left from previous processes: from now on only a crash makes this one unclean."""
+        self._expect(Phase.RESIGNING)
         entry = replace(
             self._registry,
             rack=self._me.rack,
@@ -320,7 +322,7 @@ class Session:
         return [
             self._put_registration(
                 self._me,
-                # Nobody has this id, and what was read of its last stop is still so.
+                # No broker is registered with this id, and the registry is as it was read.
                 Guard(key=keys.broker_key(self._me.id), revision=0),
                 Guard(key=keys.registry_key(self._me.id), revision=revision),
             )
@@ -334,7 +336,7 @@ class Session:
         return self._registered(revision, revision)
 
     def on_refused(self) -> list[Effect]:
-        """A write of ours was refused, or nobody knows what became of it."""
+        """A write of this broker was refused, or its outcome is unknown."""
         if self.phase in {Phase.IDLE, Phase.ACTIVE, Phase.STOPPING}:
             return []
         if self.phase is Phase.LEASING:
@@ -343,34 +345,34 @@ class Session:
             self.phase = Phase.READING
         return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
 
-    # Staying
+    # -- registered
 
     def on_renewed(self, *, sent_at_ms: int) -> None:
-        """The store has renewed the lease. Answers may come late and in any order."""
+        """The store has renewed the lease. Answers may be late and out of order."""
         self._sent_at_ms = max(self._sent_at_ms, sent_at_ms)
 
     def on_lost(self) -> list[Effect]:
-        """The lease has run out; its keys are gone."""
+        """The lease has expired; its keys are gone."""
         if self.phase is Phase.IDLE:
             return []
         self._lease = self._controller_revision = None
         if self.phase not in {Phase.STOPPING, Phase.CLOSING}:
-            # Who is stopping anyway stays at it: the stop is clean all the same.
+            # A broker that is stopping continues to: its stop is clean all the same.
             self.phase = Phase.IDLE
             self.epoch = None
         return [StopActing()]
 
     def on_controller(self, revision: int | None) -> None:
-        """This broker has become the controller, by a key on its lease with that revision; None: it is not any more."""
+        """This broker is controller, by a key on its lease with that revision; None: no longer."""
         assert revision is None or self.epoch is not None
         self._controller_revision = revision
 
-    # Stopping
+    # -- stopping
 
     def announce_stop(self) -> list[Effect]:
-        """Tell everybody that this broker is about to stop, so that others take over what it leads.
+        """Announce the shutdown, so that other brokers take over the leaderships.
 
-        The registration gets another revision by that, so no leader's write that takes it into an ISR holds any more.
+        This changes the revision of the registration, so pending writes that would add it to an ISR fail their guard.
         """
         self._expect(Phase.ACTIVE)
         assert self.epoch is not None
@@ -383,11 +385,11 @@ class Session:
         ]
 
     def on_closed(self, registry: RegistryEntry) -> list[Effect]:
-        """It leads nothing (or has waited for that long enough), and its logs are synced and closed.
+        """It leads nothing (or the wait for that has timed out), and its logs are synced and closed.
 
-        `registry` is what the store has of it now: an operator may have written there meanwhile.
+        `registry`: the entry in the store now, which an operator may have changed meanwhile.
         """
-        assert self.phase in {Phase.STOPPING, Phase.CLOSING}, f"it is {self.phase.name}"
+        assert self.phase in {Phase.STOPPING, Phase.CLOSING}, f"phase is {self.phase.name}"
         assert self.epoch is not None
         self.phase = Phase.CLOSING
         self._registry = replace(registry, clean_epoch=self.epoch)
@@ -401,7 +403,7 @@ class Session:
     def _close_again(
         self, registration: BrokerRegistration | None, registry: RegistryEntry
     ) -> list[Effect]:
-        """Somebody else wrote to the registry, or our write's answer was lost."""
+        """Another writer changed the registry, or the answer to this broker's write was lost."""
         is_taken = registration is not None and registration.incarnation != self._incarnation
         if is_taken or registry.clean_epoch == self.epoch:
             return self._end_lease()
@@ -411,18 +413,19 @@ class Session:
         return [] if self._lease is None else [RevokeLease(lease=self._lease)]
 
     def _was_clean(self) -> bool:
-        """Whether all is here that the last run had which was about to register.
+        """True if this data folder has everything that the last process which was about to register had.
 
-        That may be this process itself: it has lost its lease, or its registration was refused. Or it is the one that
-        the clean-stop file names. The file is the last that a clean stop writes, and gone with the next start, so who
-        finds it has all that the run had. The store need not have heard of the stop. Anything else has lost records:
-        also if this process was registered before, for another one may have had its place since, with another disk.
+        That may be this process itself: it has lost its lease, or its registration was refused. Or it is the process
+        that the clean-shutdown file names. That file is the last one that a clean shutdown writes, and the next start
+        removes it, so a process that finds it has everything. The store need not know of the shutdown. In all other
+        cases records may be lost: also if this process was registered before, since another one may have had its
+        place in between, with another disk.
         """
         last = self._registry.run
         return last is not None and last in (self._run, self._clean_run)
 
     def _left_folder(self) -> UUID | None:
-        """The data folder of the last run, if this one has another; None also where that run's is not known."""
+        """The data folder of the last process, if this one has another; None if it is the same or unknown."""
         last = self._registry.folder
         return last if last != self._folder else None
 
@@ -447,4 +450,4 @@ class Session:
         )
 
     def _expect(self, phase: Phase) -> None:
-        assert self.phase is phase, f"it is {self.phase.name}, not {phase.name}"
+        assert self.phase is phase, f"phase is {self.phase.name}, not {phase.name}"

@@ -1,8 +1,8 @@
-"""Partitions that no topic counts: of topics deleted in parts, or whose creation was not finished.
+"""Stray partitions: keys that no topic counts, left over from an interrupted deletion or creation.
 
-Whether a creation still goes on, only the broker knows that carries it out; what it is itself at, the controller's view
-has in `creating`. Of others' it waits for so long that they are surely broken off. If one is not, it fails and is tried
-anew: see `topics.py` for why collecting can never take something of a topic that exists.
+Only the broker that creates a topic knows whether the creation continues. The controller's own creations are in the
+view (`creating`); it waits `stray_after_ms` for those of other brokers. If one still continues, it fails and is
+retried: see `topic_requests.py` for why collecting never deletes a partition of an existing topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ from respool.ports.metadata_store import Guard
 
 
 class StrayAges:
-    """Since when strays are seen. The controller remembers it itself; a new one starts counting anew."""
+    """Since when each stray is known. In memory only: a new controller starts from zero."""
 
     def __init__(self) -> None:
         self._since_ms: dict[tuple[str, int], int] = {}
 
     def on_view(self, strays: Mapping[str, int], *, now_ms: int, wait_ms: int) -> Mapping[str, int]:
-        """Note which there are now; those of them that were there, unchanged, for so long."""
+        """Record the current strays; return those that have existed unchanged for `wait_ms`."""
         self._since_ms = {one: self._since_ms.get(one, now_ms) for one in strays.items()}
         return {
             key: revision
@@ -32,9 +32,9 @@ class StrayAges:
 
 
 def collect(view: ClusterView) -> list[GuardedWrite]:
-    """Delete them, of each topic the first partition first: from then on its creation cannot succeed any more.
+    """Delete the strays, each topic's first partition first: after that its creation cannot succeed.
 
-    The view must be the store's at one revision. Else partitions may be seen before the topic that counts them.
+    The view must be of one revision of the store. Otherwise partitions may appear before the topic that counts them.
     """
     by_topic: dict[TopicId, list[KeyChange]] = {}
     for key in sorted(view.strays, key=keys.parse_partition_key):
@@ -50,7 +50,7 @@ def _deleted(garbage: Sequence[KeyChange], view: ClusterView) -> list[GuardedWri
         garbage,
         guard=view.guard,
         why=f"{len(garbage)} partitions belong to no topic",
-        # Room for one guard more.
+        # Leave room for one more guard.
         operations_max=OPERATIONS_MAX - 1,
     )
     is_first_gone = Guard(key=garbage[0].key, revision=0)

@@ -1,17 +1,18 @@
-"""Creating, growing and deleting topics, in writes that the store takes.
+"""Creates, enlarges and deletes topics, in writes of a size that the store accepts.
 
-A topic of many partitions does not fit into one write, so its own key decides: partitions are written before it, and
-deleted after it. Nobody looks at partitions that no topic counts; what is left of a broken-off attempt is collected
-(`strays.py`), perhaps by another broker, while the attempt still goes on. So the last of several writes is `sealed`:
+A topic with many partitions does not fit into one write, so the topic's own key decides: partitions are written before
+it and deleted after it. Partitions that no topic counts are ignored; those left over from an interrupted attempt are
+collected (`strays.py`), possibly by another broker while the attempt continues. So the last of several writes is
+`sealed`:
 
-1. the attempt's first write makes its first partition, at a revision only the store knows before;
-2. who collects takes an attempt's first partition first;
-3. the last write needs that partition to be as the first write left it, and writes it again.
+1. the first write of an attempt creates its first partition, at a revision that is not known before;
+2. the collector deletes an attempt's first partition first;
+3. the last write requires that partition to be unchanged since the first write, and writes it again.
 
-Either the topic comes to be, and nothing of it can be collected any more; or something was collected, and it does not.
+Either the topic is created and none of its partitions can be collected; or one was collected and the creation fails.
 
-Each of the writes needs the topic's key to be as it was: of two who make a topic larger at once, the one that comes
-second must not write over partitions that have come to be by then, and have records.
+Each write requires the topic's key to be unchanged: of two concurrent enlargements, the second must not overwrite
+partitions that exist by then and have records.
 """
 
 from collections import Counter
@@ -46,10 +47,10 @@ def create_topic(
 ) -> list[GuardedWrite]:
     """The writes that create a topic, in this order; it exists once the last has succeeded.
 
-    Of several, the last must be `sealed`. Replicas go where `assignment` says; else they are placed.
+    The last of several must be `sealed`. Without `assignment`, replicas are placed by `placement.py`.
 
     Raises:
-        RequestError: name, numbers or assignment cannot be, or the topic exists.
+        RequestError: an invalid name, number or assignment, or the topic exists.
     """
     check_topic_name(name)
     if name in view.topics:
@@ -105,7 +106,7 @@ def grow_topic(
 def configure_topic(
     view: ClusterView, name: str, *, overrides: Mapping[str, str]
 ) -> list[GuardedWrite]:
-    """The write that replaces what is set for the topic itself."""
+    """The write that replaces the topic's own configuration."""
     topic = _topic(view, name)
     record = TopicRecord(id=topic.id, overrides=overrides, partition_count=len(topic.partitions))
     return in_writes(
@@ -116,7 +117,7 @@ def configure_topic(
 
 
 def sealed(writes: Sequence[GuardedWrite], *, first_revision: int) -> GuardedWrite:
-    """The last of several writes that make partitions, given the revision that the first of them got."""
+    """Seal the last of several writes that create partitions, by the revision of the first one."""
     assert len(writes) > 1
     marker, value = next(iter(writes[0].puts.items()))
     last = writes[-1]
@@ -153,7 +154,7 @@ def _written(
         KeyChange(
             key=keys.partition_key(record.id, number),
             value=keys.encode_partition(_new_partition(brokers, view)),
-            # What a broken-off attempt left there is replaced.
+            # Overwrites what an interrupted attempt has left there.
             revision=None,
             why=name,
         )
@@ -166,7 +167,7 @@ def _written(
         return writes
     is_unchanged = Guard(key=topic.key, revision=revision)
     parts = in_writes(partitions, guard=view.guard, why=why, operations_max=OPERATIONS_MAX - 1)
-    # The last one alone, so that there is room for its seal.
+    # The last partition alone, so that there is room for its seal.
     return [
         *(replace(one, guards=(*one.guards, is_unchanged)) for one in parts),
         *in_writes([topic], guard=view.guard, why=why),
@@ -180,7 +181,7 @@ def _topic_change(name: str, record: TopicRecord, *, revision: int) -> KeyChange
 
 
 def _new_partition(replicas: tuple[BrokerId, ...], view: ClusterView) -> PartitionImage:
-    """An empty partition: everybody who runs has all of it."""
+    """A new, empty partition: all running replicas are in sync."""
     running = tuple(one for one in replicas if view.can_lead(one))
     if not running:
         raise InvalidReplicaAssignment(f"none of the brokers {list(replicas)} runs")

@@ -77,20 +77,20 @@ class ClusterView:
         return broker in self.brokers
 
     def can_join(self, broker: BrokerId) -> bool:
-        """It runs and is not about to stop, so it may come into an ISR."""
+        """It runs and is not shutting down, so it may join an ISR."""
         endpoint = self.brokers.get(broker)
         return endpoint is not None and not endpoint.is_draining
 
     def can_lead(self, broker: BrokerId) -> bool:
-        """It runs and will go on running here. Others lead only where nobody else can."""
+        """It runs and will not leave. Other brokers lead only partitions that no such broker can lead."""
         return self.can_join(broker) and not self.is_drained_or_removed(broker)
 
     def can_take(self, broker: BrokerId) -> bool:
-        """It may be given replicas."""
+        """It may get replicas."""
         return self.can_lead(broker)
 
     def is_dead_for_good(self, broker: BrokerId) -> bool:
-        """It does not run, and nobody waits for it any more."""
+        """It is down and removed, or missing for too long."""
         if self.is_live(broker):
             return False
         entry = self.registry.get(broker)
@@ -100,7 +100,7 @@ class ClusterView:
         return since is not None and self.now_ms - since >= self.settings.dead_after_ms
 
     def is_leaving(self, broker: BrokerId) -> bool:
-        """Its replicas are to go elsewhere."""
+        """Its replicas are to move to other brokers."""
         return self.is_drained_or_removed(broker) or self.is_dead_for_good(broker)
 
     def rack_of(self, broker: BrokerId) -> str | None:
@@ -111,16 +111,16 @@ class ClusterView:
         return entry.rack if entry is not None else None
 
     def candidates(self) -> dict[BrokerId, str | None]:
-        """The brokers that may be given replicas, with their racks; with none while one of them names none.
+        """The brokers that may get replicas, with their racks; without racks while one broker has none.
 
-        Racks are told one broker after the other, by restarts. Until all have, those without would be one rack, and the
-        few others would get a replica of every partition.
+        Racks are configured by restarting one broker after the other. Until all have one, the brokers without would
+        count as one rack, and the few others would get a replica of every partition.
         """
         racks = {one: self.brokers[one].rack for one in sorted(self.brokers) if self.can_take(one)}
         return racks if all(racks.values()) else dict.fromkeys(racks)
 
     def racks_of(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, str | None]:
-        """Where these stand, as far as replicas are spread by it: see `candidates`."""
+        """The racks by which replicas are spread: see `candidates`."""
         is_told = all(self.candidates().values())
         return {one: self.rack_of(one) if is_told else None for one in brokers}
 

@@ -1,4 +1,4 @@
-"""Which replica a consumer had better read from: one in its own rack, if it has what is asked for (KIP-392)."""
+"""Chooses the replica a consumer reads from: one in its own rack, if it has the requested offset (KIP-392)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ def closest_replica(
     offset: Offset,
     followers: Iterable[ReadableReplica],
 ) -> BrokerId | None:
-    """The follower to send the consumer to; None: the leader itself is as good.
+    """The follower to send the consumer to; None: the leader.
 
-    Only replicas in sync are offered: a consumer of one that lags would lag for good, for it is sent there again.
+    Only replicas in the ISR: a consumer of a lagging replica would lag for ever, since it is sent there each time.
     """
     if not client_rack or client_rack == leader_rack:
         return None
@@ -36,5 +36,5 @@ def closest_replica(
     ]
     if not nearby:
         return None
-    # The most advanced; of two, always the same one, so that consumers do not wander.
+    # The most advanced one; ties are broken by id, so that consumers do not switch between replicas.
     return max(nearby, key=lambda follower: (follower.log_end, -follower.broker)).broker

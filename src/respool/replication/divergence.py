@@ -1,12 +1,12 @@
-"""Where two logs part, found by comparing leader epochs (KIP-101, 279, 320, 595).
+"""Where two logs diverge, found by comparing leader epochs (KIP-101, 279, 320, 595).
 
-A follower says with each fetch which epoch its last record has. The leader looks up where that epoch ends in its own
-log; where it does not have it, the one before. If that is before the follower's end, the follower cuts its log off to
-where both can be the same, and asks again, until they agree. High watermarks have no part in it: they lag.
+A follower's fetch has the epoch of its last record. The leader looks up the end of that epoch in its own log; if it
+does not have the epoch, of the one before. If that end is before the fetch offset, the follower truncates its log to
+where both can be equal, and fetches again, until they agree. High watermarks play no part: they lag.
 
 ```
-leader     1 1 1 1 1 2 2 2 2 4 4       "the last of mine up to your epoch 3 is 2, and ends at 9"
-follower   1 1 1 1 1 3 3 3 3 3 3 3     I have no 2; my last before it is 1, and ends at 5: cut off to 5
+leader     1 1 1 1 1 2 2 2 2 4 4       "my largest epoch up to your epoch 3 is 2, and ends at 9"
+follower   1 1 1 1 1 3 3 3 3 3 3 3     no epoch 2 here; the largest before it is 1 and ends at 5: truncate to 5
 ```
 """
 
@@ -20,7 +20,7 @@ class EpochHistory(Protocol):
     """A log's leader epochs. `PartitionLog` is one."""
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch not after `epoch`, and the offset where it ends; (-1, -1) if that is not known."""
+        """The largest epoch up to `epoch`, and its end offset; (-1, -1): unknown."""
         ...
 
 
@@ -37,7 +37,7 @@ class EndOfEpoch:
 def diverging_epoch(
     history: EpochHistory, *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch
 ) -> EndOfEpoch | None:
-    """The leader's side: where the logs part, if they do."""
+    """The leader's side: where the logs diverge; None: they agree."""
     if last_fetched_epoch == NO_LEADER_EPOCH:
         return None
     epoch, end = history.end_of_epoch(last_fetched_epoch)
@@ -47,10 +47,10 @@ def diverging_epoch(
 
 
 def agreed_end(history: EpochHistory, theirs: EndOfEpoch, *, log_end: Offset) -> Offset:
-    """The follower's side: up to where its log may be the leader's."""
+    """The follower's side: the end of the prefix that may be equal to the leader's log."""
     assert theirs.is_known, f"epoch {theirs.epoch} ends at {theirs.end}"
     epoch, end = history.end_of_epoch(theirs.epoch)
     if epoch == NO_LEADER_EPOCH:
         end = theirs.end
-    # What lies beyond their end of the epoch was written by later leaders there; beyond ours, by others here.
+    # Beyond the leader's end of the epoch, its records are of later leaders; beyond our end, ours are.
     return min(end, theirs.end, log_end)

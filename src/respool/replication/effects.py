@@ -1,4 +1,4 @@
-"""What the machines of a partition want done. They change nothing outside themselves; `broker/` does it."""
+"""Effects of a partition's state machines, which change only themselves. `broker/` carries the effects out."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,14 +11,14 @@ from respool.model.ids import BrokerId, LeaderEpoch, Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkMoved:
-    """All below is committed; of a follower: all below is known to be."""
+    """Records below are committed; on a follower: known to be committed."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowWatermarkMoved:
-    """Everyone who runs or may be elected has deleted what is before it: DeleteRecords up to here is done."""
+    """All replicas that run or may be elected have deleted records below: DeleteRecords up to here is done."""
 
     low_watermark: Offset
 
@@ -33,21 +33,21 @@ class BeginEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeIsr:
-    """Write the partition's key, if its revision is still `image.revision` and every joiner is registered as here.
+    """Write the partition's key, guarded by `image.revision` and by the registrations of the joiners.
 
-    The write succeeded: `on_image` with the new revision. It was refused: read the key, then `on_isr_refused`, then
-    `on_image`. No answer came: read the key, then `on_isr_unknown`, then `on_image`.
+    On success: `on_image` with the new revision. On a failed guard: read the key, then `on_isr_refused`, then
+    `on_image`. Without an answer: read the key, then `on_isr_unknown`, then `on_image`.
     """
 
-    # As it is to be, with the revision it was read with; 0 writes whatever is there, which only tests do.
+    # The wanted state, with the revision that was read; 0 writes without a guard, which only tests do.
     image: PartitionImage
-    # Broker and the epoch its registration must have.
+    # Broker ids, and the broker epochs that their registrations must have.
     joiners: tuple[tuple[BrokerId, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChanged:
-    """The store has another ISR than before. Who waits for acks=all may want to know."""
+    """The ISR in the store has changed; requests that wait for acks=all may be affected."""
 
     isr: tuple[BrokerId, ...]
     is_min_isr_met: bool
@@ -55,7 +55,7 @@ class IsrChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SteppedDown:
-    """This broker leads no more in this epoch: fail all who wait with NotLeader, and act by the image."""
+    """This broker has been deposed: fail all waiting requests with NotLeader, and act by the image."""
 
     image: PartitionImage
 
@@ -65,15 +65,15 @@ class SteppedDown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """Append the reply's records, then `on_appended`; and `on_durable` when they are synced or need not be."""
+    """Append the reply's records, then call `on_appended`; and `on_durable` once they are synced or need no sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateTo:
-    """Cut the log off there, and forget epochs that begin there or later, also if no record goes; then `on_truncated`.
+    """Truncate the log, and remove epochs that begin at the offset or later, even without records; then `on_truncated`.
 
-    Durably: the follower's next fetch says that all that is left is here for good. Where it cannot be done for now, and
-    nothing of it was, `on_not_truncated`, and wait a little.
+    Durably: the follower's next fetch reports everything that is left as durable. If the truncation fails and has
+    changed nothing, call `on_not_truncated` and wait a moment.
     """
 
     offset: Offset
@@ -81,21 +81,21 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAnewAt:
-    """Drop all records and epochs and go on at that offset. Then `on_truncated`, or as with `TruncateTo`."""
+    """Drop all records and epochs and continue at the offset. Then `on_truncated`, or as with `TruncateTo`."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaiseLogStart:
-    """The leader has deleted what is before it. Then `on_log_start`."""
+    """The leader has deleted records below. Then `on_log_start`."""
 
     log_start: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskLeaderRange:
-    """Ask the leader where its log starts and ends (ListOffsets), then `on_leader_range`."""
+    """Ask the leader for the start and end of its log (ListOffsets), then `on_leader_range`."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -103,14 +103,14 @@ class AskLeaderRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitFor:
-    """Do not ask again before that."""
+    """Send no fetch before this delay is over."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUpLeader:
-    """The broker asked is not the leader, or knows another epoch: see what the store says now."""
+    """The broker asked is not the leader, or knows another epoch: read the partition from the store."""
 
 
 LeaderEffect: TypeAlias = (

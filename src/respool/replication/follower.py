@@ -1,4 +1,4 @@
-"""A partition's follower: where to fetch from, what to cut off first, and how far the log is known to be committed.
+"""The follower's state machine: where to fetch from, what to truncate first, and its high watermark.
 
 ```
    next_fetch -> (ask the leader) -> on_fetched --+-- Append        -> on_appended -> on_durable --+
@@ -6,9 +6,9 @@
        |                                          +-- AskLeaderRange -> on_leader_range            |
        +-------------------------------------------------------------------------------------------+
 ```
-One thing at a time: nothing is asked for while something is under way. But what was appended need not be durable before
-more is asked for: a fetch says where the log ends and, apart from that, up to where it is here for good. In one leader
-epoch that never goes back, since the first fetch waits until all that the log has is durable.
+One operation at a time: no fetch is sent while another operation is in progress. But an append need not be durable
+before the next fetch: a fetch reports the log end and, separately, the durable end. In one leader epoch the durable end
+never goes back, since the first fetch waits until the whole log is durable.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from respool.replication.effects import (
     WaitFor,
 )
 
-# After an error, or when no reply came.
+# After an error, or a fetch without a reply.
 BACKOFF_MS = 200
 
 UNKNOWN_OFFSET = Offset(-1)
@@ -42,21 +42,21 @@ UNKNOWN_OFFSET = Offset(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFrom:
-    """A fetch to be sent. Its reply is handed back together with it."""
+    """A fetch to send. Its reply is passed back together with it."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
     offset: Offset
-    # Everything before it is here for good; not after `offset`.
+    # The log is durable below this offset; at most `offset`.
     durable_end: Offset
-    # Of the last record before `offset`; -1 where there is none.
+    # Of the last record before `offset`; -1: there is none.
     last_fetched_epoch: LeaderEpoch
     log_start: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What the leader replied, without the records' bytes."""
+    """The leader's reply, without the records."""
 
     error: int = 0
     has_records: bool = False
@@ -78,8 +78,8 @@ class Follower:
         high_watermark: Offset,
         history: EpochHistory,
     ) -> None:
-        """`durable_end` is what counts as had here: the synced end, or under flush=os and interval the log's end."""
-        assert image.leader != me, f"broker {me} is to follow itself"
+        """`durable_end`: the synced end with respool.flush=always; else the log end."""
+        assert image.leader != me, f"broker {me} would follow itself"
         assert durable_end <= log_end
         assert high_watermark <= log_end
         self.me = me
@@ -90,19 +90,19 @@ class Follower:
         self._log_end = log_end
         self._durable_end = durable_end
         self._last_epoch = last_epoch
-        # What the leader said last, while records are being appended.
+        # From the leader's last reply; they take effect when its records are appended.
         self._leader_high_watermark = high_watermark
         self._leader_log_start = log_start
-        # The fetch whose reply is awaited.
+        # The fetch in flight.
         self._asked: FetchFrom | None = None
         self._awaits_range = False
-        # An append or a truncation is under way.
+        # An append or a truncation is in progress.
         self._is_busy = False
-        # In which all there was at its beginning is durable.
+        # The leader epoch in which everything the log had at its beginning is durable.
         self._durable_epoch: LeaderEpoch | None = None
 
     def next_fetch(self) -> FetchFrom | None:
-        """What to ask for now; None while something is under way, or nobody leads."""
+        """The next fetch; None while another operation is in progress, or without a leader."""
         leader = self.image.leader
         if self._asked is not None or self._is_busy or self._awaits_range:
             return None
@@ -123,20 +123,20 @@ class Follower:
 
     @property
     def awaits_disk(self) -> bool:
-        """Whether there is something here that has to be synced before it counts."""
+        """True while the log has records that are not durable yet."""
         return self._durable_end < self._log_end
 
     @property
     def is_behind_commits(self) -> bool:
-        """Whether it has records that it does not know to be committed."""
+        """True while the log has records above the high watermark."""
         return self.high_watermark < self._log_end
 
     def check_readable(self, offset: Offset) -> None:
         """Whether a consumer may read here from `offset` (KIP-392).
 
         Raises:
-            OffsetNotAvailable: the record may be here, but it is not known to be committed yet. Ask again.
-            OffsetOutOfRange: it is not here.
+            OffsetNotAvailable: the record may be in the log, but is not known to be committed yet. Retry.
+            OffsetOutOfRange: the log does not have it.
         """
         if self.high_watermark < offset <= self._log_end:
             raise OffsetNotAvailable(f"offset {offset}, high watermark {self.high_watermark}")
@@ -156,7 +156,7 @@ class Follower:
         diverging = reply.diverging
         if diverging is not None:
             if not diverging.is_known:
-                # The leader knows nothing that old. What it has at all may help.
+                # The leader's epochs do not reach back that far. Its range tells where to continue.
                 return self._ask_range()
             return self._cut_to_agreement(diverging, leader_log_start=reply.log_start)
         self._leader_high_watermark = reply.high_watermark
@@ -167,7 +167,7 @@ class Follower:
         return self._take_watermarks()
 
     def on_lost(self, asked: FetchFrom) -> list[FollowerEffect]:
-        """No reply came, and none will be handed over."""
+        """There was no reply, and none will be passed on."""
         if asked is not self._asked:
             return []
         self._asked = None
@@ -176,31 +176,31 @@ class Follower:
     def on_leader_range(
         self, leader_epoch: LeaderEpoch, *, log_start: Offset, log_end: Offset
     ) -> list[FollowerEffect]:
-        """The leader's log starts and ends there."""
+        """The leader has answered with the start and end of its log."""
         if not self._awaits_range or leader_epoch != self.image.leader_epoch:
             return []
         self._awaits_range = False
         if self._log_end < log_start:
-            # It was away for so long that the leader has deleted what comes next.
+            # The leader has deleted the records that come next here.
             self._is_busy = True
             return [StartAnewAt(offset=log_start)]
         if self._log_end > log_end:
             return self._cut_to(log_end)
-        # It was out of range a moment ago.
+        # It is in range again: fetch after a pause.
         return [WaitFor(delay_ms=BACKOFF_MS)]
 
     def on_range_lost(self, leader_epoch: LeaderEpoch) -> list[FollowerEffect]:
-        """The question for the leader's range was not answered."""
+        """The request for the leader's range was not answered."""
         if not self._awaits_range or leader_epoch != self.image.leader_epoch:
             return []
         self._awaits_range = False
         return [WaitFor(delay_ms=BACKOFF_MS)]
 
-    # -- the own log -------------------------------------------------------------------------------------------------
+    # -- the follower's log ------------------------------------------------------------------------------------------
 
     def on_appended(self, log_end: Offset, *, last_epoch: LeaderEpoch) -> list[FollowerEffect]:
-        """The records of the last reply are in the log."""
-        assert self._is_busy, "an append nobody asked for"
+        """The records of the last reply were appended."""
+        assert self._is_busy, "an append without a reply"
         assert log_end >= self._log_end
         self._is_busy = False
         self._log_end = log_end
@@ -208,14 +208,14 @@ class Follower:
         return self._take_watermarks()
 
     def on_durable(self, end: Offset) -> None:
-        """Everything before `end` counts as had here. Under flush=os and interval that is so once it is appended."""
-        # What a sync covered may have been cut off meanwhile.
+        """The log is durable up to `end`; unless respool.flush=always, that is the log end."""
+        # What the sync covered may have been truncated meanwhile.
         self._durable_end = max(self._durable_end, min(end, self._log_end))
 
     def on_truncated(
         self, *, log_start: Offset, log_end: Offset, durable_end: Offset, last_epoch: LeaderEpoch
     ) -> list[FollowerEffect]:
-        """The log is cut off; or, after `StartAnewAt`, begun again."""
+        """The log was truncated; or, after `StartAnewAt`, emptied."""
         assert durable_end <= log_end
         self._is_busy = False
         self._log_start = log_start
@@ -224,13 +224,13 @@ class Follower:
         high_watermark = max(log_start, min(self.high_watermark, log_end))
         if high_watermark == self.high_watermark:
             return []
-        # Back: a leader was elected that did not have all that was committed. Forward: all before was deleted.
+        # Backwards after an unclean election; forwards if everything below was deleted.
         self.high_watermark = high_watermark
         return [HighWatermarkMoved(high_watermark=high_watermark)]
 
     def on_not_truncated(self) -> None:
-        """The log could not be cut off, and is as it was: the next fetch will say again what has to go."""
-        assert self._is_busy, "a truncation nobody asked for"
+        """The truncation failed and the log is unchanged: the next fetch finds the divergence again."""
+        assert self._is_busy, "a truncation without an effect"
         self._is_busy = False
 
     def on_log_start(self, log_start: Offset) -> None:
@@ -239,7 +239,7 @@ class Follower:
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def on_image(self, image: PartitionImage) -> list[FollowerEffect]:
-        """This is in the store. Where it makes this broker the leader, the follower ends."""
+        """A state of the partition in the store. If this broker becomes leader, the follower ends."""
         if image.revision < self.image.revision or image.leader_epoch < self.image.leader_epoch:
             return []
         is_new_epoch = image.leader_epoch > self.image.leader_epoch
@@ -253,7 +253,7 @@ class Follower:
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def _is_awaited(self, asked: FetchFrom) -> bool:
-        """A reply of an earlier epoch may have records that the leader of this one never had."""
+        """A reply of an earlier epoch may have records that the current leader never had."""
         return asked is self._asked
 
     def _epoch_to_compare(self) -> LeaderEpoch:
@@ -268,7 +268,7 @@ class Follower:
             return self._ask_range()
         if error in {FencedLeaderEpoch.code, NotLeader.code}:
             return [LookUpLeader(), WaitFor(delay_ms=BACKOFF_MS)]
-        # Among others UNKNOWN_LEADER_EPOCH: the leader has not heard yet that it is one.
+        # For example UNKNOWN_LEADER_EPOCH: the leader has not learned yet that it leads.
         return [WaitFor(delay_ms=BACKOFF_MS)]
 
     def _ask_range(self) -> list[FollowerEffect]:
@@ -283,7 +283,7 @@ class Follower:
     ) -> list[FollowerEffect]:
         end = agreed_end(self._history, diverging, log_end=self._log_end)
         if end <= leader_log_start:
-            # The leader has forgotten the epochs of what it deleted, so it cannot tell whether we agree before that.
+            # The leader has no epochs of deleted records, so nothing below its log start can be compared.
             self._is_busy = True
             return [StartAnewAt(offset=leader_log_start)]
         return self._cut_to(end)
@@ -296,15 +296,15 @@ class Follower:
         return [TruncateTo(offset=offset)]
 
     def _take_watermarks(self) -> list[FollowerEffect]:
-        """The leader's, as far as they concern what is here."""
+        """Apply the leader's watermarks, limited to the own log."""
         effects: list[FollowerEffect] = []
         high_watermark = self._capped_high_watermark()
-        # First the start: what the leader has deleted may be something else here, since it cannot be compared. Nobody
-        # is to read it.
+        # First the log start: records that the leader has deleted may differ here, since they cannot be compared. No
+        # consumer may read them.
         log_start = min(self._leader_log_start, self._log_end)
         if log_start > self._log_start:
             effects.append(RaiseLogStart(log_start=log_start))
-        # Not back: a new leader's may be behind, and what was committed stays so.
+        # Never backwards: a new leader's may be behind, and committed records stay committed.
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
             effects.append(HighWatermarkMoved(high_watermark=high_watermark))

@@ -1,4 +1,4 @@
-"""A leader's followers: how far they are, and which of them are fit for the ISR."""
+"""A leader's followers: how far each has replicated, and which may be in the ISR."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -35,7 +35,7 @@ class Followers:
         self._now_ms = max(self._now_ms, now_ms)
 
     def on_image(self, image: PartitionImage, before: PartitionImage) -> None:
-        """Replicas may have come and gone, and joined or left the ISR."""
+        """Add and remove followers by the image, and note who joined or left the ISR."""
         replicas = self._replicas
         for broker in image.replicas:
             if broker != self._me and broker not in replicas:
@@ -49,15 +49,15 @@ class Followers:
                 replica.on_left()
 
     def check(self, broker: BrokerId, broker_epoch: int) -> None:
-        """Whether this broker is a follower, and what it asks comes from the process that is registered (KIP-903).
+        """Check that a fetch comes from a replica, and from the process that is registered (KIP-903).
 
         Raises:
-            UnknownLeaderEpoch: it is no replica here.
-            NotLeader: it has crashed since.
+            UnknownLeaderEpoch: the broker is not a replica of this partition.
+            NotLeader: the broker has crashed since it sent the fetch.
         """
         replica = self._replicas.get(broker)
         if replica is None:
-            # We have not heard that it is being added. It will ask again.
+            # The image that adds it may not have arrived here yet. It will retry.
             raise UnknownLeaderEpoch(f"broker {broker} is not one of the replicas")
         self._check_registration(broker, replica, broker_epoch)
 
@@ -75,7 +75,7 @@ class Followers:
     def slowest_end(
         self, end: Offset, *, in_sync: Collection[BrokerId], leader_end: Offset
     ) -> Offset:
-        """What all have of those who count, at most `end`."""
+        """The smallest end of the replicas that count for the high watermark, at most `end`."""
         for broker, replica in self._replicas.items():
             if replica.log_end < end and (
                 broker in in_sync or self._is_about_to_join(broker, replica, leader_end)
@@ -84,9 +84,9 @@ class Followers:
         return end
 
     def lowest_log_start(self, log_start: Offset, *, electable: Collection[BrokerId]) -> Offset:
-        """How far all have deleted who fetch or may be elected. The others delete it before they join.
+        """The smallest log start of the replicas that fetch or may be elected. Others delete before they join the ISR.
 
-        A new replica that waits for its turn to be copied, or one whose disk has failed, may not fetch for hours.
+        A new replica that waits to be copied, or one with a failed disk, may not fetch for hours.
         """
         lowest = log_start
         for broker, replica in self._replicas.items():
@@ -105,7 +105,7 @@ class Followers:
         )
 
     def readable(self, isr: Collection[BrokerId]) -> Iterable[ReadableReplica]:
-        """Those a consumer may be sent to."""
+        """The followers that consumers may read from."""
         for broker, replica in self._replicas.items():
             if broker in isr and broker in self.brokers and replica.broker_epoch is not None:
                 yield ReadableReplica(
@@ -116,7 +116,7 @@ class Followers:
                 )
 
     def lags(self, *, leader_end: Offset, log_start: Offset, now_ms: int) -> list[ReplicaLag]:
-        """How far each is behind the leader."""
+        """The lag of each follower."""
         return [
             replica.lag(broker, leader_end=leader_end, log_start=log_start, now_ms=now_ms)
             for broker, replica in self._replicas.items()
@@ -127,7 +127,7 @@ class Followers:
     def joiners(
         self, others: Collection[BrokerId], *, low_watermark: Offset, high_watermark: Offset
     ) -> tuple[tuple[BrokerId, int], ...]:
-        """Who is fit for the ISR and none of the others, with the epoch of its registration."""
+        """The replicas that may join the ISR, except `others`, with their broker epochs."""
         return tuple(
             (broker, replica.broker_epoch)
             for broker, replica in self._replicas.items()
@@ -145,7 +145,7 @@ class Followers:
         return replica is None or not self._is_caught_up(replica, leader_end)
 
     def has_lost_records(self, broker: BrokerId, high_watermark: Offset) -> bool:
-        """A member of the ISR that has less than what is committed: its broker crashed, and came back with less."""
+        """True for an ISR member that lacks committed records: its broker crashed and lost them."""
         replica = self._replicas.get(broker)
         return (
             replica is not None
@@ -171,9 +171,9 @@ class Followers:
     def _is_about_to_join(
         self, broker: BrokerId, replica: RemoteReplica, leader_end: Offset
     ) -> bool:
-        """It is worth waiting for: else a leader alone in the ISR would always be one step ahead of it.
+        """A caught-up replica holds back the high watermark; otherwise it could never join a leader with steady writes.
 
-        Not one that has not asked since it left the ISR: its log may have failed, and its broker have taken it out.
+        Not a replica that has not fetched since it left the ISR: its broker may have removed it after a failed log.
         """
         return (
             self._is_alive(broker, replica)
@@ -187,7 +187,7 @@ class Followers:
         )
 
     def _is_alive(self, broker: BrokerId, replica: RemoteReplica) -> bool:
-        """Registered, not leaving, and its fetches are from the process that is registered (KIP-903)."""
+        """Registered, not shutting down, and fetching from the registered process (KIP-903)."""
         endpoint = self.brokers.get(broker)
         return (
             endpoint is not None

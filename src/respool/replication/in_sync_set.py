@@ -1,6 +1,6 @@
-"""The ISR as the store has it, and what a write of ours may have made of it meanwhile.
+"""The ISR as the store has it, and as a write in flight may have changed it.
 
-A leader changes the ISR by a guarded write, one at a time:
+A leader changes the ISR by guarded writes, one at a time:
 
 ```
             propose                   on_image: a newer revision
@@ -9,9 +9,9 @@ A leader changes the ISR by a guarded write, one at a time:
                           |  unknown: it may have been, or may yet be    | on_image
                           +-----------------> unresolved ----------------+
 ```
-Until it is settled both outcomes are reckoned with: the maximal ISR is all who are in the old one or the new one. After
-an unknown outcome even a read that shows the old revision settles nothing, for the write may still be on its way. Then
-the key is written again, if need be as it is: only one of the two writes can succeed.
+Until a write is resolved, both outcomes count: the maximal ISR is the union of the old and the new one. After an
+unknown outcome, a read that shows the old revision resolves nothing, because the write may still arrive. Then the key
+is written again, unchanged if necessary: only one of the two writes can succeed.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ from respool.replication.effects import ProposeIsr
 
 class InSyncSet:
     def __init__(self, image: PartitionImage) -> None:
-        # What the store had when last heard of.
+        # The last known state in the metadata store.
         self.image = image
-        # Everyone who may be in the ISR. Invariant: a superset of the ISR in the store, as long as we lead.
+        # All replicas that may be in the ISR. Invariant: while this broker leads, a superset of the ISR in the store.
         self.maximal = frozenset(image.isr)
         self._in_flight: ProposeIsr | None = None
         self._needs_image = False
@@ -37,7 +37,7 @@ class InSyncSet:
 
     @property
     def must_rewrite(self) -> bool:
-        """A write of unknown outcome may still come about; another one, of whatever, prevents that."""
+        """A write with an unknown outcome may still arrive; any other write of the key prevents that."""
         return self._has_unknown
 
     def propose(
@@ -62,12 +62,12 @@ class InSyncSet:
         self._has_unknown = True
 
     def on_image(self, image: PartitionImage) -> bool:
-        """The store has, or had, this; say whether it is news."""
+        """Take a state that the store has or had; return whether it is newer than the known one."""
         if image.revision < self.image.revision:
             return False
         is_newer = image.revision > self.image.revision
         if is_newer:
-            # Every write under way was guarded by the old revision: it is this one, or it will be refused.
+            # A write in flight was guarded by the old revision: it is this one, or it will be refused.
             self.image = image
             self._in_flight = None
             self._has_unknown = False

@@ -1,13 +1,13 @@
-"""A partition's leader: what is committed, and who is in sync. Events in, effects out; the caller brings the time.
+"""The leader's replication state machine: the high watermark and the ISR. Events in, effects out; no clock, no I/O.
 
 ```
             log_start          high_watermark       durable_end    log_end
 leader          |--------------------|--------------------|-----------|
-follower            |----------------------------|  what its fetches say it has
+follower            |----------------------------|  as reported by its fetches
 ```
-Committed is what every member of the maximal ISR has, the leader included; nothing is while the ISR is too small. A
-leader lives for one leader epoch. When it is elected again in another one, it begins again, with the high watermark it
-had: what followers said in the old epoch may have been cut off since.
+A record is committed once every member of the maximal ISR, including the leader, has it; nothing is committed while the
+ISR is smaller than min.insync.replicas. A `Leader` exists for one leader epoch. A broker that is elected again starts
+with a new one and the high watermark it had: what followers reported in the old epoch may have been truncated since.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,17 +36,17 @@ from respool.replication.remote_replica import ReplicaLag
 
 
 def may_lead(me: BrokerId, image: PartitionImage, *, last_epoch: LeaderEpoch) -> bool:
-    """Whether to begin leading by this image; `last_epoch` is the last one in the log.
+    """Whether this broker may become leader by this image; `last_epoch` is the last epoch in its log.
 
-    A broker that crashes and is back before anybody noticed finds itself the leader still. It may have lost records
-    that followers have, and would write others under the same offsets and epoch, which no comparison of epochs would
-    find. So a broker gives up what it led before it registers again. This is the second lock on the same door: the
-    epoch was entered in the log when this broker began to lead in it, so it leads only in epochs it does not know.
+    A broker that crashes and restarts quickly may still be the leader in the store. It may have lost records that
+    followers have, and would write different records under the same offsets and epoch, which no comparison of epochs
+    detects. So a broker resigns its leaderships before it registers again. This check is a second safeguard: a leader
+    enters its epoch in its log, so a broker never leads in an epoch that its log has already.
     """
     if image.leader != me:
         return False
     if image.replicas == (me,):
-        # Nobody else has any of its records. So a single node goes on in the epoch it always had.
+        # The only replica: no other log can diverge, so a single broker stays in its epoch.
         return image.leader_epoch >= last_epoch
     return _leads_an_epoch_once(image, last_epoch)
 
@@ -70,14 +70,14 @@ class Leader:
         brokers: Mapping[BrokerId, BrokerEndpoint],
         now_ms: int,
     ) -> None:
-        """`durable_end` is what counts as had here: the synced end, or under flush=os and interval the log's end."""
-        assert image.leader == me, f"broker {me} is to lead, the leader is {image.leader}"
+        """`durable_end`: the synced end with respool.flush=always; else the log end."""
+        assert image.leader == me, f"broker {me} becomes leader, the leader is {image.leader}"
         assert log_start <= high_watermark <= log_end
         assert durable_end <= log_end
         self.me = me
         self.leader_epoch = image.leader_epoch
         self.first_offset_of_epoch = log_end
-        # It may be less than what the leader before had committed; never more. It moves when followers fetch.
+        # May be behind what the previous leader committed, never ahead. It advances when followers fetch.
         self.high_watermark = high_watermark
         self.is_leading = True
         self._min_isr = min_isr
@@ -97,52 +97,52 @@ class Leader:
         self._look_at_isr()
 
     def begin(self) -> list[LeaderEffect]:
-        """The first thing to be carried out. Alone in the ISR, a leader has committed what is durable."""
+        """The first effects to carry out. A leader alone in the ISR has committed everything durable."""
         # Also without a record: the epoch's first offset must be known to followers (KAFKA-7415).
         begin = BeginEpoch(leader_epoch=self.leader_epoch, first_offset=self.first_offset_of_epoch)
         return [begin, *self._advance(), *self._propose()]
 
-    # -- what others ask ---------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> PartitionImage:
-        """What the store had when last heard of."""
+        """The last known state of the partition in the metadata store."""
         return self._in_sync.image
 
     @property
     def in_sync(self) -> frozenset[BrokerId]:
-        """The maximal ISR: all who are in it, or may be by now."""
+        """The maximal ISR: all replicas that are in the ISR, or may be by now."""
         return self._in_sync.maximal
 
     @property
     def is_end_known(self) -> bool:
-        """Whether the high watermark is as far as any leader before has told anybody.
+        """True once the high watermark is at least what any earlier leader has reported.
 
-        Until then who asks for the latest offset gets OFFSET_NOT_AVAILABLE, lest it go back before a client's eyes.
+        Until then ListOffsets(latest) answers OFFSET_NOT_AVAILABLE, so that a client never sees it go backwards.
         """
         return self.high_watermark >= self.first_offset_of_epoch
 
     @property
     def low_watermark(self) -> Offset:
-        """Everyone who fetches or may be elected has deleted what is before it; -1 while some have not said."""
+        """All replicas that fetch or may be elected have deleted records below it; -1 while one is unknown."""
         return self._low_watermark
 
     def check_writable(self) -> None:
-        """Refuse acks=all before anything is written.
+        """Check before an append with acks=all.
 
-        Raises:
-            NotLeader: not any more.
-            NotEnoughReplicas: fewer are in sync than the topic asks for.
+                Raises:
+        NotLeader: this broker has been deposed.
+                    NotEnoughReplicas: the ISR is smaller than min.insync.replicas.
         """
         self._check_leading()
         self._check_min_isr()
 
     def is_committed(self, next_offset: Offset) -> bool:
-        """Whether acks=all may be answered for all before `next_offset`."""
+        """Whether acks=all may be answered for records below `next_offset`."""
         return next_offset <= self.high_watermark
 
     def closest_replica(self, *, client_rack: str | None, offset: Offset) -> BrokerId | None:
-        """The follower a consumer had better read from at `offset`; None: this broker is as good."""
+        """The follower that a consumer should read from at `offset` (KIP-392); None: the leader."""
         me = self._followers.brokers.get(self.me)
         return closest_replica(
             client_rack=client_rack,
@@ -152,12 +152,12 @@ class Leader:
         )
 
     def replica_lags(self, now_ms: int) -> list[ReplicaLag]:
-        """How far each follower is behind."""
+        """The lag of each follower."""
         return self._followers.lags(
             leader_end=self._log_end, log_start=self._log_start, now_ms=now_ms
         )
 
-    # -- the own log -------------------------------------------------------------------------------------------------
+    # -- the leader's own log ----------------------------------------------------------------------------------------
 
     def on_append(self, log_end: Offset) -> list[LeaderEffect]:
         assert log_end >= self._log_end, f"log end {log_end} after {self._log_end}"
@@ -166,13 +166,13 @@ class Leader:
         return []
 
     def on_durable(self, end: Offset) -> list[LeaderEffect]:
-        """Everything before `end` counts as had here. Under flush=os and interval that is so once it is appended."""
+        """The leader's log is durable up to `end`; unless respool.flush=always, that is the log end."""
         if not self.takes_as_durable(end):
             return []
         return [HighWatermarkMoved(high_watermark=self.high_watermark)]
 
     def takes_as_durable(self, end: Offset) -> bool:
-        """The same for every batch: whether the high watermark has moved."""
+        """As `on_durable`, for every batch: return whether the high watermark moved."""
         assert end <= self._log_end, f"durable to {end}, log end {self._log_end}"
         if end <= self._durable_end:
             return False
@@ -180,7 +180,7 @@ class Leader:
         return self._moves_on()
 
     def on_log_start(self, log_start: Offset) -> list[LeaderEffect]:
-        """Records were deleted here. Followers hear of it with their next fetch, and say when they have followed."""
+        """Records were deleted here. Followers learn it from their next fetch and report their new log start."""
         assert self._log_start <= log_start <= self.high_watermark
         self._log_start = log_start
         return self._raise_low_watermark()
@@ -190,11 +190,11 @@ class Leader:
     def check_fetch(
         self, broker: BrokerId, *, broker_epoch: int, leader_epoch: LeaderEpoch
     ) -> None:
-        """Before anything is read for a follower.
+        """Check a follower's fetch before reading for it.
 
         Raises:
-            NotLeader: not any more; or the broker that asks has crashed since, and this is an old request of it.
-            FencedLeaderEpoch, UnknownLeaderEpoch: one of the two brokers is behind.
+            NotLeader: this broker has been deposed; or the follower has crashed since it sent this request.
+            FencedLeaderEpoch, UnknownLeaderEpoch: one of the two brokers has an old leader epoch.
         """
         self._check_leading()
         self._check_epoch(leader_epoch)
@@ -210,9 +210,9 @@ class Leader:
         log_start: Offset,
         now_ms: int,
     ) -> list[LeaderEffect]:
-        """A follower asks for more, and the logs agree up to there: so it has everything before `durable_end`.
+        """A follower fetches from an offset up to which the logs agree, so it has everything below `durable_end`.
 
-        Not to be called where the reply has an error or a diverging epoch: such a fetch says nothing.
+        Not to be called if the reply has an error or a diverging epoch: such a fetch says nothing about its log.
 
         Raises:
             as `check_fetch`; nothing has changed then.
@@ -232,7 +232,7 @@ class Leader:
         effects = self._advance()
         if has_log_start_moved:
             effects += self._raise_low_watermark()
-        # In the ISR with less than what is committed: it has lost something.
+        # A member of the ISR that lacks committed records has lost them.
         if broker not in self.image.isr or durable_end < self.high_watermark:
             effects += self._propose()
         return effects
@@ -240,15 +240,15 @@ class Leader:
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def on_tick(self, now_ms: int) -> list[LeaderEffect]:
-        """Called a few times within `lag_ms_max`."""
+        """Called several times per `lag_ms_max`."""
         self._followers.on_time(now_ms)
         if not self.is_leading:
             return []
-        # Someone may have stopped being worth waiting for.
+        # A replica may have begun to lag, so that it no longer holds back the watermarks.
         return [*self._raise_low_watermark(), *self._advance(), *self._propose()]
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> list[LeaderEffect]:
-        """These are registered now. Whoever is not is dead, or fenced."""
+        """The brokers that are registered now. All others are dead or fenced."""
         self._followers.brokers = brokers
         if not self.is_leading:
             return []
@@ -263,7 +263,7 @@ class Leader:
         return [*self._advance(), *self._propose()]
 
     def on_image(self, image: PartitionImage) -> list[LeaderEffect]:
-        """This is, or was, in the store: somebody's write, our own, or what a read found after a failed write."""
+        """A state of the partition in the store: written by any broker, or read after a failed write."""
         if not self.is_leading:
             return []
         if image.leader_epoch != self.leader_epoch:
@@ -279,11 +279,11 @@ class Leader:
         return [*effects, *self._raise_low_watermark(), *self._advance(), *self._propose()]
 
     def on_isr_refused(self, proposal: ProposeIsr) -> None:
-        """A guard did not hold, nothing was written. Nothing else is proposed until `on_image`."""
+        """A guard failed, so nothing was written. The next proposal waits for `on_image`."""
         self._in_sync.on_refused(proposal)
 
     def on_isr_unknown(self, proposal: ProposeIsr) -> None:
-        """The store did not answer. Nothing else is proposed until `on_image`."""
+        """The store did not answer. The next proposal waits for `on_image`."""
         self._in_sync.on_unknown(proposal)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class Leader:
         return [SteppedDown(image=image)]
 
     def _advance(self) -> list[LeaderEffect]:
-        """Raise the high watermark to what everyone has who counts."""
+        """Raise the high watermark to the smallest end of the replicas that count."""
         return [HighWatermarkMoved(high_watermark=self.high_watermark)] if self._moves_on() else []
 
     def _moves_on(self) -> bool:
@@ -329,7 +329,7 @@ class Leader:
         return True
 
     def _look_at_isr(self) -> None:
-        """It changes seldom, and is asked about for every batch."""
+        """Cache what every append asks of the ISR, which changes rarely."""
         image = self._in_sync.image
         self.is_min_isr_met = len(image.isr) >= image.min_isr(self._min_isr)
         # While this is true nothing is committed.
@@ -343,7 +343,7 @@ class Leader:
         return bool(self.image.elr)
 
     def _propose(self) -> list[LeaderEffect]:
-        """Ask for the ISR, and the ELR, that ought to be, unless they are, or have just been asked for."""
+        """Propose the right ISR and ELR, unless the store has them or a proposal is in flight."""
         in_sync = self._in_sync
         if not self.is_leading or not in_sync.may_propose:
             return []
@@ -360,10 +360,10 @@ class Leader:
             if broker == self.me
             or not (broker in lost or followers.is_lagging(broker, self._log_end))
         )
-        # A fetch from before its log failed may come late.
+        # A replica that is offline does not join: its fetch may be from before its log failed.
         joining = followers.joiners(
             {*image.isr, *image.offline},
-            # An earlier leader may have waited for this one to delete, and not for who was not in sync.
+            # An earlier leader waited for this replica to delete, but not for replicas out of the ISR.
             low_watermark=max(self._low_watermark, self._first_log_start),
             high_watermark=high_watermark,
         )

@@ -1,18 +1,18 @@
-"""What a leader knows of one follower. All of it comes from the follower's fetches."""
+"""The leader's state of one follower, all of it from the follower's fetches."""
 
 from typing import NamedTuple
 
 from respool.model.ids import BrokerId, Offset
 
 UNKNOWN_OFFSET = Offset(-1)
-# Before any time that can come.
+# Before any real time.
 NEVER_MS = -(2**62)
 
 
 class ReplicaLag(NamedTuple):
     broker: BrokerId
     messages: int
-    # Since it was last known to have all that the leader had; None: not in this leader's time.
+    # Time since it was last caught up with the leader; None: never since this leader began.
     behind_ms: int | None
 
 
@@ -29,16 +29,17 @@ class RemoteReplica:
     )
 
     def __init__(self, *, is_in_sync: bool, now_ms: int) -> None:
-        # It has everything before this offset; durably, where the topic's promise says so. Unknown until it fetches.
+        # It has everything below this offset, durably if respool.flush=always. Unknown until it fetches.
         self.log_end = UNKNOWN_OFFSET
         self.log_start = UNKNOWN_OFFSET
-        # Of its registration, as its last fetch said.
+        # From its last fetch.
         self.broker_epoch: int | None = None
-        # The latest time at which it is known to have had all that the leader had. One that was in sync gets its time
-        # to find the new leader.
+        # The latest time at which it was caught up with the leader. A replica in the ISR gets the lag time to find the
+        # new leader.
         self.caught_up_at_ms = now_ms if is_in_sync else NEVER_MS
         self._fetched_at_ms = NEVER_MS
-        # Where the leader's log ended at some fetch, and when. Once it has come that far, it was caught up then.
+        # The leader's log end at an earlier fetch, and the time of it. Once the follower reaches that end, it was
+        # caught up at that time.
         self._mark = UNKNOWN_OFFSET
         self._marked_at_ms = NEVER_MS
         # Since it left the ISR, or since this leader began.
@@ -53,27 +54,27 @@ class RemoteReplica:
         leader_end: Offset,
         now_ms: int,
     ) -> None:
-        """`log_end` is what it has for good, `leader_end` what the leader has by now."""
+        """`log_end`: the follower's durable end; `leader_end`: the leader's log end now."""
         if log_end >= leader_end:
             self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
         if log_end >= self._mark:
-            # Without this, a follower of a busy leader would never be caught up: there is always something new by the
-            # time it asks.
+            # Without this, a follower of a busy leader would never be caught up: there are always new records by the
+            # time it fetches.
             self.caught_up_at_ms = max(self.caught_up_at_ms, self._marked_at_ms)
             self._mark, self._marked_at_ms = leader_end, now_ms
         self.broker_epoch = broker_epoch
-        # It may be less than before: the broker crashed and lost what it had not synced.
+        # May be less than before: the broker crashed and lost records that were not synced.
         self.log_end = log_end
         self.log_start = log_start
         self._fetched_at_ms = now_ms
         self._has_fetched = True
 
     def on_joined(self, now_ms: int) -> None:
-        """It is in the ISR now: it has what is committed. For the rest it gets its time."""
+        """It joined the ISR, so it has everything committed. For the rest it gets the lag time."""
         self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
 
     def on_left(self) -> None:
-        """It is out of the ISR. What it had before says nothing about whether it is still there."""
+        """It left the ISR. Its earlier fetches do not prove that it still fetches."""
         self._has_fetched = False
 
     def is_fetching(self, *, now_ms: int, lag_ms_max: int) -> bool:
@@ -91,5 +92,5 @@ class RemoteReplica:
         )
 
     def is_caught_up(self, *, leader_end: Offset, now_ms: int, lag_ms_max: int) -> bool:
-        """By time, not by messages: a burst makes nobody leave the ISR, and a dead follower does not stay for long."""
+        """By time, not by records: a burst removes no replica from the ISR, and a dead one does not stay long."""
         return self.log_end == leader_end or now_ms - self.caught_up_at_ms <= lag_ms_max
