@@ -210,8 +210,8 @@ class DirectPeers:
 
     def move_to(self, addresses: object) -> None: ...
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes:
-        del lane
+    async def request(self, broker: BrokerId, frame: bytes, *, channel: int = 0) -> bytes:
+        del channel
         self._check_way(broker)
         self._cluster.asked.append((self._me, broker, decode_request(memoryview(frame))))
         reply = await self._cluster.nodes[broker].answer(frame)
@@ -219,8 +219,8 @@ class DirectPeers:
         self._check_way(broker)
         return reply[4:]
 
-    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
-        del broker, lane
+    def is_on_this_host(self, broker: BrokerId, *, channel: int = 0) -> bool:
+        del broker, channel
         return self._cluster.is_one_machine
 
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:

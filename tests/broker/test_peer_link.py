@@ -29,16 +29,16 @@ class Peer:
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
-        self.lanes: list[int] = []
+        self.channels: list[int] = []
         self.damage = 0
 
     def move_to(self, addresses: object) -> None: ...
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes:
+    async def request(self, broker: BrokerId, frame: bytes, *, channel: int = 0) -> bytes:
         assert broker == TWO
         request = decode_request(memoryview(frame))
         self.requests.append(request)
-        self.lanes.append(lane)
+        self.channels.append(channel)
         answer = {
             "partition_index": 3,
             "error_code": 0,
@@ -50,7 +50,7 @@ class Peer:
         reply = bytes(encode_reply(request, {"throttle_time": 0, "topics": topics}))[4:]
         return reply[: len(reply) - self.damage]
 
-    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
+    def is_on_this_host(self, broker: BrokerId, *, channel: int = 0) -> bool:
         raise NotImplementedError
 
     async def hold(self, broker: BrokerId, **_: Any) -> None: ...
@@ -62,12 +62,12 @@ def test_what_is_asked_by_its_fields_is_answered_by_its_fields() -> None:
     async def story() -> None:
         peer = Peer()
         link = PeerLink(peer, client_id="broker-1")
-        reply = await link.ask(TWO, Api.LIST_OFFSETS, 8, lane=5, **ASKED)
+        reply = await link.ask(TWO, Api.LIST_OFFSETS, 8, channel=5, **ASKED)
         assert reply.topics[0].partitions[0].offset == 77
         (request,) = peer.requests
         assert request.client_id == "broker-1"
         assert request.body.topics[0].partitions[0].current_leader_epoch == 4
-        assert peer.lanes == [5]
+        assert peer.channels == [5]
 
     asyncio.run(story())
 

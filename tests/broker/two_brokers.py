@@ -105,12 +105,12 @@ class NetworkPeers:
 
     def move_to(self, addresses: Any) -> None: ...
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes:
-        del lane
+    async def request(self, broker: BrokerId, frame: bytes, *, channel: int = 0) -> bytes:
+        del channel
         return await self._network.request(broker, frame)
 
-    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
-        del broker, lane
+    def is_on_this_host(self, broker: BrokerId, *, channel: int = 0) -> bool:
+        del broker, channel
         return False
 
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:

@@ -19,7 +19,7 @@ from support.waiting import wait_until
 HEAL_SECONDS_MAX = 90.0
 # Nobody may be there to lead in its place, and requests that cannot be answered are waited for too.
 STOP_SECONDS_MAX = 60.0
-NO_ETCD = "no etcd member answers"
+NO_ETCD = "no etcd member replies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

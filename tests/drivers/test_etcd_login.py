@@ -284,7 +284,7 @@ def test_without_our_own_certificate_we_are_told_that_it_may_be_missing(
 def test_http_to_a_server_with_tls_is_told(tls_etcd: EtcdCluster) -> None:
     async def story() -> None:
         endpoints = (tls_etcd.endpoints[0].replace("https:", "http:"),)
-        with pytest.raises(StoreUnavailable, match="may want https"):
+        with pytest.raises(StoreUnavailable, match="may require https"):
             await EtcdStore.connect(options_for(endpoints))
 
     run(story)
@@ -365,7 +365,7 @@ def test_a_version_with_faults_that_is_allowed_is_warned_of_once(
     async def story() -> None:
         monkeypatch.setattr(etcd_member, "is_known_good", lambda version: False)
         async with connected(papers.options(tls_etcd.endpoints)) as store:
-            store._members.chosen().forget_login()
+            store._members.chosen().discard_login()
             await store.get("/a")
         assert caplog.text.count("known faults") == 1
 

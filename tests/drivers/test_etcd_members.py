@@ -11,7 +11,7 @@ import pytest
 from drivers.etcd_stories import connected, options_for, run
 from drivers.store_contract import take
 from respool.drivers.etcd_failures import EtcdRefused
-from respool.drivers.etcd_messages import WatchCreate
+from respool.drivers.etcd_messages import WatchCreateRequest
 from respool.drivers.etcd_store import EtcdStore
 from respool.drivers.etcd_watch import EtcdWatch
 from respool.ports.metadata_store import Guard, KeyChanged, StoreUnavailable
@@ -97,7 +97,7 @@ def test_a_store_begins_with_whom_it_reaches(three: EtcdCluster) -> None:
     async def story() -> None:
         three.members[0].kill()
         async with connected(options_for(three.endpoints)) as store:
-            # Nothing was sent to the dead member, so even a write may go on to the next.
+            # Empty was sent to the dead member, so even a write may go on to the next.
             await store.transact(puts={"/a": b"1"})
 
     run(story)
@@ -193,7 +193,7 @@ def test_a_watch_stays_while_nothing_happens_under_its_prefix(
         begun: list[int] = []
         create = EtcdWatch._create
 
-        def counted(watch: EtcdWatch) -> WatchCreate:
+        def counted(watch: EtcdWatch) -> WatchCreateRequest:
             begun.append(1)
             return create(watch)
 
@@ -377,7 +377,7 @@ def test_a_store_can_be_closed_while_etcd_is_silent(one: EtcdCluster) -> None:
 def test_without_any_etcd_connecting_ends_in_time_and_names_all_addresses() -> None:
     async def story() -> None:
         endpoints = tuple(f"http://127.0.0.1:{port}" for port in reserve_ports(2))
-        with pytest.raises(StoreUnavailable, match="no etcd member answers") as raised:
+        with pytest.raises(StoreUnavailable, match="no etcd member replies") as raised:
             await EtcdStore.connect(options_for(endpoints))
         assert all(url in str(raised.value) for url in endpoints)
 
@@ -418,7 +418,7 @@ def test_a_server_that_is_no_etcd_is_told_in_time(answer: bytes) -> None:
 def test_members_of_different_clusters_are_not_mixed(one: EtcdCluster, three: EtcdCluster) -> None:
     async def story() -> None:
         mixed = options_for((three.endpoints[0], one.endpoints[0]))
-        with pytest.raises(EtcdRefused, match="do not belong together"):
+        with pytest.raises(EtcdRefused, match="belong to different etcd clusters"):
             await EtcdStore.connect(mixed)
         # Also when the stranger is met only later.
         one.members[0].kill()
@@ -426,7 +426,7 @@ def test_members_of_different_clusters_are_not_mixed(one: EtcdCluster, three: Et
         async with connected(options) as store:
             await asyncio.to_thread(one.heal)
             three.members[0].pause()
-            with pytest.raises(StoreUnavailable, match="do not belong together"):
+            with pytest.raises(StoreUnavailable, match="belong to different etcd clusters"):
                 await store.get("/a")
 
     run(story)
@@ -445,7 +445,7 @@ def test_an_etcd_that_has_forgotten_is_not_believed(one: EtcdCluster) -> None:
                 lambda: store.snapshot(""),
                 lambda: store.transact(guards=[Guard(key="/a", revision=0)], puts={"/a": b"0"}),
             ):
-                with pytest.raises(StoreUnavailable, match=f"gone back from revision {revision}"):
+                with pytest.raises(StoreUnavailable, match=f"went back from revision {revision}"):
                     await use()
 
     run(story)

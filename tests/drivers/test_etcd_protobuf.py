@@ -5,19 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respool.drivers.etcd_messages import (
+    AuthenticateResponse,
     Compare,
-    DeleteAsk,
+    DeleteRangeRequest,
     Event,
-    Header,
     KeyValue,
-    LeaseTtlReply,
-    LoginReply,
-    Operation,
-    PutAsk,
-    RangeAsk,
-    TxnAsk,
-    TxnReply,
-    WatchReply,
+    LeaseTtlResponse,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    ResponseHeader,
+    TxnRequest,
+    TxnResponse,
+    WatchResponse,
 )
 from respool.drivers.etcd_protobuf import MessageDamaged, decode, encode
 
@@ -28,7 +28,7 @@ KEY_VALUES = st.builds(KeyValue, key=st.binary(), mod_revision=INT64, value=st.b
 @settings(deadline=None)
 @given(
     st.builds(
-        WatchReply,
+        WatchResponse,
         created=st.booleans(),
         canceled=st.booleans(),
         compact_revision=INT64,
@@ -36,15 +36,15 @@ KEY_VALUES = st.builds(KeyValue, key=st.binary(), mod_revision=INT64, value=st.b
         events=st.lists(st.builds(Event, type=INT64, kv=st.none() | KEY_VALUES)).map(tuple),
     )
 )
-def test_a_message_comes_back_as_it_was(message: WatchReply) -> None:
-    assert decode(encode(message), WatchReply) == message
+def test_a_message_comes_back_as_it_was(message: WatchResponse) -> None:
+    assert decode(encode(message), WatchResponse) == message
 
 
 def test_bytes_are_those_of_the_specification() -> None:
-    ask = TxnAsk(
+    ask = TxnRequest(
         compare=(Compare(target=2, key=b"k", mod_revision=300),),
-        success=(Operation(put=PutAsk(key=b"k", value=b"v", lease=-1)),),
-        failure=(Operation(range=RangeAsk(key=b"k")),),
+        success=(RequestOp(put=PutRequest(key=b"k", value=b"v", lease=-1)),),
+        failure=(RequestOp(range=RangeRequest(key=b"k")),),
     )
     assert encode(ask) == (
         b"\x0a\x08" + b"\x10\x02" + b"\x1a\x01k" + b"\x30\xac\x02"
@@ -55,32 +55,32 @@ def test_bytes_are_those_of_the_specification() -> None:
 
 
 def test_an_empty_message_inside_is_sent_and_none_is_not() -> None:
-    assert encode(Operation(delete=DeleteAsk())) == b"\x1a\x00"
-    assert encode(Operation()) == b""
+    assert encode(RequestOp(delete=DeleteRangeRequest())) == b"\x1a\x00"
+    assert encode(RequestOp()) == b""
 
 
 def test_fields_nobody_knows_are_skipped() -> None:
     unknown = b"\xf8\x07\x05" + b"\xf1\x07" + bytes(8) + b"\xf5\x07" + bytes(4) + b"\xfa\x07\x02hi"
-    message = TxnReply(header=Header(revision=7), succeeded=True)
-    assert decode(unknown + encode(message) + unknown, TxnReply) == message
+    message = TxnResponse(header=ResponseHeader(revision=7), succeeded=True)
+    assert decode(unknown + encode(message) + unknown, TxnResponse) == message
 
 
 def test_a_later_value_wins() -> None:
-    once, twice = LeaseTtlReply(ttl_s=1), LeaseTtlReply(ttl_s=2)
-    assert decode(encode(once) + encode(twice), LeaseTtlReply) == twice
+    once, twice = LeaseTtlResponse(ttl_s=1), LeaseTtlResponse(ttl_s=2)
+    assert decode(encode(once) + encode(twice), LeaseTtlResponse) == twice
 
 
 @pytest.mark.parametrize(
     ("damaged", "kind"),
     [
-        (b"\x12", LoginReply),
-        (b"\x12\x05abc", LoginReply),
-        (b"\x18", LeaseTtlReply),
-        (b"\x18" + b"\xff" * 10 + b"\x01", LeaseTtlReply),
-        (b"\x13", LoginReply),
-        (b"\x10\x01", LoginReply),
-        (b"\x1a\x01x", LeaseTtlReply),
-        (b"\x0a\x02\x18", TxnReply),
+        (b"\x12", AuthenticateResponse),
+        (b"\x12\x05abc", AuthenticateResponse),
+        (b"\x18", LeaseTtlResponse),
+        (b"\x18" + b"\xff" * 10 + b"\x01", LeaseTtlResponse),
+        (b"\x13", AuthenticateResponse),
+        (b"\x10\x01", AuthenticateResponse),
+        (b"\x1a\x01x", LeaseTtlResponse),
+        (b"\x0a\x02\x18", TxnResponse),
     ],
 )
 def test_what_is_no_message_is_refused(damaged: bytes, kind: type) -> None:
@@ -92,6 +92,6 @@ def test_what_is_no_message_is_refused(damaged: bytes, kind: type) -> None:
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     try:
-        decode(data, WatchReply)
+        decode(data, WatchResponse)
     except MessageDamaged:
         return

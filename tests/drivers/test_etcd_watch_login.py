@@ -7,27 +7,27 @@ import pytest
 
 from drivers.store_contract import take
 from respool.drivers import etcd_messages as msg
-from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict
+from respool.drivers.etcd_failures import CallFailed, EtcdRefused, FailureKind
 from respool.drivers.etcd_members import EtcdMembers
 from respool.drivers.etcd_options import EtcdOptions
 from respool.drivers.etcd_watch import EtcdWatch, KeySpace
 
 KEYS = KeySpace("respool")
-DENIED = msg.WatchReply(canceled=True, cancel_reason="rpc error: etcdserver: permission denied")
-CREATED = msg.WatchReply(created=True)
-LOST = CallFailed("connection lost", Verdict.UNKNOWN)
+DENIED = msg.WatchResponse(canceled=True, cancel_reason="rpc error: etcdserver: permission denied")
+CREATED = msg.WatchResponse(created=True)
+LOST = CallFailed("connection lost", FailureKind.UNKNOWN)
 
 
-def changed(revision: int) -> msg.WatchReply:
+def changed(revision: int) -> msg.WatchResponse:
     pair = msg.KeyValue(key=KEYS.stored("/a"), value=b"2", mod_revision=revision)
-    return msg.WatchReply(events=(msg.Event(kv=pair),))
+    return msg.WatchResponse(events=(msg.Event(kv=pair),))
 
 
 class ScriptedStream:
-    def __init__(self, replies: list[msg.WatchReply | CallFailed]) -> None:
+    def __init__(self, replies: list[msg.WatchResponse | CallFailed]) -> None:
         self._replies = replies
 
-    async def next(self, timeout_ms: int) -> msg.WatchReply | None:
+    async def next(self, timeout_ms: int) -> msg.WatchResponse | None:
         reply = self._replies.pop(0)
         if isinstance(reply, CallFailed):
             raise reply
@@ -42,16 +42,16 @@ class ScriptedMember:
 
     url = "http://one:2379"
 
-    def __init__(self, *watches: list[msg.WatchReply | CallFailed]) -> None:
+    def __init__(self, *watches: list[msg.WatchResponse | CallFailed]) -> None:
         self._watches = list(watches)
         self.logins_forgotten = 0
 
-    async def get_ready(self) -> None: ...
+    async def prepare(self) -> None: ...
 
-    def watch(self, create: msg.WatchCreate) -> ScriptedStream:
+    def watch(self, create: msg.WatchCreateRequest) -> ScriptedStream:
         return ScriptedStream(self._watches.pop(0))
 
-    def forget_login(self) -> None:
+    def discard_login(self) -> None:
         self.logins_forgotten += 1
 
 
@@ -62,7 +62,7 @@ class OneMember:
     def chosen(self) -> ScriptedMember:
         return self._member
 
-    def pass_over(self, member: ScriptedMember, why: Exception) -> None:
+    def switch_from(self, member: ScriptedMember, why: Exception) -> None:
         assert member is self._member
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ def test_a_folder_that_may_not_be_written_to_is_named_as_that(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(DiskFailed, match=rf"{tmp_path} cannot be written: .*--data"):
+    with pytest.raises(DiskFailed, match=rf"{tmp_path} is not writable: .*--data"):
         FolderLock(str(tmp_path))
 
 

@@ -232,7 +232,7 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_more(
         lambda: log.truncate(0),
     ]
     for use in uses:
-        with pytest.raises(DiskFailed, match="could not be cut off"):
+        with pytest.raises(DiskFailed, match="could not be truncated"):
             use()
     assert log.read(0, 100) == b"kept"
 
@@ -551,7 +551,7 @@ def test_it_is_read_ahead_again_before_a_reader_comes_to_the_end_of_it(
     file.read(0, step)
     for number in range(1, 9):
         file.read(number * step, step, cached_only=True)
-    file._ahead.settle()
+    file._ahead.drain()
     assert [position // step for position, _ in hints] == [1, 4, 7]
 
 

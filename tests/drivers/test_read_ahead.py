@@ -36,10 +36,10 @@ def test_a_disk_that_takes_its_time_keeps_nobody_waiting(
     monkeypatch.setattr(os, "posix_fadvise", by(slowly))
     ahead = ReadAhead()
     for number in range(3 * WAITING_MAX):
-        ahead.ask(descriptor, number)
+        ahead.request(descriptor, number)
     assert told == []
     goes_on.set()
-    ahead.settle()
+    ahead.drain()
     # One may have been under way; what did not fit was passed over.
     assert told[:WAITING_MAX] == list(range(WAITING_MAX))
     assert len(told) <= WAITING_MAX + 1
@@ -53,8 +53,8 @@ def test_the_thread_ends_when_there_is_nothing_to_do_and_another_comes(
     monkeypatch.setattr(read_ahead, "IDLE_S", 0.001)
     ahead = ReadAhead()
     for number in range(2):
-        ahead.ask(descriptor, number)
-        ahead.settle()
+        ahead.request(descriptor, number)
+        ahead.drain()
         threads[-1].join(30)
         assert not threads[-1].is_alive()
     assert threads[0] is not threads[1]
@@ -68,6 +68,6 @@ def test_a_hint_that_is_refused_is_only_a_hint(
 
     monkeypatch.setattr(os, "posix_fadvise", by(refuse))
     ahead = ReadAhead()
-    ahead.ask(descriptor, 0)
-    ahead.settle()
+    ahead.request(descriptor, 0)
+    ahead.drain()
     assert ahead._has_thread

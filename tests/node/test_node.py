@@ -28,7 +28,7 @@ def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
 
     assert run(settings) == EXIT_UNREACHABLE
 
-    assert "no etcd member answers" in capsys.readouterr().err
+    assert "no etcd member replies" in capsys.readouterr().err
     assert not (data / METADATA_FILE).exists()
 
 

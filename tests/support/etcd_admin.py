@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from respool.drivers.etcd_member import EtcdIdentity, EtcdMember
-from respool.drivers.etcd_messages import Method, Nothing
+from respool.drivers.etcd_messages import Empty, Method
 from respool.drivers.etcd_options import EtcdOptions
 from respool.drivers.etcd_protobuf import flag, number, one, raw, text
 from respool.drivers.etcd_tls import EtcdTls
@@ -50,15 +50,17 @@ class RolePermissionAsk:
     permission: Permission | None = one(2, Permission)
 
 
-COMPACT = Method(path="/etcdserverpb.KV/Compact", ask=CompactAsk, reply=Nothing)
-USER_ADD = Method(path="/etcdserverpb.Auth/UserAdd", ask=UserAsk, reply=Nothing)
-USER_PASSWORD = Method(path="/etcdserverpb.Auth/UserChangePassword", ask=UserAsk, reply=Nothing)
-USER_GRANT = Method(path="/etcdserverpb.Auth/UserGrantRole", ask=UserRoleAsk, reply=Nothing)
-ROLE_ADD = Method(path="/etcdserverpb.Auth/RoleAdd", ask=RoleAsk, reply=Nothing)
-ROLE_GRANT = Method(
-    path="/etcdserverpb.Auth/RoleGrantPermission", ask=RolePermissionAsk, reply=Nothing
+COMPACT = Method(path="/etcdserverpb.KV/Compact", request=CompactAsk, response=Empty)
+USER_ADD = Method(path="/etcdserverpb.Auth/UserAdd", request=UserAsk, response=Empty)
+USER_PASSWORD = Method(
+    path="/etcdserverpb.Auth/UserChangePassword", request=UserAsk, response=Empty
 )
-AUTH_ENABLE = Method(path="/etcdserverpb.Auth/AuthEnable", ask=Nothing, reply=Nothing)
+USER_GRANT = Method(path="/etcdserverpb.Auth/UserGrantRole", request=UserRoleAsk, response=Empty)
+ROLE_ADD = Method(path="/etcdserverpb.Auth/RoleAdd", request=RoleAsk, response=Empty)
+ROLE_GRANT = Method(
+    path="/etcdserverpb.Auth/RoleGrantPermission", request=RolePermissionAsk, response=Empty
+)
+AUTH_ENABLE = Method(path="/etcdserverpb.Auth/AuthEnable", request=Empty, response=Empty)
 
 
 class EtcdAdmin:
@@ -103,7 +105,7 @@ class EtcdAdmin:
             )
 
     async def enable_authentication(self) -> None:
-        await self._member.call(AUTH_ENABLE, Nothing(), timeout_ms=5_000)
+        await self._member.call(AUTH_ENABLE, Empty(), timeout_ms=5_000)
 
 
 async def compact(options: EtcdOptions, revision: int) -> None:

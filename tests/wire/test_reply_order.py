@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from respool.wire.codec import Request
-from respool.wire.reply_order import ReplySlot, Session
+from respool.wire.reply_order import ReplyOrder, ReplySlot
 from wire.entities import examples
 
 
@@ -21,7 +21,7 @@ def request(correlation_id: int) -> Request:
 
 
 def test_a_reply_leaves_as_soon_as_it_is_there_when_none_is_before_it() -> None:
-    session = Session()
+    session = ReplyOrder()
     slot = session.open_reply(request(1))
     assert session.waiting == 1
     assert session.take_ready() == []
@@ -32,7 +32,7 @@ def test_a_reply_leaves_as_soon_as_it_is_there_when_none_is_before_it() -> None:
 
 
 def test_a_reply_waits_for_those_before_it() -> None:
-    session = Session()
+    session = ReplyOrder()
     first, second, third = (session.open_reply(request(number)) for number in range(3))
     assert not third.fill([b"3"])
     assert not second.fill([b"2"])
@@ -44,7 +44,7 @@ def test_a_reply_waits_for_those_before_it() -> None:
 
 
 def test_a_request_without_reply_holds_nobody_up() -> None:
-    session = Session()
+    session = ReplyOrder()
     silent, spoken = session.open_reply(request(1)), session.open_reply(request(2))
     assert not spoken.fill([b"2"])
     assert silent.skip()
@@ -53,7 +53,7 @@ def test_a_request_without_reply_holds_nobody_up() -> None:
 
 
 def test_a_skipped_request_waits_its_turn_too() -> None:
-    session = Session()
+    session = ReplyOrder()
     spoken, silent = session.open_reply(request(1)), session.open_reply(request(2))
     assert not silent.skip()
     assert session.waiting == 2
@@ -63,7 +63,7 @@ def test_a_skipped_request_waits_its_turn_too() -> None:
 
 
 def test_a_second_reply_to_one_request_is_a_mistake_and_changes_nothing() -> None:
-    session = Session()
+    session = ReplyOrder()
     slot = session.open_reply(request(5))
     slot.fill([b"once"])
     with pytest.raises(AssertionError, match="correlation_id=5"):
@@ -79,7 +79,7 @@ def test_a_second_reply_to_one_request_is_a_mistake_and_changes_nothing() -> Non
 def test_replies_leave_in_the_order_of_their_requests_whenever_they_are_filled_or_taken(
     data: st.DataObject,
 ) -> None:
-    session = Session()
+    session = ReplyOrder()
     open_slots: list[tuple[int, ReplySlot]] = []
     opened = 0
     silent: set[int] = set()

@@ -19,46 +19,46 @@ class PeerLink:
         self._client_id = client_id
         self._correlation_id = 0
 
-    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
+    def is_on_this_host(self, broker: BrokerId, *, channel: int = 0) -> bool:
         """See `Peers.is_near`."""
-        return self._peers.is_on_this_host(broker, lane=lane)
+        return self._peers.is_on_this_host(broker, channel=channel)
 
     async def ask(
-        self, broker: BrokerId, key: int, version: int, *, lane: int = 0, **fields: Any
+        self, broker: BrokerId, key: int, version: int, *, channel: int = 0, **fields: Any
     ) -> Any:
-        """Send a request of that kind and version, and return the reply's body; lanes: see `Peers.request`.
+        """Send a request of that kind and version, and return the reply's body; channels: see `Peers.request`.
 
         Raises:
             PeerUnreachable: no reply came, or none that can be read; what became of the request is unknown.
         """
-        reply = await self._request(broker, key, version, fields, lane)
+        reply = await self._request(broker, key, version, fields, channel)
         try:
             return decode_reply(key, version, reply)
         except RequestMalformed as error:
             raise _unreadable(broker, error) from error
 
     async def fetch(
-        self, broker: BrokerId, version: int, *, lane: int, **fields: Any
+        self, broker: BrokerId, version: int, *, channel: int, **fields: Any
     ) -> FetchReplyView:
         """The same for Fetch: the records of the reply are not copied.
 
         Raises:
             PeerUnreachable: as `ask`.
         """
-        reply = await self._request(broker, Api.FETCH, version, fields, lane)
+        reply = await self._request(broker, Api.FETCH, version, fields, channel)
         try:
             return read_fetch_reply(memoryview(reply), version)
         except RequestMalformed as error:
             raise _unreadable(broker, error) from error
 
     async def _request(
-        self, broker: BrokerId, key: int, version: int, fields: Mapping[str, Any], lane: int
+        self, broker: BrokerId, key: int, version: int, fields: Mapping[str, Any], channel: int
     ) -> bytes | memoryview:
         self._correlation_id = (self._correlation_id + 1) % 2**31
         frame = encode_request(
             key, version, fields, correlation_id=self._correlation_id, client_id=self._client_id
         )
-        return await self._peers.request(broker, frame[_SIZE_BYTES:], lane=lane)
+        return await self._peers.request(broker, frame[_SIZE_BYTES:], channel=channel)
 
 
 def _unreadable(broker: BrokerId, error: RequestMalformed) -> PeerUnreachable:

@@ -15,7 +15,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class PeerRequestQueue(Generic[T]):
-    """A lane to each broker."""
+    """A channel to each broker."""
 
     def __init__(
         self,

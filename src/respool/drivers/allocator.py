@@ -1,8 +1,8 @@
-"""Memory for replies of many megabytes that live for a millisecond.
+"""Memory allocation for replies of many megabytes that live for a millisecond.
 
-By default glibc maps such a block anew each time, and the kernel then clears every page of it: reading 1 MB from the
-page cache took 1.4 ms of CPU, and takes 0.4 ms from memory that is kept. Python clears it once more; that was a
-seventh of what a broker does to serve a fetch.
+By default glibc maps such a block for each allocation, and the kernel clears its pages: reading 1 MB from the page
+cache took 1.4 ms of CPU, and takes 0.4 ms with reused memory. Python clears it once more, which was a seventh of the
+cost of serving a fetch.
 """
 
 import ctypes
@@ -13,16 +13,16 @@ from typing import Any
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
-# Blocks up to this size come from memory that is kept; glibc takes no larger number.
+# Blocks up to this size come from retained memory; glibc accepts no larger value.
 KEPT_BLOCK_BYTES_MAX = 32 * 1024 * 1024
-# This much free memory at the end of the heap is kept.
+# Free memory retained at the end of the heap.
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-# Below this Python's own way takes less.
+# Below this size Python's own allocation is cheaper.
 UNCLEARED_FROM_BYTES = 16 * 1024
 
 
 def keep_freed_memory() -> bool:
-    """Set it for this process; False where the C library has no such setting."""
+    """Configure the allocator of this process; False if the C library has no such setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
@@ -33,7 +33,7 @@ def keep_freed_memory() -> bool:
 
 
 def uncleared(size: int) -> bytearray:
-    """Room for so many bytes with whatever was there before: only for who fills all of it before anybody looks."""
+    """A buffer with undefined content: only for callers that fill it completely before it is read."""
     if _new_bytearray is None or size < UNCLEARED_FROM_BYTES:
         return bytearray(size)
     room: bytearray = _new_bytearray(None, size)
@@ -41,7 +41,7 @@ def uncleared(size: int) -> bytearray:
 
 
 def _python_call() -> Any:
-    """C's way to a bytearray, which copies into it only where it is given something to copy; None outside CPython."""
+    """The C function for a bytearray, which copies only if it gets a source; None outside of CPython."""
     if sys.implementation.name != "cpython":
         return None
     call = ctypes.pythonapi.PyByteArray_FromStringAndSize

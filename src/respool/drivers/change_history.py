@@ -1,4 +1,4 @@
-"""The latest changes of a metadata store, by revision, for those who watch."""
+"""The latest changes of a metadata store, by revision, for watchers."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from respool.ports.metadata_store import CompactedRevision, KeyChanged
 
 
 class ChangeHistory:
-    """Bounded: the oldest revisions are forgotten first. The latest is kept, however large."""
+    """Bounded: the oldest revisions are dropped first. The latest one is kept, whatever its size."""
 
     def __init__(self, *, revision: int, changes_max: int, bytes_max: int) -> None:
-        # The newest revision, and the newest one that is forgotten; those in between follow without gaps.
+        # The newest revision, and the newest dropped one; all revisions between them are kept.
         self.revision = revision
         self.compacted = revision
         self._by_revision: dict[int, Sequence[KeyChanged]] = {}
@@ -17,7 +17,7 @@ class ChangeHistory:
         self._bytes_left = bytes_max
 
     def add(self, changes: Sequence[KeyChanged]) -> None:
-        """The changes of the next revision."""
+        """Add the changes of the next revision."""
         self.revision += 1
         assert changes
         assert all(change.revision == self.revision for change in changes)
@@ -28,20 +28,20 @@ class ChangeHistory:
             self._forget_oldest()
 
     def forget_up_to(self, revision: int) -> None:
-        """Whoever asks for a change at this revision or before is told that it is gone."""
+        """Drop changes up to this revision: reading them raises CompactedRevision."""
         while self.compacted < min(revision, self.revision):
             self._forget_oldest()
 
     def at(self, revision: int) -> Sequence[KeyChanged]:
-        """What changed at this revision, in the order it was written.
+        """The changes of this revision, in write order.
 
         Raises:
-            CompactedRevision: it is forgotten.
+            CompactedRevision: they were dropped.
         """
         assert revision <= self.revision
         if revision <= self.compacted:
             raise CompactedRevision(
-                f"changes up to revision {self.compacted} are forgotten, asked for {revision}"
+                f"changes up to revision {self.compacted} were dropped, requested: {revision}"
             )
         return self._by_revision[revision]
 

@@ -1,9 +1,9 @@
-"""grpclib's channel, with an end that can be waited for, and our own codec in place of generated protobuf code.
+"""grpclib's channel with an awaitable close, and our codec instead of generated protobuf code.
 
-grpclib asks a transport to close and forgets it; over TLS that takes a few rounds with the server, who may be gone.
-Here a closed channel aborts what is left of its connections, and `wait_until_gone` returns when the loop has let
-them go. This leans on `_protocol_factory`, and on `_create_connection` to use certificates that were renewed, which is
-why the extra pins grpclib below its next minor version.
+grpclib asks a transport to close and forgets it; over TLS that takes some round trips with a server that may be gone.
+Here a closed channel aborts its connections, and `wait_until_gone` returns when the event loop has closed them. This
+uses grpclib's internal `_protocol_factory`, and `_create_connection` to load renewed certificates; so the extra pins
+grpclib below its next minor version.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from respool.drivers.etcd_options import Endpoint
 from respool.drivers.etcd_protobuf import decode, encode
 from respool.drivers.etcd_tls import EtcdTls
 
-# How long a connection that was aborted may take to be gone; it takes a turn of the loop.
+# Time limit for an aborted connection to be closed; it takes one iteration of the event loop.
 GOING_TRY_S = 0.2
 GOING_TRIES_MAX = 10
 
@@ -32,15 +32,16 @@ class EtcdChannel(Channel):
         self._nobody_left.set()
 
     def close(self) -> None:
-        """End all calls and connections. It may be used again."""
+        """End all calls and connections. The channel may be used again."""
         super().close()
         for transport in list(self._open.values()):
             transport.abort()
 
     async def wait_until_gone(self) -> None:
-        """To be called when it is used no more. A connection that was just being made when it was closed ends, too.
+        """Wait until all connections are closed, including one that was being established. Call it after the last use.
 
-        Not for ever: a broker that stops waited here for a connection that nobody would have ended.
+        It has a time limit: without one, a stopping broker once waited here for a connection that nothing would have
+        closed.
         """
         for _ in range(GOING_TRIES_MAX):
             for transport in list(self._open.values()):
@@ -76,7 +77,7 @@ class _Protocol(H2Protocol):
         self._channel = channel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is one in all but name.
+        # uvloop's transport has the same interface.
         self._channel.on_made(self, cast(asyncio.Transport, transport))
         super().connection_made(transport)
 

@@ -1,6 +1,6 @@
-"""What can come of a call to one etcd member, told by what is certain: done nowhere, done perhaps, refused by all.
+"""Classifies failed etcd calls by what is certain: not executed, possibly executed, rejected.
 
-etcd tells its errors apart by a gRPC status and a sentence; both are read here and nowhere else.
+etcd distinguishes errors by a gRPC status and a sentence; both are evaluated only here.
 """
 
 from enum import Enum
@@ -11,32 +11,32 @@ from grpclib.exceptions import GRPCError
 from respool.ports.metadata_store import StoreUnavailable
 
 
-class Verdict(Enum):
-    # Certainly nothing happened, and another member may do it.
+class FailureKind(Enum):
+    # Certainly not executed; another member may succeed.
     NOT_DONE = "not done"
-    # It may have happened.
+    # Possibly executed.
     UNKNOWN = "unknown"
-    # Certainly nothing happened, and no member will do it.
+    # Certainly not executed; every member will reject it.
     REFUSED = "refused"
 
 
 class CallFailed(Exception):
-    """A member did not do what it was asked; the verdict says what that means."""
+    """A call to a member failed; `kind` says what is certain."""
 
-    def __init__(self, reason: str, verdict: Verdict, status: Status | None = None) -> None:
+    def __init__(self, reason: str, kind: FailureKind, status: Status | None = None) -> None:
         super().__init__(reason)
-        self.verdict = verdict
-        # What the member answered; None: it did not.
+        self.kind = kind
+        # The status that the member returned; None: it returned none.
         self.status = status
 
     @property
     def is_about_token(self) -> bool:
-        """The login is no longer good: it expired, the member restarted, or users were changed."""
+        """The login is invalid: it expired, the member restarted, or users were changed."""
         reason = str(self)
         return (
             self.status is Status.UNAUTHENTICATED
             or "auth store is old" in reason
-            # Authentication was enabled after we came.
+            # Authentication was enabled after we connected.
             or "user name is empty" in reason
         )
 
@@ -46,8 +46,8 @@ class CallFailed(Exception):
 
 
 class EtcdRefused(StoreUnavailable):
-    """etcd answers, but not to us: wrong password, missing permission, a version with known faults. Waiting does not
-    help; the message says what does.
+    """etcd rejects this client: wrong password, missing permission, or a version with known faults. Retrying does
+    not help; the message says what does.
     """
 
 
@@ -65,25 +65,25 @@ _REFUSALS = {
 
 
 def answered(error: GRPCError) -> CallFailed:
-    """The member answered with an error."""
+    """The failure for an error that a member returned."""
     reason = error.message or error.status.name
     if "learner" in reason or reason.endswith("no leader") or "too many requests" in reason:
-        # All of these are said before anything is done.
-        verdict = Verdict.NOT_DONE
+        # These are returned before anything is executed.
+        kind = FailureKind.NOT_DONE
     elif error.status in _REFUSALS:
-        verdict = Verdict.REFUSED
+        kind = FailureKind.REFUSED
     else:
-        verdict = Verdict.UNKNOWN
+        kind = FailureKind.UNKNOWN
     if "space exceeded" in reason:
         reason += ": its quota is used up; compact and defragment it or raise the quota, then disarm its alarm"
-    return CallFailed(reason, verdict, error.status)
+    return CallFailed(reason, kind, error.status)
 
 
-def refusal_to_user(failure: CallFailed, *, user: str, root: str) -> EtcdRefused | None:
-    """The failure in words for the operator, where it is one that only the operator can mend."""
+def refusal_for_operator(failure: CallFailed, *, user: str, root: str) -> EtcdRefused | None:
+    """The failure as a message for the operator, if only the operator can fix it."""
     reason = str(failure)
     if "user name is empty" in reason:
-        return EtcdRefused("etcd wants a user: set etcd_user and etcd_password")
+        return EtcdRefused("etcd requires a user: set etcd_user and etcd_password")
     if failure.is_about_password:
         return EtcdRefused(
             f"etcd does not know user {user!r} with this password: check etcd_user and etcd_password"

@@ -1,4 +1,4 @@
-"""One etcd member: our login there, whether its version will do, and calls."""
+"""One etcd member: login, version check, calls."""
 
 import asyncio
 import logging
@@ -6,38 +6,38 @@ import re
 
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_connection import EtcdConnection, WatchStream
-from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
+from respool.drivers.etcd_failures import CallFailed, EtcdRefused, FailureKind, refusal_for_operator
 from respool.drivers.etcd_options import EtcdOptions, endpoint_of
 from respool.drivers.etcd_tls import EtcdTls
 from respool.model.errors import SettingsError
 
 logger = logging.getLogger(__name__)
 
-# A member that is cut off from the others shall say so at once, instead of trying until it gives up, and shall end
-# watches on which it would tell nothing.
+# A member separated from the others must fail at once instead of retrying until its own timeout, and must end its
+# watches.
 _HAS_LEADER = {"hasleader": "true"}
 
 
 class EtcdIdentity:
-    """Which etcd cluster the members belong to: the one that the first of them to answer belongs to."""
+    """The etcd cluster of all members, set by the first one that replies."""
 
     def __init__(self) -> None:
         self._cluster_id: int | None = None
-        self._told_by = ""
+        self._source = ""
 
     def check(self, url: str, cluster_id: int) -> None:
         if self._cluster_id is None:
-            self._cluster_id, self._told_by = cluster_id, url
+            self._cluster_id, self._source = cluster_id, url
         elif cluster_id != self._cluster_id:
-            # Half of the brokers could go by one and half by the other.
+            # Otherwise half of the brokers could use one and half the other.
             raise EtcdRefused(
-                f"etcd at {url} and at {self._told_by} do not belong together: they are members of different etcd "
+                f"etcd at {url} and at {self._source} belong to different etcd "
                 "clusters. Check etcd, on every broker"
             )
 
 
 class EtcdMember:
-    """Gets ready when first used, and again after its connection broke."""
+    """Logs in on first use, and again after its connection broke."""
 
     def __init__(
         self,
@@ -53,29 +53,31 @@ class EtcdMember:
             endpoint_of(url), tls, connect_timeout_ms=options.attempt_timeout_ms
         )
         self._getting_ready = asyncio.Lock()
-        # Logged in and of a version we take, on the connection of this generation.
+        # The connection generation that is logged in and has an accepted version.
         self._ready_in = -1
         self._token = ""
         self._password = options.password
         self._has_warned = False
 
     async def call(
-        self, method: msg.Method[msg.Ask, msg.Reply], ask: msg.Ask, *, timeout_ms: int
-    ) -> msg.Reply:
-        """Ask and return the reply, after logging in where that is needed.
+        self, method: msg.Method[msg.Request, msg.Response], ask: msg.Request, *, timeout_ms: int
+    ) -> msg.Response:
+        """Send a request and return the response, after a login if necessary.
 
         Raises:
-            CallFailed: it did not answer, or answered with an error.
-            EtcdRefused: it will have nothing to do with us.
+            CallFailed: there was no response, or an error.
+            EtcdRefused: the member rejects this client.
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + timeout_ms / 1000
         for is_last_try in (False, True):
             try:
                 async with asyncio.timeout_at(give_up_at):
-                    await self.get_ready()
+                    await self.prepare()
             except TimeoutError as error:
-                raise CallFailed(f"no answer within {timeout_ms} ms", Verdict.NOT_DONE) from error
+                raise CallFailed(
+                    f"no answer within {timeout_ms} ms", FailureKind.NOT_DONE
+                ) from error
             left_ms = max(1, int((give_up_at - loop.time()) * 1000))
             try:
                 return await self._connection.exchange(
@@ -84,15 +86,15 @@ class EtcdMember:
             except CallFailed as failure:
                 if is_last_try or not (self._options.user and failure.is_about_token):
                     raise
-            self.forget_login()
+            self.discard_login()
         raise AssertionError
 
-    async def get_ready(self) -> None:
-        """Log in and look at the version, once for each connection.
+    async def prepare(self) -> None:
+        """Log in and check the version, once per connection.
 
         Raises:
-            CallFailed: it does not answer; nothing was asked of it yet.
-            EtcdRefused: wrong password, a version with known faults, or a member of some other etcd.
+            CallFailed: no response; the caller's request was not sent.
+            EtcdRefused: wrong password, a version with known faults, or a member of another etcd cluster.
         """
         async with self._getting_ready:
             if self._ready_in == self._connection.generation:
@@ -101,29 +103,29 @@ class EtcdMember:
                 await self._log_in()
                 status = await self._connection.exchange(
                     msg.STATUS,
-                    msg.Nothing(),
+                    msg.Empty(),
                     metadata=self._login(),
                     timeout_ms=self._options.attempt_timeout_ms,
                 )
             except CallFailed as failure:
-                refusal = refusal_to_user(failure, user=self._options.user, root="/")
+                refusal = refusal_for_operator(failure, user=self._options.user, root="/")
                 if refusal is not None:
                     raise refusal from failure
-                # What was to be asked was not asked.
-                raise CallFailed(str(failure), Verdict.NOT_DONE, failure.status) from failure
+                # The caller's request was not sent.
+                raise CallFailed(str(failure), FailureKind.NOT_DONE, failure.status) from failure
             self._check_version(status.version)
             if status.header is not None:
                 self._identity.check(self.url, status.header.cluster_id)
             self._ready_in = self._connection.generation
 
-    def forget_login(self) -> None:
+    def discard_login(self) -> None:
         self._ready_in = -1
 
-    def watch(self, create: msg.WatchCreate) -> WatchStream:
+    def watch(self, create: msg.WatchCreateRequest) -> WatchStream:
         return self._connection.watch(create, metadata=self._metadata())
 
     async def close(self) -> None:
-        """Calls under way fail."""
+        """Pending calls fail."""
         await self._connection.close()
 
     async def _log_in(self) -> None:
@@ -141,26 +143,26 @@ class EtcdMember:
             if "authentication is not enabled" not in str(failure):
                 raise
             self._warn(
-                f"etcd at {self.url} lets everybody in: etcd_user is set, but authentication is not enabled there"
+                f"etcd at {self.url} accepts anyone: etcd_user is set, but authentication is not enabled there"
             )
 
     async def _new_token(self) -> str:
         reply = await self._connection.exchange(
             msg.AUTHENTICATE,
-            msg.LoginAsk(name=self._options.user, password=self._password),
+            msg.AuthenticateRequest(name=self._options.user, password=self._password),
             metadata={},
             timeout_ms=self._options.attempt_timeout_ms,
         )
         return reply.token
 
     def _has_new_password(self) -> bool:
-        """Whether it was changed where we have it from, and is known here now."""
+        """True if the password has changed at its source, and was loaded."""
         if self._options.read_password is None:
             return False
         try:
             password = self._options.read_password()
         except SettingsError as error:
-            logger.warning("etcd does not take the password, and there is no new one: %s", error)
+            logger.warning("etcd rejects the password, and there is no new one: %s", error)
             return False
         is_new = password != self._password
         self._password = password
@@ -178,8 +180,8 @@ class EtcdMember:
         trouble = f"etcd at {self.url} is version {version}, which has known faults with leases and reads: {ADVICE}"
         if not self._options.allow_old_versions:
             raise EtcdRefused(
-                f"{trouble}; or, for development only, take it as it is: --set etcd_allow_old_versions=true, which "
-                "stands in the file of `respool cluster up`, too: --config respool-cluster/cluster.toml"
+                f"{trouble}; or, for development only, accept it: --set etcd_allow_old_versions=true, which "
+                "is also in the file of `respool cluster up`: --config respool-cluster/cluster.toml"
             )
         self._warn(trouble)
 
@@ -189,17 +191,21 @@ class EtcdMember:
             logger.warning("%s", trouble)
 
 
-# The first good patch of each line that has bad ones; lines before the first are bad, lines after the last are good.
+# The first good patch of each line with bad ones; earlier lines are bad, later lines are good.
 _GOOD_SINCE = {(3, 5): 30, (3, 6): 11}
 
 ADVICE = "run 3.5.30, 3.6.11 or newer"
 
 
 def is_known_good(version: str) -> bool:
-    """A text that is no version is not known to be good."""
+    """Whether a version is free of the known faults; an unparsable one is not.
+
+    Before these versions a lease could be revoked wrongly or renewed after it was gone, and a linearizable read could
+    be stale after a pause: faults that lead to two leaders.
+    """
     found = re.match(r"(\d+)\.(\d+)\.(\d+)(?=$|\+)", version)
     if found is None:
-        # 3.7.0-rc.1 and the like: good only where its whole line is.
+        # Such as 3.7.0-rc.1: good only if its whole line is.
         found = re.match(r"(\d+)\.(\d+)\.()", version)
         if found is None:
             return False

@@ -1,7 +1,7 @@
-"""All members of an etcd as one: a call goes to the member that answered last, and on to the next when it fails.
+"""All members of an etcd cluster: a call uses the member that replied last, and the next one if it fails.
 
-Between rounds over all of them there is a pause that grows, with chance in it, so that many brokers do not knock at the
-same time at an etcd that comes back.
+After each round over all members there is an exponential backoff with jitter, so that many brokers do not reconnect at
+the same time when etcd comes back.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 import random
 
 from respool.drivers import etcd_messages as msg
-from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
+from respool.drivers.etcd_failures import CallFailed, EtcdRefused, FailureKind, refusal_for_operator
 from respool.drivers.etcd_member import EtcdIdentity, EtcdMember
 from respool.drivers.etcd_options import EtcdOptions, endpoint_of
 from respool.drivers.etcd_tls import EtcdTls
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class EtcdMembers:
-    """Raises EtcdRefused at once when the files for TLS cannot be used."""
+    """Raises EtcdRefused if the TLS files are unusable."""
 
     def __init__(self, options: EtcdOptions, *, root: str) -> None:
         self._options = options
@@ -39,12 +39,12 @@ class EtcdMembers:
         self._chosen = 0
         self._is_closed = False
 
-    async def get_ready(self) -> None:
-        """Try every member once; one that answers is enough, one that refuses us is too many.
+    async def prepare(self) -> None:
+        """Try every member once; one that replies is enough, one that rejects us is an error.
 
         Raises:
             EtcdRefused: wrong password, or a version with known faults.
-            StoreUnavailable: nobody answers.
+            StoreUnavailable: no member replies.
         """
         found = await asyncio.gather(
             *(self._is_up(member) for member in self._members), return_exceptions=True
@@ -56,27 +56,27 @@ class EtcdMembers:
             if not isinstance(outcome, BaseException):
                 self._chosen = number
                 return
-        raise self._nobody(
+        raise self._unavailable(
             {member.url: str(outcome) for member, outcome in zip(self._members, found, strict=True)}
         )
 
     async def call(
         self,
-        method: msg.Method[msg.Ask, msg.Reply],
-        ask: msg.Ask,
+        method: msg.Method[msg.Request, msg.Response],
+        ask: msg.Request,
         *,
         is_repeatable: bool = True,
-    ) -> msg.Reply:
-        """Ask one member after the other until one answers or time is up.
+    ) -> msg.Response:
+        """Send a request to one member after the other until one replies or time is up.
 
-        What is not repeatable goes on to another member only when it is certain that nothing happened.
+        A request that is not repeatable is sent again only if it was certainly not executed.
 
         Raises:
-            CallFailed: etcd refuses this question; nothing happened.
-            EtcdRefused: etcd refuses us.
-            StoreUnavailable: nobody answered; what is not repeatable may have happened.
+            CallFailed: etcd rejects this request; it was not executed.
+            EtcdRefused: etcd rejects this client.
+            StoreUnavailable: no member replied; a request that is not repeatable may have been executed.
         """
-        attempts = Attempts(self, self._options)
+        attempts = CallAttempts(self, self._options)
         while True:
             member = self.chosen()
             timeout_ms = attempts.left_ms()
@@ -85,13 +85,13 @@ class EtcdMembers:
             try:
                 return await member.call(method, ask, timeout_ms=timeout_ms)
             except CallFailed as failure:
-                if failure.verdict is Verdict.REFUSED:
+                if failure.kind is FailureKind.REFUSED:
                     raise (
-                        refusal_to_user(failure, user=self._options.user, root=self._root)
+                        refusal_for_operator(failure, user=self._options.user, root=self._root)
                         or failure
                     ) from failure
-                if failure.verdict is Verdict.UNKNOWN and not is_repeatable:
-                    self.pass_over(member, failure)
+                if failure.kind is FailureKind.UNKNOWN and not is_repeatable:
+                    self.switch_from(member, failure)
                     raise StoreUnavailable(f"etcd at {member.url}: {failure}") from failure
                 await attempts.failed(member, failure)
             except EtcdRefused as refusal:
@@ -102,14 +102,14 @@ class EtcdMembers:
             raise StoreUnavailable("the connection to etcd is closed")
         return self._members[self._chosen]
 
-    def pass_over(self, member: EtcdMember, why: Exception) -> None:
-        """Go on with the next member, unless somebody else has done so meanwhile."""
+    def switch_from(self, member: EtcdMember, why: Exception) -> None:
+        """Switch to the next member, unless another call has done so meanwhile."""
         if self._members[self._chosen] is not member or self._is_closed:
             return
         self._chosen = (self._chosen + 1) % len(self._members)
         if len(self._members) > 1:
             logger.info(
-                "etcd at %s: %s; going on with %s", member.url, why, self._members[self._chosen].url
+                "etcd at %s: %s; switching to %s", member.url, why, self._members[self._chosen].url
             )
 
     async def close(self) -> None:
@@ -120,21 +120,21 @@ class EtcdMembers:
     def __len__(self) -> int:
         return len(self._members)
 
-    def nobody_answers(self, reasons: dict[str, str]) -> StoreUnavailable:
+    def unavailable(self, reasons: dict[str, str]) -> StoreUnavailable:
         if self._is_closed:
             return StoreUnavailable("the connection to etcd is closed")
-        return self._nobody(reasons)
+        return self._unavailable(reasons)
 
-    def _nobody(self, reasons: dict[str, str]) -> StoreUnavailable:
+    def _unavailable(self, reasons: dict[str, str]) -> StoreUnavailable:
         told = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
-        return StoreUnavailable(f"no etcd member answers: {told}")
+        return StoreUnavailable(f"no etcd member replies: {told}")
 
     async def _is_up(self, member: EtcdMember) -> None:
-        await member.get_ready()
+        await member.prepare()
 
 
-class Attempts:
-    """The tries of one call, or of mending one watch: how much time is left, and what each member said."""
+class CallAttempts:
+    """The attempts of one call or of repairing one watch: remaining time, and the failure of each member."""
 
     def __init__(self, members: EtcdMembers, options: EtcdOptions) -> None:
         self._members = members
@@ -153,13 +153,13 @@ class Attempts:
         return max(1, int(left * 1000))
 
     async def failed(self, member: EtcdMember, why: CallFailed | EtcdRefused) -> None:
-        """Choose another member, after a pause when each has had its turn.
+        """Switch to another member, after a pause when all were tried.
 
         Raises:
-            EtcdRefused: every member refuses us.
+            EtcdRefused: every member rejects this client.
             StoreUnavailable: time is up.
         """
-        self._members.pass_over(member, why)
+        self._members.switch_from(member, why)
         self._tries += 1
         self._reasons[member.url] = str(why)
         if isinstance(why, EtcdRefused):
@@ -168,11 +168,11 @@ class Attempts:
                 raise why
         else:
             self._refusals.pop(member.url, None)
-        # Time is up also when the pause would not leave any.
+        # Time is also up if the pause would leave none.
         pause_ms = 0.0
         if self._tries % len(self._members) == 0:
             rounds = self._tries // len(self._members)
             pause_ms = self._pauses.delay(rounds, random=random.random)
         if self.left_ms() <= pause_ms + 1:
-            raise self._members.nobody_answers(self._reasons) from why
+            raise self._members.unavailable(self._reasons) from why
         await asyncio.sleep(pause_ms / 1000)

@@ -1,6 +1,6 @@
-"""The part of etcd's API (v3) that the store uses: its messages and methods, with the tags of etcd's rpc.proto.
+"""The messages and methods of etcd's API (v3) that the store uses, with the tags of etcd's rpc.proto.
 
-Fields we neither set nor read are left out.
+Fields that are neither set nor read are left out.
 """
 
 # ruff: noqa: RUF009 - the functions declare fields, as dataclasses.field does.
@@ -10,24 +10,24 @@ from typing import Generic, TypeVar
 
 from respool.drivers.etcd_protobuf import flag, many, number, one, raw, text
 
-Ask = TypeVar("Ask")
-Reply = TypeVar("Reply")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Method(Generic[Ask, Reply]):
+class Method(Generic[Request, Response]):
     path: str
-    ask: type[Ask]
-    reply: type[Reply]
-    # Several messages may go each way on one call.
+    request: type[Request]
+    response: type[Response]
+    # Several messages per direction and call.
     is_stream: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    # Which etcd cluster this is; the same from all its members.
+class ResponseHeader:
+    # The etcd cluster's id; the same from all its members.
     cluster_id: int = number(1)
-    # The store's revision when the reply was made.
+    # The store's revision when the response was made.
     revision: int = number(3)
 
 
@@ -42,7 +42,7 @@ class KeyValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangeAsk:
+class RangeRequest:
     """Linearizable unless `serializable` is set, which we never do."""
 
     key: bytes = raw(1)
@@ -54,21 +54,21 @@ class RangeAsk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangeReply:
-    header: Header | None = one(1, Header)
+class RangeResponse:
+    header: ResponseHeader | None = one(1, ResponseHeader)
     kvs: tuple[KeyValue, ...] = many(2, KeyValue)
     more: bool = flag(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutAsk:
+class PutRequest:
     key: bytes = raw(1)
     value: bytes = raw(2)
     lease: int = number(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteAsk:
+class DeleteRangeRequest:
     key: bytes = raw(1)
     range_end: bytes = raw(2)
 
@@ -80,7 +80,7 @@ COMPARE_MOD_REVISION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compare:
-    """Equal (0, the default) of the key's `target` and the revision here; a key that is not there has revision 0."""
+    """The key's `target` equals (0, the default) this revision; a missing key has revision 0."""
 
     target: int = number(2)
     key: bytes = raw(3)
@@ -88,31 +88,31 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One of these."""
+class RequestOp:
+    """Exactly one of these."""
 
-    range: RangeAsk | None = one(1, RangeAsk)
-    put: PutAsk | None = one(2, PutAsk)
-    delete: DeleteAsk | None = one(3, DeleteAsk)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationReply:
-    range: RangeReply | None = one(1, RangeReply)
+    range: RangeRequest | None = one(1, RangeRequest)
+    put: PutRequest | None = one(2, PutRequest)
+    delete: DeleteRangeRequest | None = one(3, DeleteRangeRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TxnAsk:
+class ResponseOp:
+    range: RangeResponse | None = one(1, RangeResponse)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnRequest:
     compare: tuple[Compare, ...] = many(1, Compare)
-    success: tuple[Operation, ...] = many(2, Operation)
-    failure: tuple[Operation, ...] = many(3, Operation)
+    success: tuple[RequestOp, ...] = many(2, RequestOp)
+    failure: tuple[RequestOp, ...] = many(3, RequestOp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TxnReply:
-    header: Header | None = one(1, Header)
+class TxnResponse:
+    header: ResponseHeader | None = one(1, ResponseHeader)
     succeeded: bool = flag(2)
-    responses: tuple[OperationReply, ...] = many(3, OperationReply)
+    responses: tuple[ResponseOp, ...] = many(3, ResponseOp)
 
 
 # -- watches -----------------------------------------------------------------------------------------------------------
@@ -121,15 +121,15 @@ EVENT_DELETE = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchCreate:
+class WatchCreateRequest:
     key: bytes = raw(1)
     range_end: bytes = raw(2)
     start_revision: int = number(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchAsk:
-    create: WatchCreate | None = one(1, WatchCreate)
+class WatchRequest:
+    create: WatchCreateRequest | None = one(1, WatchCreateRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +139,13 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchReply:
+class WatchResponse:
     created: bool = flag(3)
     canceled: bool = flag(4)
-    # Not 0: the watch is over because changes before this revision are gone.
+    # Not 0: the watch has ended because earlier changes are gone.
     compact_revision: int = number(5)
     cancel_reason: str = text(6)
-    # Whole revisions: the server splits one only when asked for fragments.
+    # Whole revisions: the server splits one only if fragments are enabled.
     events: tuple[Event, ...] = many(11, Event)
 
 
@@ -153,60 +153,69 @@ class WatchReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseGrantAsk:
+class LeaseGrantRequest:
     ttl_s: int = number(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseGrantReply:
+class LeaseGrantResponse:
     id: int = number(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseAsk:
+class LeaseRequest:
     id: int = number(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTtlReply:
+class LeaseTtlResponse:
     # 0 or less: there is no such lease.
     ttl_s: int = number(3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoginAsk:
+class AuthenticateRequest:
     name: str = text(1)
     password: str = text(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoginReply:
+class AuthenticateResponse:
     token: str = text(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusReply:
-    header: Header | None = one(1, Header)
+class StatusResponse:
+    header: ResponseHeader | None = one(1, ResponseHeader)
     version: str = text(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nothing:
+class Empty:
     pass
 
 
-RANGE = Method(path="/etcdserverpb.KV/Range", ask=RangeAsk, reply=RangeReply)
-TXN = Method(path="/etcdserverpb.KV/Txn", ask=TxnAsk, reply=TxnReply)
-WATCH = Method(path="/etcdserverpb.Watch/Watch", ask=WatchAsk, reply=WatchReply, is_stream=True)
-LEASE_GRANT = Method(
-    path="/etcdserverpb.Lease/LeaseGrant", ask=LeaseGrantAsk, reply=LeaseGrantReply
+RANGE = Method(path="/etcdserverpb.KV/Range", request=RangeRequest, response=RangeResponse)
+TXN = Method(path="/etcdserverpb.KV/Txn", request=TxnRequest, response=TxnResponse)
+WATCH = Method(
+    path="/etcdserverpb.Watch/Watch", request=WatchRequest, response=WatchResponse, is_stream=True
 )
-LEASE_REVOKE = Method(path="/etcdserverpb.Lease/LeaseRevoke", ask=LeaseAsk, reply=Nothing)
+LEASE_GRANT = Method(
+    path="/etcdserverpb.Lease/LeaseGrant", request=LeaseGrantRequest, response=LeaseGrantResponse
+)
+LEASE_REVOKE = Method(path="/etcdserverpb.Lease/LeaseRevoke", request=LeaseRequest, response=Empty)
 LEASE_KEEP_ALIVE = Method(
-    path="/etcdserverpb.Lease/LeaseKeepAlive", ask=LeaseAsk, reply=LeaseTtlReply, is_stream=True
+    path="/etcdserverpb.Lease/LeaseKeepAlive",
+    request=LeaseRequest,
+    response=LeaseTtlResponse,
+    is_stream=True,
 )
 LEASE_TIME_TO_LIVE = Method(
-    path="/etcdserverpb.Lease/LeaseTimeToLive", ask=LeaseAsk, reply=LeaseTtlReply
+    path="/etcdserverpb.Lease/LeaseTimeToLive", request=LeaseRequest, response=LeaseTtlResponse
 )
-AUTHENTICATE = Method(path="/etcdserverpb.Auth/Authenticate", ask=LoginAsk, reply=LoginReply)
-STATUS = Method(path="/etcdserverpb.Maintenance/Status", ask=Nothing, reply=StatusReply)
+AUTHENTICATE = Method(
+    path="/etcdserverpb.Auth/Authenticate",
+    request=AuthenticateRequest,
+    response=AuthenticateResponse,
+)
+STATUS = Method(path="/etcdserverpb.Maintenance/Status", request=Empty, response=StatusResponse)

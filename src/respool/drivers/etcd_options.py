@@ -1,4 +1,4 @@
-"""How to reach etcd: where, as whom, how long to wait. Needs no library of etcd's, so anybody may import it."""
+"""Connection options for etcd. Imports no etcd library."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,26 +9,26 @@ from urllib.parse import urlsplit
 class EtcdOptions:
     # http://HOST:PORT or https://HOST:PORT, tried in this order.
     endpoints: tuple[str, ...]
-    # All keys lie under /respool/<cluster>/, which those who use the store do not see.
+    # Prefix of all keys, /respool/<cluster>/, hidden from users of the store.
     cluster: str = "respool"
     user: str = ""
     password: str = field(default="", repr=False)
-    # Where the password may have changed meanwhile. Raises SettingsError: it cannot be read.
+    # Reads the current password. Raises SettingsError if it cannot be read.
     read_password: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-    # Whom to trust (empty: whom this system trusts), and who we are.
+    # CA bundle (empty: the system's), and our certificate and key.
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
-    # Warn of versions with known faults instead of refusing them.
+    # Warn about versions with known faults instead of refusing them.
     allow_old_versions: bool = False
 
-    # One member has this long to connect, and to answer what may be asked again elsewhere.
+    # Time limit for one member to connect, and to reply to a repeatable request.
     attempt_timeout_ms: int = 2_000
-    # A call as a whole, over all members and attempts; also how long a broken watch is mended.
+    # Time limit of a call over all members and attempts; also for repairing a broken watch.
     request_timeout_ms: int = 5_000
-    # A watch on which nothing came this long asks its member for a sign of life.
+    # After this time without a message, a watch checks whether its member is alive.
     watch_ping_ms: int = 3_000
-    # Between rounds over all members: doubled each time up to the most, with chance.
+    # Exponential backoff with jitter between rounds over all members.
     backoff_ms: int = 50
     backoff_ms_max: int = 1_000
 

@@ -1,13 +1,13 @@
-"""Protocol buffers for the few messages exchanged with etcd: dataclasses whose fields carry their tags. No I/O.
+"""Protocol buffers for the few messages of etcd: dataclasses whose fields have tags. No I/O.
 
 ```
 message  = field*                 field = key, value
 key      = varint: tag * 8 + kind
 value    = kind 0: varint                        numbers and flags; negative ones as 64-bit two's complement
            kind 2: varint length, that many      bytes, text, messages inside; repeated ones as one field each
-           kind 1: 8 bytes, kind 5: 4 bytes      not used by etcd's messages we know; skipped
+           kind 1: 8 bytes, kind 5: 4 bytes      not used by the messages here; skipped
 ```
-What has its default is not sent, as proto3 asks. Fields we do not know are skipped, so newer servers are understood.
+Default values are not sent, as in proto3. Unknown fields are skipped, so newer servers are understood.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _INT64_SIGN = 1 << 63
 
 
 class MessageDamaged(ValueError):
-    """The bytes are no message of this type."""
+    """The bytes are not a message of this type."""
 
 
 # -- declaring ---------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def text(tag: int) -> str:
 
 
 def one(tag: int, kind: type[M]) -> M | None:
-    """A message inside the message. None is not sent; an empty one is."""
+    """A nested message. None is not sent; an empty one is."""
     return cast(M, field(default=None, metadata={"tag": tag, "kind": kind}))
 
 
@@ -125,10 +125,10 @@ def _write_varint(out: bytearray, value: int) -> None:
 
 
 def decode(data: bytes, message_type: type[M]) -> M:
-    """Read a whole message.
+    """Decode a whole message.
 
     Raises:
-        MessageDamaged: the bytes end early or make no sense.
+        MessageDamaged: the bytes are incomplete or malformed.
     """
     values: dict[str, Any] = {}
     layout = _layout(message_type)
@@ -186,7 +186,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if position >= len(data) or shift > 63:
-            raise MessageDamaged(f"number cut off at byte {position} of {len(data)}")
+            raise MessageDamaged(f"number incomplete at byte {position} of {len(data)}")
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift

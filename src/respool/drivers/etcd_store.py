@@ -1,8 +1,8 @@
-"""Cluster metadata on etcd (v3, over gRPC): `ports.metadata_store` for many brokers.
+"""Cluster metadata on etcd (v3, over gRPC): `ports.metadata_store` for a cluster.
 
 Reads are linearizable, writes are transactions with guards by revision, and every call ends within
-`request_timeout_ms`. A write whose answer did not come is reported as StoreUnavailable and never sent again by itself:
-it may have happened. docs/adr tells why etcd is spoken to in this way.
+`request_timeout_ms`. A write without a reply raises StoreUnavailable and is never repeated here: it may have been
+executed. docs/adr explains why etcd is accessed in this way.
 """
 
 import math
@@ -28,32 +28,32 @@ from respool.ports.metadata_store import (
     StoreUnavailable,
 )
 
-# Keys in one reply: few enough that taking them in does not hold up the event loop.
+# Keys per response: few enough not to block the event loop.
 SNAPSHOT_PAGE_KEYS = 500
 SNAPSHOT_TRIES_MAX = 3
 
 
 class EtcdStore:
-    """The keys of one cluster. Made by `connect`."""
+    """The keys of one cluster. Created by `connect`."""
 
     def __init__(self, options: EtcdOptions) -> None:
         self._options = options
         self._keys = KeySpace(options.cluster)
         self._members = EtcdMembers(options, root=self._keys.root)
-        # The latest revision that etcd has told us of.
+        # The latest revision received from etcd.
         self._revision = 0
 
     @classmethod
     async def connect(cls, options: EtcdOptions) -> "EtcdStore":
-        """Log in, look at the version of every member that answers, and read something.
+        """Log in, check the version of every reachable member, and read once.
 
         Raises:
-            EtcdRefused: wrong password, missing permission, bad files for TLS, or a version with known faults.
-            StoreUnavailable: nobody answers.
+            EtcdRefused: wrong password, missing permission, unusable TLS files, or a version with known faults.
+            StoreUnavailable: no member replies.
         """
         store = cls(options)
         try:
-            await store._members.get_ready()
+            await store._members.prepare()
             await store.get("/")
         except BaseException:
             await store.close()
@@ -64,7 +64,7 @@ class EtcdStore:
 
     async def get(self, key: str) -> StoredValue | None:
         seen = self._revision
-        reply = await self._ask(msg.RANGE, msg.RangeAsk(key=self._keys.stored(key)))
+        reply = await self._ask(msg.RANGE, msg.RangeRequest(key=self._keys.stored(key)))
         self._take_revision(reply.header, seen)
         for found in reply.kvs:
             return StoredValue(value=found.value, revision=found.mod_revision)
@@ -75,7 +75,7 @@ class EtcdStore:
             try:
                 return await self._snapshot(prefix)
             except CallFailed as failure:
-                # The revision of the first page was compacted before the last was read.
+                # The first page's revision was compacted before the last page was read.
                 if failure.status is not Status.OUT_OF_RANGE:
                     raise StoreUnavailable(f"etcd: {failure}") from failure
         raise StoreUnavailable(f"etcd is compacted faster than {prefix!r} can be read")
@@ -88,7 +88,9 @@ class EtcdStore:
             seen = self._revision
             page = await self._members.call(
                 msg.RANGE,
-                msg.RangeAsk(key=first, range_end=end, limit=SNAPSHOT_PAGE_KEYS, revision=revision),
+                msg.RangeRequest(
+                    key=first, range_end=end, limit=SNAPSHOT_PAGE_KEYS, revision=revision
+                ),
             )
             now = self._take_revision(page.header, seen)
             revision = revision or now
@@ -121,19 +123,19 @@ class EtcdStore:
         for key, value in puts.items():
             _check_size(key, value)
         if lease is not None and not puts:
-            # Nothing will hang on it, so etcd would not look.
+            # Without a put, etcd would not check the lease.
             await self._check_lease(lease)
-        ask = msg.TxnAsk(
+        ask = msg.TxnRequest(
             compare=tuple(self._compares(guards)),
             success=tuple(self._operations(puts, deletes, lease)),
-            # To tell which guard failed.
+            # To find out which guard failed.
             failure=tuple(self._look(guard.key) for guard in guards),
         )
         seen = self._revision
         try:
             reply = await self._members.call(msg.TXN, ask, is_repeatable=False)
         except CallFailed as failure:
-            raise _refused_write(failure, ask, lease) from failure
+            raise _rejected_write(failure, ask, lease) from failure
         revision = self._take_revision(reply.header, seen)
         if not reply.succeeded:
             raise GuardFailed(_failed_guards(guards, reply))
@@ -149,70 +151,74 @@ class EtcdStore:
 
     def _operations(
         self, puts: Mapping[str, bytes], deletes: Sequence[str], lease: int | None
-    ) -> Iterator[msg.Operation]:
+    ) -> Iterator[msg.RequestOp]:
         for key, value in puts.items():
-            yield msg.Operation(
-                put=msg.PutAsk(key=self._keys.stored(key), value=value, lease=lease or 0)
+            yield msg.RequestOp(
+                put=msg.PutRequest(key=self._keys.stored(key), value=value, lease=lease or 0)
             )
         for key in dict.fromkeys(deletes):
-            yield msg.Operation(delete=msg.DeleteAsk(key=self._keys.stored(key)))
+            yield msg.RequestOp(delete=msg.DeleteRangeRequest(key=self._keys.stored(key)))
         if not puts and not deletes:
-            # A transaction without any operation is answered by the member alone, which may be behind.
+            # A transaction without operations is answered by the member alone, which may lag.
             yield self._look("/")
 
-    def _look(self, key: str) -> msg.Operation:
-        return msg.Operation(range=msg.RangeAsk(key=self._keys.stored(key), keys_only=True))
+    def _look(self, key: str) -> msg.RequestOp:
+        return msg.RequestOp(range=msg.RangeRequest(key=self._keys.stored(key), keys_only=True))
 
     # -- leases ------------------------------------------------------------------------------------------------------
 
     async def grant_lease(self, ttl_ms: int) -> int:
-        """etcd counts in seconds, and has a shortest time of its own: a lease may live longer, never shorter."""
+        """etcd uses whole seconds and has a minimum: a lease may live longer, never shorter."""
         assert ttl_ms > 0
-        reply = await self._ask(msg.LEASE_GRANT, msg.LeaseGrantAsk(ttl_s=math.ceil(ttl_ms / 1000)))
+        reply = await self._ask(
+            msg.LEASE_GRANT, msg.LeaseGrantRequest(ttl_s=math.ceil(ttl_ms / 1000))
+        )
         return reply.id
 
     async def keep_alive(self, lease: int) -> bool:
-        reply = await self._ask(msg.LEASE_KEEP_ALIVE, msg.LeaseAsk(id=lease))
+        reply = await self._ask(msg.LEASE_KEEP_ALIVE, msg.LeaseRequest(id=lease))
         return reply.ttl_s > 0
 
     async def revoke_lease(self, lease: int) -> None:
         try:
-            await self._members.call(msg.LEASE_REVOKE, msg.LeaseAsk(id=lease))
+            await self._members.call(msg.LEASE_REVOKE, msg.LeaseRequest(id=lease))
         except CallFailed as failure:
             if failure.status is not Status.NOT_FOUND:
                 raise StoreUnavailable(f"etcd: {failure}") from failure
 
     async def _check_lease(self, lease: int) -> None:
-        reply = await self._ask(msg.LEASE_TIME_TO_LIVE, msg.LeaseAsk(id=lease))
+        reply = await self._ask(msg.LEASE_TIME_TO_LIVE, msg.LeaseRequest(id=lease))
         if reply.ttl_s <= 0:
             raise LeaseExpired(f"there is no lease {lease}")
 
     async def close(self) -> None:
         await self._members.close()
 
-    def _take_revision(self, header: msg.Header | None, seen: int) -> int:
-        """The reply's revision, which must not be before the one we had `seen` when we asked.
+    def _take_revision(self, header: msg.ResponseHeader | None, seen: int) -> int:
+        """Check and return the response's revision, which must not be before the `seen` one of the request.
 
-        Such a reply is stale, or etcd has forgotten what it had told. Acting on it could undo what others rely on.
+        An older one is stale, or etcd has lost data. Acting on it could undo what others rely on.
         """
         assert header is not None
         if header.revision < seen:
             raise StoreUnavailable(
-                f"etcd has gone back from revision {seen} to {header.revision}: it answers with stale data, or was "
-                "emptied or restored from a backup. In that case stop all brokers before going on"
+                f"etcd went back from revision {seen} to {header.revision}: it returns stale data, or was "
+                "emptied or restored from a backup. In that case stop all brokers before you continue"
             )
         self._revision = max(self._revision, header.revision)
         return header.revision
 
-    async def _ask(self, method: msg.Method[msg.Ask, msg.Reply], ask: msg.Ask) -> msg.Reply:
-        """What changes nothing, or does no harm when done twice."""
+    async def _ask(
+        self, method: msg.Method[msg.Request, msg.Response], ask: msg.Request
+    ) -> msg.Response:
+        """For idempotent calls."""
         try:
             return await self._members.call(method, ask)
         except CallFailed as failure:
             raise StoreUnavailable(f"etcd: {failure}") from failure
 
 
-def _failed_guards(guards: Sequence[Guard], reply: msg.TxnReply) -> str:
+def _failed_guards(guards: Sequence[Guard], reply: msg.TxnResponse) -> str:
     told = []
     for guard, found in zip(guards, reply.responses, strict=True):
         kvs = found.range.kvs if found.range is not None else ()
@@ -222,7 +228,7 @@ def _failed_guards(guards: Sequence[Guard], reply: msg.TxnReply) -> str:
     return "; ".join(told)
 
 
-def _refused_write(failure: CallFailed, ask: msg.TxnAsk, lease: int | None) -> Exception:
+def _rejected_write(failure: CallFailed, ask: msg.TxnRequest, lease: int | None) -> Exception:
     reason = str(failure)
     if failure.status is Status.NOT_FOUND:
         return LeaseExpired(f"there is no lease {lease}")

@@ -1,4 +1,4 @@
-"""What TLS connections to etcd are made with. Certificates live short lives: who renews them writes over the files."""
+"""TLS contexts for etcd. Certificates are short-lived: their files are replaced while the broker runs."""
 
 import logging
 import os
@@ -10,37 +10,39 @@ logger = logging.getLogger(__name__)
 
 
 class EtcdTls:
-    """Reads the files when it is made, and again for a new connection when one of them has changed since.
+    """Loads the files, and loads them again for a new connection if one has changed.
 
-    Raises OSError (ssl.SSLError is one) when it is made: a file cannot be read, or holds no certificate or key.
+    Raises OSError (ssl.SSLError is one) when it is created: a file cannot be read, or contains no certificate or key.
     """
 
     def __init__(self, options: EtcdOptions) -> None:
         self._options = options
-        # Looked at before reading: what is written meanwhile is seen as a change the next time.
+        # Taken before reading: a write during the read counts as a change the next time.
         self._marks = self._marks_now()
         self._context = _new_context(options)
         self._marks_told = self._marks
 
     def context(self) -> ssl.SSLContext:
-        """For a connection made now. Files of no use, as when only one of two is written yet, leave it as it was."""
+        """The context for a new connection. If the new files are unusable, as while only one of two is replaced, the
+        old one.
+        """
         marks = self._marks_now()
         if marks == self._marks:
             return self._context
         try:
             self._context = _new_context(self._options)
         except OSError as error:
-            # They are tried again with the next connection, but told once.
+            # Retried with the next connection, but logged once.
             if marks != self._marks_told:
                 logger.warning(
-                    "the files for TLS to etcd have changed and cannot be used, the old ones stay in use: %s: "
+                    "the TLS files for etcd have changed but are unusable, the old ones stay in use: %s: "
                     "check etcd_ca_file, etcd_cert_file and etcd_key_file",
                     error,
                 )
             self._marks_told = marks
         else:
             self._marks = self._marks_told = marks
-            logger.info("the files for TLS to etcd have changed and are in use")
+            logger.info("the TLS files for etcd have changed and are in use")
         return self._context
 
     def _marks_now(self) -> tuple[tuple[int, ...], ...]:
@@ -49,7 +51,7 @@ class EtcdTls:
 
 
 def _mark(path: str) -> tuple[int, ...]:
-    """What changes with a file's content; nothing for a file that is not there."""
+    """Changes with a file's content; empty for a missing file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -60,7 +62,7 @@ def _mark(path: str) -> tuple[int, ...]:
 def _new_context(options: EtcdOptions) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=options.ca_file or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # etcd's listener tells gRPC from HTTP/1 by this.
+    # etcd's listener distinguishes gRPC from HTTP/1 by this.
     context.set_alpn_protocols(["h2"])
     if options.cert_file:
         context.load_cert_chain(options.cert_file, options.key_file or None)

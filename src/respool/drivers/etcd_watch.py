@@ -1,21 +1,27 @@
-"""A watch over all members: when the one it hangs on dies, it goes on elsewhere, after the last revision it has seen.
+"""A watch over all members: if its member fails, it continues on another one, after the last revision received.
 
-A member may be gone without a word (paused, cut off). So after a while of silence the watch asks for a sign of life,
-and goes elsewhere when none comes; a member that lost the others ends it by itself, for it was told to have a leader.
+A member may be gone silently (paused, partitioned). So after a period of silence the watch checks whether its member is
+alive, and switches if not; a member that lost the others ends the watch by itself, because watches require a leader.
 """
 
 from collections.abc import AsyncIterator, Sequence
 
 from respool.drivers import etcd_messages as msg
 from respool.drivers.etcd_connection import WatchStream
-from respool.drivers.etcd_failures import CallFailed, EtcdRefused, Verdict, refusal_to_user
+from respool.drivers.etcd_failures import CallFailed, EtcdRefused, FailureKind, refusal_for_operator
 from respool.drivers.etcd_member import EtcdMember
-from respool.drivers.etcd_members import Attempts, EtcdMembers
+from respool.drivers.etcd_members import CallAttempts, EtcdMembers
 from respool.drivers.etcd_options import EtcdOptions
 from respool.ports.metadata_store import CompactedRevision, KeyChanged
 
 
 class KeySpace:
+    """Maps keys of the store to etcd's, below `/respool/<cluster>/`, which only this driver sees.
+
+    A key with a leading slash is appended without it, `/brokers/1` as `/respool/<cluster>/brokers/1`; one without gets
+    a second slash, so that the two cannot collide.
+    """
+
     def __init__(self, cluster: str) -> None:
         self.root = f"/respool/{cluster}/"
         self._root = self.root.encode()
@@ -30,9 +36,9 @@ class KeySpace:
         return tail[1:] if tail.startswith("/") else f"/{tail}"
 
     def span(self, prefix: str) -> tuple[bytes, bytes]:
-        """First key and end of all keys with this prefix. For `""` and `"/"` there may be others among them."""
+        """First key and end of all keys with this prefix. For `""` and `"/"` others may be among them."""
         first = self._root if prefix in {"", "/"} else self.stored(prefix)
-        # No UTF-8 ends in 0xff, so this never overflows.
+        # No UTF-8 text ends with 0xff, so this never overflows.
         return first, first[:-1] + bytes([first[-1] + 1])
 
 
@@ -59,27 +65,27 @@ class EtcdWatch:
         self._options = options
         self._keys = keys
         self._prefix = prefix
-        # All changes up to here have been handed on. Never backwards.
+        # All changes up to here were yielded. Never decreases.
         self._revision = after_revision
-        # Not None: it is broken and being mended.
-        self._mending: Attempts | None = None
-        # Members (by URL) that get a fresh login with the next try, or had one, since the watch broke.
+        # Not None: the watch is broken and being repaired.
+        self._mending: CallAttempts | None = None
+        # Members (by URL) with a new login since the watch broke.
         self._new_logins: set[str] = set()
-        # The member has said that the watch stands.
+        # The member has confirmed the watch.
         self._stands = False
 
     async def changes(self) -> AsyncIterator[KeyChanged]:
-        """Every change, in order, without end.
+        """Yield every change, in order, without end.
 
         Raises:
             CompactedRevision: changes in between are gone.
-            EtcdRefused: etcd refuses us.
-            StoreUnavailable: nobody has anything to say for too long.
+            EtcdRefused: etcd rejects this client.
+            StoreUnavailable: no member replied for too long.
         """
         while True:
             member = self._members.chosen()
             try:
-                await member.get_ready()
+                await member.prepare()
                 stream = member.watch(self._create())
                 self._stands = False
                 try:
@@ -90,40 +96,42 @@ class EtcdWatch:
                     await stream.close()
             except (CallFailed, EtcdRefused) as failure:
                 why = failure
-            self._mending = self._mending or Attempts(self._members, self._options)
+            self._mending = self._mending or CallAttempts(self._members, self._options)
             await self._mending.failed(member, why)
 
-    def _create(self) -> msg.WatchCreate:
+    def _create(self) -> msg.WatchCreateRequest:
         first, end = self._keys.span(self._prefix)
-        return msg.WatchCreate(key=first, range_end=end, start_revision=self._revision + 1)
+        return msg.WatchCreateRequest(key=first, range_end=end, start_revision=self._revision + 1)
 
-    async def _next_reply(self, stream: WatchStream) -> msg.WatchReply:
+    async def _next_reply(self, stream: WatchStream) -> msg.WatchResponse:
         patience_ms = self._options.attempt_timeout_ms
         while self._stands:
-            # One that is being mended has to prove itself at once.
+            # While it is being repaired, check at once.
             reply = await stream.next(0 if self._mending else self._options.watch_ping_ms)
             if reply is not None:
                 return reply
-            # Not by asking for progress: a watch that waits for a revision to come gets no answer to that.
+            # Not by a progress request: a watch for a future revision gets no reply to that.
             if not await stream.is_alive(patience_ms):
-                raise CallFailed(f"the watch is silent for {patience_ms} ms", Verdict.UNKNOWN)
-            self._is_mended()
+                raise CallFailed(f"the watch is silent for {patience_ms} ms", FailureKind.UNKNOWN)
+            self._on_repaired()
         reply = await stream.next(patience_ms)
         if reply is None:
-            raise CallFailed(f"the watch does not stand after {patience_ms} ms", Verdict.UNKNOWN)
+            raise CallFailed(
+                f"the watch was not confirmed within {patience_ms} ms", FailureKind.UNKNOWN
+            )
         return reply
 
-    def _take_in(self, reply: msg.WatchReply, member: EtcdMember) -> Sequence[KeyChanged]:
+    def _take_in(self, reply: msg.WatchResponse, member: EtcdMember) -> Sequence[KeyChanged]:
         if reply.compact_revision:
             raise CompactedRevision(
-                f"changes before revision {reply.compact_revision} are gone, asked for those after {self._revision}"
+                f"changes before revision {reply.compact_revision} are gone, requested: those after {self._revision}"
             )
         if reply.canceled:
             self._on_canceled(reply.cancel_reason, member)
         if reply.created:
             self._stands = True
         else:
-            self._is_mended()
+            self._on_repaired()
         changes = [
             KeyChanged(
                 key=self._keys.seen(event.kv.key),
@@ -131,26 +139,30 @@ class EtcdWatch:
                 revision=event.kv.mod_revision,
             )
             for event in reply.events
-            # A watch may repeat itself.
+            # A watch may repeat changes.
             if event.kv is not None and event.kv.mod_revision > self._revision
         ]
         if changes:
-            # A reply holds whole revisions, so it is either handed on as a whole or asked for again as a whole.
+            # A response contains whole revisions, so it is yielded as a whole or requested again as a whole.
             self._revision = changes[-1].revision
         return [change for change in changes if change.key.startswith(self._prefix)]
 
-    def _is_mended(self) -> None:
+    def _on_repaired(self) -> None:
         self._mending = None
         self._new_logins.clear()
 
     def _on_canceled(self, reason: str, member: EtcdMember) -> None:
-        failure = CallFailed(f"the watch was ended: {reason or 'no reason given'}", Verdict.UNKNOWN)
+        failure = CallFailed(
+            f"the watch was ended: {reason or 'no reason given'}", FailureKind.UNKNOWN
+        )
         if any(trouble in reason for trouble in _LOGIN_TROUBLE):
-            # Old servers say "permission denied" to a token that is no longer good. With a fresh one they mean it.
+            # Old servers return "permission denied" for an invalid token. With a new token it means what it says.
             if member.url in self._new_logins or not self._options.user:
-                refusal = refusal_to_user(failure, user=self._options.user, root=self._keys.root)
+                refusal = refusal_for_operator(
+                    failure, user=self._options.user, root=self._keys.root
+                )
                 if refusal is not None:
                     raise refusal
-            member.forget_login()
+            member.discard_login()
             self._new_logins.add(member.url)
         raise failure

@@ -1,4 +1,4 @@
-"""One process per data folder: a lock on `<data>/.lock` that ends with the process, however it ends."""
+"""One process per data folder: a lock on `<data>/.lock`, released when the process ends, however it ends."""
 
 import fcntl
 import os
@@ -12,17 +12,17 @@ LOCK_NAME = ".lock"
 
 
 class FolderLock:
-    """Holds the data folder from its making until `release`, or until the process is gone.
+    """Locks the data folder until `release`, or until the process ends.
 
     Raises:
-        DataFolderInUse: another process holds it; the message names that process.
+        DataFolderInUse: another process has locked it; the message names that process.
     """
 
     def __init__(self, folder: str) -> None:
         path = os.path.join(folder, LOCK_NAME)
         try:
             os.makedirs(folder, exist_ok=True)
-            # Never deleted: a second process could lock the old file while a third makes a new one.
+            # Never deleted: otherwise a second process could lock the old file while a third creates a new one.
             descriptor = Descriptor(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
             fcntl.flock(descriptor.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor.fd, 0)
@@ -31,8 +31,8 @@ class FolderLock:
             raise DataFolderInUse(f"{folder} is in use by {_holder(descriptor.fd)}") from None
         except PermissionError as error:
             raise DiskFailed(
-                f"{folder} cannot be written: {error.strerror}; give another folder (--data), or the right to write "
-                "there to whoever runs this"
+                f"{folder} is not writable: {error.strerror}; use another folder (--data), or grant write permission "
+                "to the user of this process"
             ) from error
         except OSError as error:
             raise failure("lock", path, error) from error
@@ -46,7 +46,7 @@ class FolderLock:
 
     def release(self) -> None:
         if self._descriptor is not None:
-            # Not only closed: a process that was forked off meanwhile has the same lock in hand.
+            # Unlocked explicitly: a forked process would still hold the lock.
             fcntl.flock(self._descriptor.fd, fcntl.LOCK_UN)
         self._descriptor = None
 

@@ -1,17 +1,17 @@
-"""Leases of a single-node store: who must renew until when, and which keys hang on it."""
+"""The leases of a single-node store: expiry times and attached keys."""
 
 from respool.ports.clock import Clock
 
 
 class LeaseTable:
-    """All in memory: a lease lives no longer than the process that granted it."""
+    """In memory only: a lease ends with the process that granted it."""
 
     def __init__(self, clock: Clock, *, last: int) -> None:
         self._clock = clock
-        # Numbers go on from the last one ever granted, so an old number never means a new lease.
+        # Numbers continue from the last one ever granted, so an old number is never reused.
         self.last = last
         self._ttl_ms: dict[int, int] = {}
-        # Monotonic time: setting the wall clock expires nothing.
+        # Monotonic time: setting the wall clock expires no lease.
         self._due_at_ms: dict[int, int] = {}
         self._lease_of: dict[str, int] = {}
 
@@ -27,12 +27,12 @@ class LeaseTable:
         self._due_at_ms[lease] = self._clock.monotonic_ms() + self._ttl_ms[lease]
 
     def end(self, lease: int) -> None:
-        assert not self.keys_of(lease), "its keys go first"
+        assert not self.keys_of(lease), "delete its keys first"
         self._ttl_ms.pop(lease, None)
         self._due_at_ms.pop(lease, None)
 
     def due(self) -> list[int]:
-        """The leases that have run out, longest ago first."""
+        """The expired leases, oldest first."""
         if not self._due_at_ms:
             return []
         now_ms = self._clock.monotonic_ms()
@@ -44,8 +44,8 @@ class LeaseTable:
             return None
         return max(0, min(self._due_at_ms.values()) - self._clock.monotonic_ms())
 
-    def hang(self, key: str, lease: int | None) -> None:
-        """From now on the key goes with this lease, or with none."""
+    def attach(self, key: str, lease: int | None) -> None:
+        """Attach the key to this lease, or detach it."""
         if lease is None:
             self._lease_of.pop(key, None)
         else:

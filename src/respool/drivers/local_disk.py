@@ -1,7 +1,7 @@
-"""Real files under one folder: `ports.disk` on a POSIX system.
+"""`ports.disk` on a POSIX file system, below one folder.
 
-Names are made durable by syncing their folder, contents by syncing the file; nothing here syncs behind the
-caller's back except `replace_file`, which promises to. The open files are in `disk_files.py`.
+Syncing a folder makes its names durable, syncing a file its content; only `replace_file` syncs by itself, as
+documented. Open files are in `local_files.py`.
 """
 
 import os
@@ -28,10 +28,10 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 class LocalDisk:
-    """The files below `root`, which is created when it is not there."""
+    """The files below `root`, which is created if missing."""
 
     def __init__(self, root: str) -> None:
-        # Absolute, so that nobody who changes the working folder moves our files.
+        # Absolute, so that a change of the working directory has no effect.
         self._root = os.path.abspath(root)
         self._cached_reads = CachedReads()
         self._ahead = ReadAhead()
@@ -102,7 +102,7 @@ class LocalDisk:
 
     def replace_file(self, path: str, content: bytes) -> None:
         target = self._full(path)
-        # One left over from a crash is overwritten; whoever lists the folder ignores the suffix.
+        # One left by a crash is overwritten; its suffix is ignored when a folder is listed.
         temporary = target + TEMPORARY_SUFFIX
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
@@ -124,7 +124,7 @@ class LocalDisk:
 
     def delete(self, path: str) -> None:
         full = self._full(path)
-        assert full != self._root, "the data folder itself is not deleted"
+        assert full != self._root, "the data folder itself must not be deleted"
         try:
             if stat.S_ISDIR(os.lstat(full).st_mode):
                 shutil.rmtree(full)

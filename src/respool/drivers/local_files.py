@@ -1,4 +1,4 @@
-"""Open files on a POSIX system: a log that grows at its end, and a map for an index."""
+"""Open files on a POSIX system: an append-only log file, and a mapping for an index."""
 
 import errno
 import mmap
@@ -22,19 +22,21 @@ from respool.ports.disk import NotCached
 
 FILE_MODE = 0o640
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# Only opening a file can fail for these.
+# Errors that only opening a file can have.
 _NO_HANDLE = frozenset({errno.EMFILE, errno.ENFILE})
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-# Who reads so much from the disk at once reads on: what is behind it is brought into memory meanwhile.
+# After this many bytes from the disk, the following ones are read ahead.
 READ_AHEAD_FROM_BYTES = 256 * 1024
-# How many buffers one system call takes.
+# Maximum number of buffers per system call.
 _BUFFERS_MAX: int = os.sysconf("SC_IOV_MAX")
 
 Buffers = Sequence[bytes | bytearray | memoryview]
 
 
 class CachedReads:
-    """Whether this file system can read from memory only; found out at the first try. (tmpfs, for one, cannot.)"""
+    """Whether this file system supports reads from the page cache only; determined by the first one. (tmpfs does
+    not.)
+    """
 
     __slots__ = ("supported",)
 
@@ -59,15 +61,15 @@ class LocalLogFile:
         self._path = path
         self._root = root
         self._descriptor: Descriptor | None = descriptor
-        # Readers see nothing beyond it, so never a batch that is half written.
+        # Readers see nothing beyond it, so never an incomplete batch.
         self._size = size
         self._cached_reads = cached_reads
         self._ahead = ahead
-        # Why nothing more may be written: the bytes on the disk are not known to be those that were appended.
+        # Set after a failure: the content on the disk is no longer known, so nothing more is written.
         self._failed = ""
-        # Somebody reads what is not in memory, and it was read ahead for them up to here; 0: nobody does.
+        # End of the read-ahead for a sequential reader; 0: there is none.
         self._ahead_to = 0
-        # Its beginning, once that was asked for.
+        # Its first bytes, once requested.
         self._file_range: FileRange | None = None
 
     @property
@@ -84,7 +86,7 @@ class LocalLogFile:
         try:
             written = write_all(descriptor.fd, buffers, position=size)
         except OSError as error:
-            self._cut_back(descriptor, size)
+            self._truncate_back(descriptor, size)
             raise failure("append", self._path, error) from error
         self._size = size + written
 
@@ -102,8 +104,8 @@ class LocalLogFile:
             if cached_only and self._cached_reads.supported:
                 data = self._read_cached(descriptor, position, wanted)
                 if position < self._ahead_to < end + READ_AHEAD_BYTES // 2:
-                    # This may be the event loop, which has no time to wait.
-                    self._ahead.ask(descriptor, end)
+                    # This may be the event loop, which must not wait.
+                    self._ahead.request(descriptor, end)
                     self._ahead_to = end + READ_AHEAD_BYTES
                 return data
             if wanted >= READ_AHEAD_FROM_BYTES:
@@ -131,13 +133,13 @@ class LocalLogFile:
         try:
             sync_data(descriptor.fd)
         except OSError as error:
-            # The system reports a lost page once and then forgets it: a second sync would say that all is well.
+            # The kernel reports a lost page once: a second sync would succeed.
             self._failed = f"an earlier sync failed: {error.strerror}"
             raise _unsynced(self._path, error) from error
 
     def forget_cached(self) -> None:
         descriptor = self._writable("forget")
-        # A hint, but one that Linux follows for pages that are clean and mapped by nobody.
+        # A hint, which Linux follows for clean unmapped pages.
         with suppress(OSError, AttributeError):
             os.posix_fadvise(descriptor.fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -161,11 +163,11 @@ class LocalLogFile:
             raise DiskFailed(f"{call} {self._path}: {self._failed}")
         return descriptor
 
-    def _cut_back(self, descriptor: Descriptor, size: int) -> None:
+    def _truncate_back(self, descriptor: Descriptor, size: int) -> None:
         try:
             os.ftruncate(descriptor.fd, size)
         except OSError as error:
-            self._failed = f"a half-written append could not be cut off: {error.strerror}"
+            self._failed = f"an incomplete append could not be truncated: {error.strerror}"
 
     def _read_cached(
         self, descriptor: Descriptor, position: int, wanted: int
@@ -182,15 +184,15 @@ class LocalLogFile:
             return _read_all(descriptor.fd, position, wanted)
         if got < wanted:
             raise NotCached(f"{self._path}: {got} of {wanted} bytes at {position}")
-        # Only a bytearray can be read into with flags; nobody else has this one. A copy would cost 25 us per MB.
+        # Only a bytearray can be read into with flags; it is not shared. A copy would cost 25 us per MB.
         return memoryview(buffer).toreadonly()
 
 
 class LocalMappedFile:
-    """A `ports.disk.MappedFile`. Its room is allocated on the disk, not only promised.
+    """A `ports.disk.MappedFile`. Its blocks are allocated on the disk.
 
-    A write into a hole of a mapped file kills the process (SIGBUS) when the disk is full. So growing takes the
-    blocks at once, and a full disk shows there, as DiskFull.
+    When the disk is full, a write to a hole in a mapped file kills the process (SIGBUS). So growing allocates the
+    blocks, and raises DiskFull.
     """
 
     def __init__(self, path: str, descriptor: Descriptor, size: int | None) -> None:
@@ -215,7 +217,7 @@ class LocalMappedFile:
             raise DiskFailed(f"sync {self._path}: {self._failed}")
         mapped = self._map
         try:
-            # Not where syncing the file does it: Python's mmap.flush stops every other thread meanwhile.
+            # Skipped if syncing the file suffices: Python's mmap.flush blocks all other threads.
             if mapped is not None and not syncs_mapped_pages():
                 mapped.flush()
             sync_data(descriptor.fd)
@@ -230,7 +232,7 @@ class LocalMappedFile:
             new = _map_of(descriptor.fd, size)
         except OSError as error:
             raise failure("resize", self._path, error) from error
-        # The old mapping goes when the last slice of it does.
+        # The old mapping is freed with its last slice.
         self._view.release()
         self._map = new
         self._view = _view_of(new)
@@ -248,7 +250,7 @@ class LocalMappedFile:
 
 
 def write_all(fd: int, buffers: Buffers, *, position: int) -> int:
-    """Write all buffers there and return how many bytes that was. After an OSError any part of them is written."""
+    """Write all buffers and return their total size. After an OSError, any part of them may be written."""
     wanted = sum([memoryview(buffer).nbytes for buffer in buffers])
     written = 0
     while written < wanted:
@@ -262,16 +264,15 @@ def write_all(fd: int, buffers: Buffers, *, position: int) -> int:
 
 
 def sync_folder(full_path: str) -> None:
-    """Put the names in a folder on the disk."""
+    """Make the names in a folder durable."""
     descriptor = Descriptor(os.open(full_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     sync_file(descriptor.fd)
 
 
 def failure(call: str, path: str, error: OSError, *, is_opening: bool = False) -> StorageError:
-    """The operating system's error in our words: a full disk, a broken one, or too many open files.
+    """Translate an operating system error: disk full, disk failed, or too many open files.
 
-    Want of memory only counts as the last where all the call did was to open a file: a write or a sync that failed for
-    it may have lost something.
+    Lack of memory counts as the last only for opening a file: a write or sync that fails for it may have lost data.
     """
     kind: type[StorageError] = DiskFailed
     if error.errno in _NO_ROOM:
@@ -282,12 +283,12 @@ def failure(call: str, path: str, error: OSError, *, is_opening: bool = False) -
 
 
 def _unsynced(path: str, error: OSError) -> DiskFailed:
-    """Not a full disk that gets room again: pages that could not be written may be gone, and a second sync succeed."""
+    """Never DiskFull: pages that could not be written may be gone, and a second sync would succeed."""
     return DiskFailed(f"sync {path}: {error.strerror} (errno {error.errno})")
 
 
 def _after(buffers: Buffers, size: int) -> Buffers:
-    """What is left of the buffers behind their first `size` bytes."""
+    """The buffers without their first `size` bytes."""
     for index, buffer in enumerate(buffers):
         view = memoryview(buffer).cast("B")
         if size < view.nbytes:
@@ -300,7 +301,7 @@ def _read_all(fd: int, position: int, wanted: int) -> bytes:
     data = os.pread(fd, wanted, position)
     if len(data) == wanted:
         return data
-    # One call returns 2 GiB at the most; nothing at all means that the file was truncated meanwhile.
+    # One call returns at most 2 GiB; zero bytes mean that the file was truncated meanwhile.
     parts = [data]
     while parts[-1] and (got := sum(map(len, parts))) < wanted:
         parts.append(os.pread(fd, wanted - got, position + got))
@@ -308,7 +309,7 @@ def _read_all(fd: int, position: int, wanted: int) -> bytes:
 
 
 def _set_size(fd: int, size: int) -> None:
-    """Shorten the file, or lengthen it with blocks of its own; when that fails it is as long as it was."""
+    """Shorten the file, or extend it with allocated blocks; after a failure the size is unchanged."""
     old = os.fstat(fd).st_size
     if size < old:
         os.ftruncate(fd, size)
@@ -321,11 +322,11 @@ def _set_size(fd: int, size: int) -> None:
 
 
 def _map_of(fd: int, size: int) -> mmap.mmap | None:
-    """None for nothing: no system maps that, but an index may be empty."""
+    """None for an empty file, which cannot be mapped."""
     if size == 0:
         return None
     if sys.version_info >= (3, 13):
-        # The descriptor is ours to keep; another one for each map would only use up the limit.
+        # Keep our own descriptor: another one per mapping would only count against the limit.
         return mmap.mmap(fd, size, trackfd=False)
     return mmap.mmap(fd, size)
 

@@ -1,8 +1,8 @@
-"""Metrics for Prometheus to scrape: `ports.metrics` as plain numbers, and their text (exposition format 0.0.4).
+"""Metrics for Prometheus: `ports.metrics` as plain numbers, and their text (exposition format 0.0.4).
 
-Instruments belong to the event loop's thread and take no locks. The text comes in pieces, so that whoever asks for it
-can let the loop turn in between. prometheus_client is used for the process's own numbers only: its text of 20,000
-series takes ten times as long, in one piece.
+Instruments belong to the event loop's thread and take no locks. The text is generated in pieces, so that the event loop
+can run in between. prometheus_client is used for process metrics only: its text of 20,000 series takes ten times as
+long, in one piece.
 """
 
 from bisect import bisect_left
@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from respool.ports.metrics import Collector, Sample
 
-# Lines that are made in one go: some 100 us, or more where a line is a sum over partitions.
+# Lines per piece: about 100 us, or more if a line is a sum over partitions.
 LINES_PER_PIECE = 50
-# Label texts are remembered from scrape to scrape, up to this many.
+# Label texts cached between scrapes, up to this many.
 LABEL_TEXTS_MAX = 200_000
 
 _LABEL_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -24,7 +24,7 @@ _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 class PrometheusMetrics:
-    """Makes instruments, and tells all of them as text."""
+    """Creates instruments, and renders them as text."""
 
     def __init__(self) -> None:
         self._process = CollectorRegistry()
@@ -51,7 +51,7 @@ class PrometheusMetrics:
         self._collectors.append(collect)
 
     def pieces(self) -> Iterator[bytes]:
-        """The text of a scrape, a piece at a time. Numbers are read when their piece is made."""
+        """The text of a scrape in pieces. Values are read when their piece is generated."""
         for name, family in tuple(self._families.items()):
             yield _head(name, family.help_text, family.kind.KIND)
             yield from _in_pieces(family.lines(name, self._label_texts))
@@ -63,11 +63,11 @@ class PrometheusMetrics:
         yield self._process_text
 
     def read_process(self) -> None:
-        """Look at the process's own numbers. Not on the loop: with thousands of open files it takes milliseconds."""
+        """Read the process metrics. Off the event loop: with thousands of open files it takes milliseconds."""
         self._process_text = generate_latest(self._process)
 
     def text(self) -> str:
-        """What a scrape gets, whole."""
+        """The whole text of a scrape."""
         self.read_process()
         return b"".join(self.pieces()).decode()
 
@@ -103,7 +103,7 @@ class PrometheusCounter:
         self.value: float = 0
 
     def inc(self, amount: float = 1) -> None:
-        assert amount >= 0, f"a counter only grows, not by {amount}"
+        assert amount >= 0, f"a counter cannot decrease by {amount}"
         self.value += amount
 
 
@@ -125,7 +125,7 @@ class PrometheusHistogram:
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
-        # One more than there are bounds: for what lies beyond the last.
+        # One more than bounds, for values above the last bound.
         self.counts = [0] * (len(bounds) + 1)
         self.total: float = 0
 
@@ -143,7 +143,7 @@ Kind = TypeVar("Kind", PrometheusCounter, PrometheusGauge, PrometheusHistogram)
 
 
 class _Instruments:
-    """All instruments of one name, by the values of their labels."""
+    """All instruments of one name, by label values."""
 
     __slots__ = ("bounds", "help_text", "instruments", "kind", "label_names")
 
@@ -169,7 +169,7 @@ class _Instruments:
                 yield _line(name, labels, one.value)
                 continue
             comma = "," if labels else ""
-            # Each bucket holds those below it too.
+            # Buckets are cumulative.
             counts = list(accumulate(one.counts))
             for bound, count in zip(bound_names, counts, strict=True):
                 yield _line(f"{name}_bucket", f'{labels}{comma}le="{bound}"', count)
@@ -178,7 +178,7 @@ class _Instruments:
 
 
 class _LabelTexts:
-    """The values of labels, by their names -> `topic="rides",partition="0"`."""
+    """Label values, by label names -> `topic="rides",partition="0"`."""
 
     def __init__(self) -> None:
         self._by_names: dict[tuple[str, ...], _TextsOfNames] = {}
@@ -186,7 +186,7 @@ class _LabelTexts:
     def of(self, names: tuple[str, ...]) -> "_TextsOfNames":
         found = self._by_names.get(names)
         if found is None or len(found) > LABEL_TEXTS_MAX:
-            # Names come and go; rather than look for those that have gone, begin again.
+            # Names come and go; instead of searching for unused ones, start over.
             found = self._by_names[names] = _TextsOfNames(names)
         return found
 
@@ -217,7 +217,7 @@ def _lines(name: str, samples: Iterable[Sample], texts: _TextsOfNames) -> Iterat
 
 
 def _line(name: str, labels: str, value: float) -> str:
-    # Text is made of what is there: an int stays one, a bool counts as 0 or 1.
+    # The value's type determines the text: an int stays one, a bool becomes 0 or 1.
     number = value if type(value) is int else _number(value)
     return f"{name}{{{labels}}} {number}\n" if labels else f"{name} {number}\n"
 

@@ -1,7 +1,7 @@
-"""Has the disk bring bytes into memory before they are asked for, in a thread of its own.
+"""Reads ahead of sequential readers, in a thread of its own; and shared file descriptors.
 
-The system is only given a hint, and the reads then go on by themselves. But giving it takes a millisecond where the
-disk is idle and many where it is not, and who reads from memory on the event loop must not wait for that.
+posix_fadvise only starts the reads. But the call takes a millisecond on an idle disk and many on a busy one, and
+readers on the event loop must not wait for it.
 """
 
 import os
@@ -10,17 +10,17 @@ from queue import Empty, Full, Queue
 from threading import Lock, Thread
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
-# More are passed over: they are hints.
+# Further requests are dropped: they are hints.
 WAITING_MAX = 64
-# The thread ends when nothing was asked for so long.
+# The thread ends after this time without requests.
 IDLE_S = 10.0
 
 
 class Descriptor:
-    """A file descriptor that is closed when the last one who holds this object lets go.
+    """A file descriptor that is closed with the last reference to this object.
 
-    Whoever uses the number keeps the object in a local variable meanwhile, so `close` in one thread never pulls
-    the file, or another file with the same number, from under a read in another.
+    Users keep the object in a local variable while they use the number, so `close` in one thread never closes the file
+    under a read in another, nor lets the number be reused.
     """
 
     __slots__ = ("fd",)
@@ -33,47 +33,47 @@ class Descriptor:
 
 
 def read_ahead(fd: int, position: int) -> None:
-    """Now, in the thread that asks."""
+    """Read ahead now, in this thread."""
     with suppress(OSError, AttributeError):
         os.posix_fadvise(fd, position, READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 class ReadAhead:
-    """For all files of a disk."""
+    """Serves all files of a disk."""
 
     def __init__(self) -> None:
-        self._asked: Queue[tuple[Descriptor, int]] = Queue(WAITING_MAX)
-        # Guards whether there is a thread.
+        self._requests: Queue[tuple[Descriptor, int]] = Queue(WAITING_MAX)
+        # Guards `_has_thread`.
         self._lock = Lock()
         self._has_thread = False
 
-    def ask(self, descriptor: Descriptor, position: int) -> None:
-        """Soon, and not in this thread. The file stays open until then."""
+    def request(self, descriptor: Descriptor, position: int) -> None:
+        """Read ahead soon, in the other thread. The file stays open until then."""
         with self._lock:
             try:
-                self._asked.put_nowait((descriptor, position))
+                self._requests.put_nowait((descriptor, position))
             except Full:
                 return
             if not self._has_thread:
                 self._has_thread = True
                 Thread(target=self._run, name="respool-read-ahead", daemon=True).start()
 
-    def settle(self) -> None:
-        """Wait until all that was asked for has been passed on."""
-        self._asked.join()
+    def drain(self) -> None:
+        """Wait until all requests are processed."""
+        self._requests.join()
 
     def _run(self) -> None:
-        while self._pass_on():
+        while self._process_one():
             pass
 
-    def _pass_on(self) -> bool:
-        """One; False when there was none for long, and the thread is to end."""
+    def _process_one(self) -> bool:
+        """Process one request; False after a long idle time, to end the thread."""
         try:
-            descriptor, position = self._asked.get(timeout=IDLE_S)
+            descriptor, position = self._requests.get(timeout=IDLE_S)
         except Empty:
             with self._lock:
-                self._has_thread = not self._asked.empty()
+                self._has_thread = not self._requests.empty()
                 return self._has_thread
         read_ahead(descriptor.fd, position)
-        self._asked.task_done()
+        self._requests.task_done()
         return True

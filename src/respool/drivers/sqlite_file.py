@@ -1,12 +1,12 @@
-"""The SQLite file under the metadata store: all SQL there is, and what makes a commit survive a power cut.
+"""The SQLite file of the metadata store: all SQL, and the settings that make commits durable.
 
 ```
-entries (key, value, revision, lease)     what there is now; lease is null for keys that stay
+entries (key, value, revision, lease)     current keys; lease is null for permanent ones
 numbers (name, value)                     'revision': the store's; 'lease': the last one granted
 ```
 Write-ahead log, synchronous=FULL: a commit is one append and one fsync before it is reported. The rollback journal
-needs two or three, and in its usual mode the deletion of the journal, which is the commit, is not synced at all.
-The locking mode is exclusive: one process owns the file, and no shared-memory file lies beside it.
+needs two or three, and in its usual mode the journal's deletion, which is the commit, is not synced. The locking mode
+is exclusive: one process owns the file, and there is no shared-memory file.
 """
 
 import os
@@ -20,7 +20,7 @@ from respool.drivers.read_ahead import Descriptor
 from respool.model.errors import DataFolderInUse, DataFolderMismatch, DiskFailed
 from respool.ports.metadata_store import StoredValue
 
-# "RSPL": tells our file from any other SQLite database.
+# "RSPL": identifies our file among SQLite databases.
 APPLICATION_ID = 0x5253504C
 LAYOUT_VERSION = 1
 
@@ -45,7 +45,7 @@ class SqliteFile:
 
     Raises:
         DataFolderInUse: another process has the file open.
-        DataFolderMismatch: it is not a metadata store, or of a layout this version does not know.
+        DataFolderMismatch: it is not a metadata store, or has an unknown layout.
         DiskFailed: it cannot be opened or is damaged.
     """
 
@@ -69,9 +69,9 @@ class SqliteFile:
             raise
 
     def load(self) -> StoreContent:
-        """Everything there is. Keys on a lease are removed first: their holder was the process before this one.
+        """Return all content. Keys with a lease are deleted first: their owner was the previous process.
 
-        That removal is a transaction like any other: it has a revision.
+        That deletion is a transaction with its own revision.
         """
         read = self._connection.execute
         numbers = dict(read("SELECT name, value FROM numbers"))
@@ -96,10 +96,10 @@ class SqliteFile:
         deletes: Iterable[str] = (),
         lease: int | None = None,
     ) -> None:
-        """Write one transaction and return when it is on the disk.
+        """Write one transaction durably.
 
         Raises:
-            sqlite3.Error: it is rolled back, as far as SQLite can tell.
+            sqlite3.Error: it was rolled back, as far as SQLite can tell.
         """
         rows = [(key, value, revision, lease) for key, value in (puts or {}).items()]
         with _Transaction(self._connection) as write:
@@ -108,7 +108,7 @@ class SqliteFile:
             write.execute("UPDATE numbers SET value = ? WHERE name = 'revision'", (revision,))
 
     def write_lease(self, lease: int) -> None:
-        """Remember that this lease was granted, so that its number is never given again."""
+        """Store the last granted lease, so that its number is never reused."""
         with _Transaction(self._connection) as write:
             write.execute("UPDATE numbers SET value = ? WHERE name = 'lease'", (lease,))
 
@@ -121,7 +121,7 @@ class SqliteFile:
         fresh = self._is_fresh()
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
-        # Only macOS has it, where a plain fsync leaves the commit in the drive's cache.
+        # macOS only, where a plain fsync leaves the commit in the drive's cache.
         run("PRAGMA fullfsync = ON")
         if fresh:
             with _Transaction(self._connection) as write:
@@ -132,7 +132,7 @@ class SqliteFile:
             raise DiskFailed(f"{self._path} is damaged: {found}")
 
     def _is_fresh(self) -> bool:
-        """Whether the file is empty. Looked at before anything is changed in it, since it may be somebody else's."""
+        """True if the file is empty. Checked before any change, since it may be another application's."""
         application, version = self._number("application_id"), self._number("user_version")
         tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if application == version == tables == 0:
@@ -151,9 +151,9 @@ class SqliteFile:
 
 
 def _make_file(path: str) -> None:
-    """Make an empty file, readable for few; SQLite gives its log the same mode.
+    """Create an empty file with restricted permissions; SQLite creates its log with the same mode.
 
-    One that is there is not touched: SQLite's locks on it would end as soon as this process closed it anywhere else.
+    An existing one is not opened: closing any handle of it in this process would release SQLite's locks.
     """
     try:
         Descriptor(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
@@ -165,7 +165,7 @@ def _make_file(path: str) -> None:
 
 
 class _Transaction:
-    """BEGIN to COMMIT, or ROLLBACK when anything raises."""
+    """BEGIN to COMMIT, or ROLLBACK after an exception."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -185,6 +185,6 @@ class _Transaction:
             self._roll_back()
 
     def _roll_back(self) -> None:
-        # SQLite has rolled back by itself after some errors, and then refuses to do it again.
+        # After some errors SQLite has rolled back already, and rejects a second ROLLBACK.
         with suppress(sqlite3.Error):
             self._connection.execute("ROLLBACK")

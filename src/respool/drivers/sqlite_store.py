@@ -1,10 +1,9 @@
-"""Cluster metadata of a single node: `ports.metadata_store` on one SQLite file, no server needed.
+"""Cluster metadata of a single node: `ports.metadata_store` on one SQLite file, without a server.
 
-Everything is in memory as well, since it is little: reads and watches are answered from there, and only writes go
-to the file, one after another, on another thread. Memory changes after the commit, never before, so nobody sees
-what a power cut could undo.
+All content is in memory too, since it is small: reads and watches use memory, and only writes go to the file, one after
+another, on another thread. Memory changes after the commit, so nothing is visible that a power cut could undo.
 
-The latest changes are kept for watchers, in memory only: after a restart a watch begins at a fresh snapshot.
+The latest changes are kept for watchers, in memory only: after a restart a watch starts with a new snapshot.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ EXPIRY_PAUSE_MS = 50
 
 
 class SqliteStore:
-    """The store of one process. Opening blocks; it is done once, at the start.
+    """The store of one process. Opening blocks, once at startup.
 
     Raises:
         StorageError: the file is in use, damaged, or not a metadata store.
@@ -70,18 +69,18 @@ class SqliteStore:
         self._writing = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._expiry_timer: asyncio.TimerHandle | None = None
-        # Set and replaced with each change, and at the end.
+        # Set and replaced with each change, and when the store ends.
         self._changed = asyncio.Event()
-        # Why the store answers no more.
+        # Why the store has ended.
         self._ended = ""
         self._closed = False
 
     async def get(self, key: str) -> StoredValue | None:
-        await self._settle_leases()
+        await self._expire_leases()
         return self._values.get(key)
 
     async def snapshot(self, prefix: str) -> Snapshot:
-        await self._settle_leases()
+        await self._expire_leases()
         keys = sorted(key for key in self._values if key.startswith(prefix))
         return Snapshot(
             revision=self._history.revision, values={key: self._values[key] for key in keys}
@@ -137,7 +136,7 @@ class SqliteStore:
         return await self._in_turn(grant)
 
     async def keep_alive(self, lease: int) -> bool:
-        await self._settle_leases()
+        await self._expire_leases()
         if lease not in self._leases:
             return False
         self._leases.renew(lease)
@@ -147,8 +146,8 @@ class SqliteStore:
         await self._in_turn(lambda: self._end_lease(lease))
 
     async def close(self) -> None:
-        """End after the writes that were asked for before. Watches and later calls raise StoreUnavailable."""
-        await self._to_the_end(self._close)
+        """Close after pending writes. Watches and later calls raise StoreUnavailable."""
+        await self._run_uncancelled(self._close)
         if self._own_threads is not None:
             self._own_threads.close()
             self._own_threads = None
@@ -156,7 +155,7 @@ class SqliteStore:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     async def _in_turn(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do one step after all that were asked for before it."""
+        """Run one step after all earlier ones."""
 
         async def turn() -> T:
             async with self._writing:
@@ -165,12 +164,12 @@ class SqliteStore:
                     await self._end_lease(lease)
                 return await step()
 
-        return await self._to_the_end(turn)
+        return await self._run_uncancelled(turn)
 
-    async def _to_the_end(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Go on with it even when the one who asked is cancelled.
+    async def _run_uncancelled(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Complete it even if the caller is cancelled.
 
-        A write under way in the other thread cannot be called back, so its outcome must be taken in.
+        A write in the other thread cannot be cancelled, so its outcome must be applied.
         """
         task = asyncio.create_task(work())
         self._under_way.add(task)
@@ -186,10 +185,10 @@ class SqliteStore:
         )
         for key in deletes:
             del self._values[key]
-            self._leases.hang(key, None)
+            self._leases.attach(key, None)
         for key, value in puts.items():
             self._values[key] = StoredValue(value=value, revision=revision)
-            self._leases.hang(key, lease)
+            self._leases.attach(key, lease)
         self._history.add(
             [
                 *(KeyChanged(key=key, value=None, revision=revision) for key in deletes),
@@ -202,10 +201,10 @@ class SqliteStore:
         self._wake_watchers()
 
     async def _store(self, work: Callable[[], None]) -> None:
-        """Let the file do it on another thread.
+        """Write to the file on another thread.
 
-        A full disk is rolled back for sure. After any other error the file may or may not hold the write, and a
-        retry proves nothing: the store ends, and the next start reads what is true.
+        If the disk is full, the write is certainly rolled back. After any other error it may be in the file or not, and
+        a retry proves nothing: the store ends, and the next start reads the truth.
         """
         try:
             await self._offload.run(work)
@@ -231,35 +230,35 @@ class SqliteStore:
             await self._write(puts={}, deletes=keys)
         self._leases.end(lease)
 
-    async def _settle_leases(self) -> None:
-        """Nobody may see a key whose lease has run out, whether or not the timer was fast enough."""
+    async def _expire_leases(self) -> None:
+        """Delete keys of expired leases before they are read, even if the timer is late."""
         self._check_open()
         if self._leases.due():
             await self._in_turn(_nothing)
 
     def _set_expiry_timer(self) -> None:
-        """Wake at the next expiry, for those who watch. A lease renewed meanwhile only makes it look in vain."""
+        """Wake up at the next expiry, for watchers. If the lease was renewed, nothing happens."""
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None
         in_ms = self._leases.next_due_in_ms()
         if in_ms is not None and not self._ended:
             loop = asyncio.get_running_loop()
-            # Not at once, even when it is late: a lease that cannot be ended for lack of room is tried again and again.
+            # With a minimum delay: a lease that cannot be ended on a full disk is retried repeatedly.
             wait_ms = max(in_ms, EXPIRY_PAUSE_MS)
             self._expiry_timer = loop.call_later(wait_ms / 1000, self._on_expiry_timer)
 
     def _on_expiry_timer(self) -> None:
         async def expire() -> None:
             with suppress(StoreUnavailable):
-                await self._settle_leases()
+                await self._expire_leases()
             self._set_expiry_timer()
 
         task = asyncio.create_task(expire())
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------------------------------
 
     async def _close(self) -> None:
         async with self._writing:

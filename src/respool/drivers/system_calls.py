@@ -1,6 +1,6 @@
-"""System calls that not every POSIX system has, each with what stands in for it.
+"""System calls that not every POSIX system has, with replacements.
 
-Looked up at each call, so that a test can take one away.
+Looked up at each call, so that tests can remove one.
 
                     Linux              macOS                                elsewhere
 sync_data           fdatasync          fcntl(F_FULLFSYNC)                   fdatasync, or fsync
@@ -14,17 +14,17 @@ import fcntl
 import os
 import resource
 
-# What a call answers that the system has, but this file system has not.
+# Errors of a call that the system supports, but not this file system.
 NOT_SUPPORTED = frozenset(
     {errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENOTTY}
 )
 _ZEROS = bytes(1024 * 1024)
-# macOS takes no infinite limit, and none above `kern.maxfilesperproc`; it always takes its OPEN_MAX, the last.
+# macOS accepts no infinite limit, and none above `kern.maxfilesperproc`; it always accepts its OPEN_MAX, the last one.
 _FILE_LIMITS = (1_048_576, 131_072, 65_536, 10_240)
 
 
 def sync_data(fd: int) -> None:
-    """Put what was written to a file on the disk, with the size it has now."""
+    """Make a file's data and size durable."""
     if _full_sync(fd):
         return
     fdatasync = getattr(os, "fdatasync", os.fsync)
@@ -32,24 +32,24 @@ def sync_data(fd: int) -> None:
 
 
 def sync_file(fd: int) -> None:
-    """Put a file, or the names in a folder, on the disk."""
+    """Make a file, or the names in a folder, durable."""
     if not _full_sync(fd):
         os.fsync(fd)
 
 
 def syncs_mapped_pages() -> bool:
-    """True where syncing a file writes the dirty pages of its maps. POSIX wants msync for that."""
+    """True if syncing a file writes the dirty pages of its mappings. POSIX requires msync for that."""
     return hasattr(os, "fdatasync")
 
 
 def allocate(fd: int, position: int, size: int) -> None:
-    """Lengthen a file that ends at `position` by zeros that have their blocks on the disk."""
+    """Extend a file that ends at `position` with zeros in allocated blocks."""
     posix_fallocate = getattr(os, "posix_fallocate", None)
     if posix_fallocate is not None:
         try:
             posix_fallocate(fd, position, size)
         except OSError as error:
-            # glibc writes zeros itself where the file system cannot; other C libraries do not.
+            # glibc writes zeros itself if the file system cannot allocate; other C libraries do not.
             if error.errno not in NOT_SUPPORTED:
                 raise
         else:
@@ -60,7 +60,7 @@ def allocate(fd: int, position: int, size: int) -> None:
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as the system allows; the soft limit is often 1,024, on macOS 256."""
+    """Raise the limit of open files to the system's maximum; the soft limit is often 1,024, on macOS 256."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return
@@ -75,7 +75,7 @@ def raise_file_limit() -> None:
 
 
 def _full_sync(fd: int) -> bool:
-    """True where the system has F_FULLFSYNC and the file system does it.
+    """True if F_FULLFSYNC exists and succeeded.
 
     On macOS fsync leaves the data in the drive's cache, and a power cut loses it.
     """
@@ -85,7 +85,7 @@ def _full_sync(fd: int) -> bool:
     try:
         fcntl.fcntl(fd, command)
     except OSError as error:
-        # Network file systems. Any other error is a sync that failed: fsync could then report success.
+        # Network file systems. Any other error is a failed sync: a following fsync could report success.
         if error.errno not in NOT_SUPPORTED:
             raise
         return False

@@ -2,7 +2,7 @@
 
 import time
 
-# Linux has it; elsewhere a broker that slept finds out when it next renews its lease.
+# Linux only; elsewhere a broker that slept notices when it next renews its lease.
 BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

@@ -1,9 +1,8 @@
-"""Other brokers over TCP: `ports.peers`, one connection to each for every lane, many requests under way on it.
+"""Requests to other brokers over TCP: `ports.peers`, one connection per peer and channel, pipelined.
 
-A frame is a 4-byte big-endian size and that many bytes. A peer answers in the order it was asked, so the oldest
-waiting request gets the next reply; frames are not looked into. What breaks that order (a deadline passed, a size
-beyond the limit, a reply nobody asked for) ends the connection, and with it every request waiting there. The next
-request connects anew.
+A frame is a 4-byte big-endian size and that many bytes. A peer replies in request order, so the oldest pending request
+gets the next reply; frames are not parsed. Whatever breaks that order (a timeout, a size beyond the limit, an
+unexpected reply) closes the connection, and fails its pending requests. The next request connects again.
 """
 
 import asyncio
@@ -18,18 +17,18 @@ from respool.model.ids import BrokerId
 from respool.ports.peers import PeerRefused, PeerUnreachable
 
 Address = tuple[str, int]
-# A peer, and the lane.
+# Peer and channel.
 _Way = tuple[BrokerId, int]
 
 _SIZE_BYTES = 4
-# struct linger: on, for no seconds.
+# struct linger: on, zero seconds.
 _NO_LINGERING = struct.pack("ii", 1, 0)
 # Most replies are small. Small ones are copied once more, large ones are not.
 LANDING_BYTES = 64 * 1024
 
 
 class TcpPeers:
-    """The brokers at these addresses; `move_to` says where they are later."""
+    """The brokers at these addresses; `move_to` updates them."""
 
     def __init__(
         self,
@@ -43,14 +42,14 @@ class TcpPeers:
         assert requests_in_flight_max >= 1
         self._addresses = addresses or {}
         self._connect_timeout_ms = connect_timeout_ms
-        # It counts from the call: waiting for a turn, connecting and the answer must all fit in.
+        # Counts from the call: queueing, connecting and the reply must all fit in.
         self._request_timeout_ms = request_timeout_ms
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
         self._connections: dict[_Way, _Connection] = {}
-        # Those that nothing is asked on, in the order they were made: a simulated run is to be the same each time.
+        # Connections without requests, in creation order: simulated runs must be reproducible.
         self._held: dict[_Connection, None] = {}
-        # One sender at a time for each peer and lane, in the order of the calls.
+        # One sender at a time per peer and channel, in call order.
         self._turns: dict[_Way, asyncio.Lock] = {}
         self._closed = False
 
@@ -58,17 +57,19 @@ class TcpPeers:
         self._addresses = addresses
         for (broker, _), connection in self._connections.items():
             if addresses.get(broker) != connection.address:
-                connection.drop("it is not there any more")
+                connection.drop("the broker is gone")
         for connection in self._held:
             if addresses.get(connection.broker) != connection.address:
-                connection.drop("it is not there any more")
+                connection.drop("the broker is gone")
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes | memoryview:
+    async def request(
+        self, broker: BrokerId, frame: bytes, *, channel: int = 0
+    ) -> bytes | memoryview:
         sent_on: _Connection | None = None
         try:
             async with asyncio.timeout(self._request_timeout_ms / 1000):
-                async with self._turns.setdefault((broker, lane), asyncio.Lock()):
-                    connection = await self._connection_to(broker, lane)
+                async with self._turns.setdefault((broker, channel), asyncio.Lock()):
+                    connection = await self._connection_to(broker, channel)
                     await connection.wait_for_room()
                     reply = connection.send(frame)
                     sent_on = connection
@@ -76,12 +77,12 @@ class TcpPeers:
         except TimeoutError:
             why = f"no answer within {self._request_timeout_ms} ms"
             if sent_on is not None:
-                # Its reply may still come, to be taken for that of the next request.
+                # Its reply may still come, and would be taken for the next request's.
                 sent_on.drop(why)
             raise PeerUnreachable(f"broker {broker}: {why}") from None
 
-    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
-        connection = self._connections.get((broker, lane))
+    def is_on_this_host(self, broker: BrokerId, *, channel: int = 0) -> bool:
+        connection = self._connections.get((broker, channel))
         return connection is not None and not connection.ended and connection.is_on_this_host
 
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
@@ -95,10 +96,10 @@ class TcpPeers:
             pass
         finally:
             self._held.pop(connection, None)
-            connection.drop("not held any longer")
+            connection.drop("no longer held")
 
     async def close(self) -> None:
-        """End all connections; requests waiting there fail."""
+        """Close all connections; their pending requests fail."""
         self._closed = True
         connections = [*self._connections.values(), *self._held]
         for connection in connections:
@@ -106,14 +107,14 @@ class TcpPeers:
         for connection in connections:
             await connection.gone.wait()
 
-    async def _connection_to(self, broker: BrokerId, lane: int) -> "_Connection":
+    async def _connection_to(self, broker: BrokerId, channel: int) -> "_Connection":
         address = self._address_of(broker)
-        connection = self._connections.get((broker, lane))
+        connection = self._connections.get((broker, channel))
         if connection is not None and connection.address != address:
             connection.drop(f"it is now at {address[0]}:{address[1]}")
         if connection is None or connection.ended:
             connection = await self._connect(broker, address)
-            self._connections[broker, lane] = connection
+            self._connections[broker, channel] = connection
         return connection
 
     def _address_of(self, broker: BrokerId) -> Address:
@@ -139,7 +140,7 @@ class TcpPeers:
             why = f"no connection within {self._connect_timeout_ms} ms"
             raise PeerUnreachable(f"{connection}: {why}") from None
         except ConnectionRefusedError as error:
-            # Of a name with several addresses uvloop says so only where all of them refuse.
+            # For a name with several addresses, uvloop reports this only if all of them refuse.
             raise PeerRefused(f"{connection}: {error.strerror or error}") from error
         except OSError as error:
             raise PeerUnreachable(f"{connection}: {error.strerror or error}") from error
@@ -149,9 +150,9 @@ class TcpPeers:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One connection: requests out, replies in, matched by their order.
+    """One connection: requests and replies, matched by their order.
 
-    Bytes land in a small buffer. A reply that does not fit gets memory of its own, and its rest lands there.
+    Bytes are received into a small buffer. A reply that does not fit gets a buffer of its own for the rest.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class _Connection(asyncio.BufferedProtocol):
         requests_in_flight_max: int,
     ) -> None:
         self.address = address
-        # Why no more requests are taken; empty while it lives.
+        # Why the connection has ended; empty while it is open.
         self.ended = ""
         # Set when the socket is closed too.
         self.gone = asyncio.Event()
@@ -175,9 +176,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[asyncio.Future[memoryview]] = deque()
         self._landing = memoryview(bytearray(LANDING_BYTES))
-        # How many bytes lie there, not yet looked at.
+        # Number of unprocessed bytes in the buffer.
         self._landed = 0
-        # The large reply that is coming in, and how many bytes of it are there.
+        # The large reply being received, and its bytes so far.
         self._large: memoryview | None = None
         self._large_received = 0
         self._paused = False
@@ -185,12 +186,12 @@ class _Connection(asyncio.BufferedProtocol):
 
     def __str__(self) -> str:
         host, port = self.address
-        # Whom one only knows by its address has a number below 0, which tells nobody anything.
+        # A peer known only by its address has a negative number, which would be meaningless in a message.
         who = f"broker {self.broker}" if self.broker >= 0 else "the broker"
         return f"{who} at {host}:{port}"
 
     async def wait_for_room(self) -> None:
-        """Return when one more request may be sent.
+        """Wait until one more request may be sent.
 
         Raises:
             PeerUnreachable: the connection ended meanwhile.
@@ -207,15 +208,15 @@ class _Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self._transport.writelines((len(frame).to_bytes(_SIZE_BYTES), frame))
         reply: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        # One who is cancelled stays in the queue: the reply still comes, and is thrown away.
+        # A cancelled request stays in the queue: its reply still comes, and is dropped.
         self._waiting.append(reply)
         return reply
 
     def drop(self, why: str) -> None:
-        """End the connection at once, and fail all who wait.
+        """Close the connection at once, and fail all pending requests.
 
-        What the system has not got through to the peer is dropped with it: else it would go on trying for minutes, and
-        what was sent again elsewhere meanwhile would arrive once more, long after.
+        Unsent data is discarded too: otherwise the kernel would retry for minutes, and requests repeated elsewhere
+        meanwhile would arrive a second time.
         """
         self._end(why)
         transport = self._transport
@@ -229,7 +230,7 @@ class _Connection(asyncio.BufferedProtocol):
     # -- asyncio.BufferedProtocol --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asserted: uvloop's transports are none of asyncio's classes.
+        # Not asserted: uvloop's transports are not asyncio classes.
         self._transport = cast("asyncio.Transport", transport)
         ours, theirs = (transport.get_extra_info(name) for name in ("sockname", "peername"))
         self.is_on_this_host = ours is not None and theirs is not None and ours[0] == theirs[0]
@@ -243,15 +244,15 @@ class _Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._large is None:
             self._landed += nbytes
-            self._look_at_landed()
+            self._deliver()
             return
         self._large_received += nbytes
         if self._large_received == len(self._large):
             reply, self._large = self._large, None
-            self._hand_over(reply)
+            self._complete(reply)
 
-    def _look_at_landed(self) -> None:
-        """Hand over the replies that are whole; a large one takes what came of it, the rest of a small one stays."""
+    def _deliver(self) -> None:
+        """Deliver complete replies; a large incomplete one moves to its own buffer, a small one stays."""
         landing, end = self._landing, self._landed
         begin = 0
         while end - begin >= _SIZE_BYTES and not self.ended:
@@ -260,7 +261,7 @@ class _Connection(asyncio.BufferedProtocol):
                 self.drop(f"reply of {size} bytes, limit {self._reply_bytes_max}")
                 return
             if not self._waiting:
-                self.drop("it sent a reply that nobody asked for")
+                self.drop("it sent an unexpected reply")
                 return
             body = begin + _SIZE_BYTES
             if size > end - body:
@@ -271,13 +272,13 @@ class _Connection(asyncio.BufferedProtocol):
                     begin = end
                 break
             begin = body + size
-            # A copy: others land here.
-            self._hand_over(memoryview(bytes(landing[body:begin])))
+            # A copy: this buffer is reused.
+            self._complete(memoryview(bytes(landing[body:begin])))
         if begin:
             self._landed = end - begin
             landing[: self._landed] = landing[begin:end]
 
-    def _hand_over(self, reply: memoryview) -> None:
+    def _complete(self, reply: memoryview) -> None:
         waiting = self._waiting.popleft()
         if not waiting.done():
             waiting.set_result(reply.toreadonly())

@@ -1,8 +1,8 @@
 """Blocking work on a few threads: `ports.offload` for syncs, cold reads and deletions.
 
-A plain queue and `call_soon_threadsafe`, no executor: measured on uvloop with works of 300 us, the loop's thread pays
-5 us a work with eight under way, against 34 us with `run_in_executor` (29 against 58 us with one under way). It is
-the loop's thread that must not be paid with.
+A plain queue and `call_soon_threadsafe`, no executor: measured on uvloop with works of 300 us, the event loop's thread
+spends 5 us per work with eight concurrent ones, against 34 us with `run_in_executor` (29 against 58 us with one). The
+event loop's time is what matters.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ _Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop
 
 
 class ThreadOffload:
-    """So many threads, made at once and kept. Works start in the order they are handed over."""
+    """A fixed number of threads, started at once. Works start in call order."""
 
     def __init__(self, threads: int) -> None:
         assert threads >= 1
-        # None tells one thread to end.
+        # None ends one thread.
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
-        # Daemons, so that a broker that dies of a bug does not hang at its end; `close` is the orderly way.
+        # Daemons, so that a crashing broker does not hang at exit; `close` is the orderly way.
         self._threads = [
             threading.Thread(target=self._work, name=f"respool-io-{number}", daemon=True)
             for number in range(threads)
@@ -45,7 +45,7 @@ class ThreadOffload:
         return threading.Lock()
 
     def close(self) -> None:
-        """Do all that was handed over, also when nobody waits for it any more, and end the threads. It blocks."""
+        """Complete all queued works, even those nobody waits for, and end the threads. Blocks."""
         self._closed = True
         for _ in self._threads:
             self._jobs.put(None)
@@ -56,7 +56,7 @@ class ThreadOffload:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             _do(*job)
-            # A finished job must not keep its files open until the next one comes.
+            # A finished work must not keep its files open until the next one comes.
             del job
 
 
@@ -64,16 +64,16 @@ def _do(work: Callable[[], T], done: "asyncio.Future[T]", loop: asyncio.Abstract
     try:
         try:
             result = work()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the one who waits
+        except BaseException as error:  # noqa: BLE001 - any exception belongs to the caller
             loop.call_soon_threadsafe(_fail, done, error)
         else:
             loop.call_soon_threadsafe(_succeed, done, result)
     except RuntimeError:
-        # The loop is closed: nobody waits.
+        # The event loop is closed: nobody waits.
         return
 
 
-# Whoever waited may have been cancelled meanwhile; then there is nobody to tell.
+# The caller may have been cancelled meanwhile.
 
 
 def _succeed(done: "asyncio.Future[T]", result: T) -> None:

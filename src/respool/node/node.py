@@ -100,7 +100,7 @@ def run(settings: Settings) -> int:
     try:
         exit_code: int = uvloop.run(_serve(settings))
     except (RespoolError, StoreUnavailable, OSError) as error:
-        _report_failed_start(_in_words(error, settings), settings)
+        _report_failed_start(_describe(error, settings), settings)
         return (
             EXIT_UNREACHABLE if settings.metadata_store.addresses and _is_unreachable(error) else 1
         )
@@ -306,7 +306,7 @@ async def _unless_stopped(
         await asyncio.gather(working, stopping, return_exceptions=True)
 
 
-def _in_words(error: Exception, settings: Settings) -> str:
+def _describe(error: Exception, settings: Settings) -> str:
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EADDRINUSE:
         return f"something listens on {settings.network.listen} already; choose another address with --listen"

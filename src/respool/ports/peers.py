@@ -19,23 +19,26 @@ class Peers(Protocol):
         """Set the brokers and their addresses. Pending requests to other addresses fail."""
         ...
 
-    async def request(self, broker: BrokerId, frame: bytes, *, lane: int = 0) -> bytes | memoryview:
-        """Send one request frame (without its size) and return the reply frame to it, which nobody changes any more.
+    async def request(
+        self, broker: BrokerId, frame: bytes, *, channel: int = 0
+    ) -> bytes | memoryview:
+        """Send one request frame (without its size) and return its reply frame, which never changes.
 
-        Requests to one peer in one lane are sent in the order of the calls and answered in that order. Lanes do not
-        wait for each other: what is answered late goes in one of its own.
+        Requests to a peer on one channel are sent in call order and answered in that order. Channels do not wait for
+        each other: requests that are answered late use a channel of their own.
 
         Raises:
-            PeerUnreachable: no connection, or it broke before the reply came. `PeerRefused` where nothing listens.
+            PeerUnreachable: no connection, or it broke before the reply came; `PeerRefused` if nothing listens.
         """
         ...
 
-    def is_on_this_host(self, broker: BrokerId, *, lane: int = 0) -> bool:
-        """True if this lane has a connection and it leads to an address of this host."""
+    def is_on_this_host(self, broker: BrokerId, *, channel: int = 0) -> bool:
+        """True if this channel has a connection and it leads to an address of this host."""
         ...
 
     async def hold(self, broker: BrokerId, *, on_reached: Callable[[], None], ms_max: int) -> None:
-        """Connect, tell `on_reached`, and keep that connection, unused, until the peer ends it or for so long.
+        """Connect, call `on_reached`, and keep that connection, unused, until the peer closes it or `ms_max` has
+        passed.
 
         Raises:
             PeerRefused: nothing listens there.
@@ -44,5 +47,5 @@ class Peers(Protocol):
         ...
 
     async def close(self) -> None:
-        """End all connections; requests waiting there fail."""
+        """Close all connections; their pending requests fail."""
         ...

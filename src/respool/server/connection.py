@@ -28,7 +28,7 @@ from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
 from respool.wire.frames import FrameReader
 from respool.wire.protocol_errors import FrameTooLarge, ProtocolViolation, UnsupportedApi
-from respool.wire.reply_order import ReplySlot, Session
+from respool.wire.reply_order import ReplyOrder, ReplySlot
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(frame_bytes_max=broker.settings.network.frame_bytes_max)
         self._flow = FlowControl(reader=self._reader, memory=broker.memory, loop=self._loop)
-        self._session = Session()
+        self._session = ReplyOrder()
         self._pipelined_max = broker.settings.network.requests_pipelined_max
         self._current: asyncio.Task[Reply] | None = None
         self._is_writing_paused = False

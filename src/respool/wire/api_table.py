@@ -1,6 +1,6 @@
-"""The APIs this broker serves, and in which versions. One line each; clients are told exactly this table.
+"""The APIs of this broker and their versions. ApiVersions replies contain exactly this table.
 
-Advertise only what is truly served: clients pick the newest version both sides know and then rely on all of it.
+Only list what is fully supported: clients pick the newest common version and rely on all of it.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 
 class Api(IntEnum):
-    """Kafka's numbers for them."""
+    """Kafka's API keys."""
 
     PRODUCE = 0
     FETCH = 1
@@ -60,12 +60,12 @@ class Api(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSpec:
     key: Api
-    # As Kafka's documentation spells it.
+    # As in Kafka's documentation.
     name: str
-    # Served versions, both inclusive.
+    # Supported versions, inclusive.
     version_min: int
     version_max: int
-    # What clients are told is the oldest version; with Produce it is a useful lie.
+    # The oldest version advertised to clients; for Produce deliberately too low.
     advertised_min: int
 
     def serves(self, version: int) -> bool:
@@ -85,8 +85,8 @@ def _row(
 
 
 _ROWS = (
-    # librdkafka before 2.11.1 turns features off when Produce does not start at 0, though it never sends
-    # a version below 3 (KAFKA-18659).
+    # librdkafka before 2.11.1 disables features if Produce does not start at 0, though it never sends a version below 3
+    # (KAFKA-18659).
     _row(Api.PRODUCE, "Produce", 3, 12, advertised_min=0),
     _row(Api.FETCH, "Fetch", 4, 17),
     _row(Api.LIST_OFFSETS, "ListOffsets", 1, 11),
@@ -95,7 +95,7 @@ _ROWS = (
     _row(Api.OFFSET_COMMIT, "OffsetCommit", 2, 9),
     _row(Api.OFFSET_FETCH, "OffsetFetch", 1, 9),
     _row(Api.FIND_COORDINATOR, "FindCoordinator", 0, 6),
-    # Old librdkafka does without groups when it does not see version 0 (KAFKA-19444); aiokafka knows 0 to 2 and 5.
+    # Old librdkafka disables groups without version 0 (KAFKA-19444); aiokafka knows 0 to 2 and 5.
     _row(Api.JOIN_GROUP, "JoinGroup", 0, 9),
     _row(Api.HEARTBEAT, "Heartbeat", 0, 4),
     _row(Api.LEAVE_GROUP, "LeaveGroup", 0, 5),
@@ -108,7 +108,7 @@ _ROWS = (
     _row(Api.DELETE_RECORDS, "DeleteRecords", 0, 2),
     _row(Api.INIT_PRODUCER_ID, "InitProducerId", 0, 5),
     _row(Api.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4),
-    # librdkafka and aiokafka speak version 0 of these only, and hang or stop without it.
+    # librdkafka and aiokafka use only version 0 of these, and hang or stop without it.
     _row(Api.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5),
     _row(Api.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4),
     _row(Api.END_TXN, "EndTxn", 0, 5),
@@ -129,7 +129,7 @@ _ROWS = (
     _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
     _row(Api.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0),
     _row(Api.LIST_TRANSACTIONS, "ListTransactions", 0, 2),
-    # librdkafka polls for ever without a word when it finds 0 only; franz-go uses it as soon as it is told of it.
+    # librdkafka polls forever without an error if only 0 is listed; franz-go uses any listed version.
     _row(Api.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1),
     _row(Api.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1),
     _row(Api.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1),

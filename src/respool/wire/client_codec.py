@@ -1,11 +1,10 @@
-"""The protocol seen from the other side: requests -> frames, and frames -> replies. For our own tools.
+"""The client side of the protocol: requests -> frames, frames -> replies. For our own tools.
 
 ```
 request   | size 4 | api key 2 | version 2 | correlation id 4 | client id, length 2 | [tagged fields] | body ...
 reply     | correlation id 4 | [tagged fields] | body ...                       (its size was read already)
 ```
-Clients that are libraries speak for themselves. This is for what no library offers: an administrator's requests, and
-batches whose producer and sequence the writer chooses itself.
+Used for what no client library offers: administrative requests, and batches with a given producer id and sequence.
 """
 
 from collections.abc import Mapping
@@ -29,10 +28,10 @@ _CORRELATION_ID = Struct(">i")
 def encode_request(
     key: int, version: int, fields: Mapping[str, Any], *, correlation_id: int, client_id: str
 ) -> bytes:
-    """A whole request, its size included. The fields are those of this very version, as `shape` takes them.
+    """Encode a whole request, including its size. The fields are those of this version, as in `shape`.
 
     Raises:
-        TypeError: a field is missing or not one of this version.
+        TypeError: a field is missing or does not exist in this version.
     """
     body_class = request_class(key, version)
     client = client_id.encode()
@@ -51,7 +50,7 @@ def encode_request(
 def request_head(
     key: int, version: int, *, correlation_id: int, client_id: str, body_bytes: int
 ) -> bytes:
-    """What stands before a body of that many bytes, which somebody else writes."""
+    """Everything before a body of that size, which the caller encodes."""
     client = client_id.encode()
     tags = b"\0" if is_flexible(request_class(key, version).__header_schema__) else b""
     head = _HEAD.pack(key, version, correlation_id, len(client)) + client + tags
@@ -59,7 +58,7 @@ def request_head(
 
 
 def correlation_id_of(frame: bytes | memoryview) -> int:
-    """Which request a reply's frame, without its size, answers.
+    """The correlation id of a reply frame without its size.
 
     Raises:
         RequestMalformed: it is too short for a reply.
@@ -71,10 +70,10 @@ def correlation_id_of(frame: bytes | memoryview) -> int:
 
 
 def decode_reply(key: int, version: int, frame: bytes | memoryview) -> Entity:
-    """The body of a reply's frame, given without its size.
+    """Decode the body of a reply frame without its size.
 
     Raises:
-        RequestMalformed: the bytes are no such reply.
+        RequestMalformed: the bytes are not such a reply.
     """
     body_class = reply_class(key, version)
     view = memoryview(frame)

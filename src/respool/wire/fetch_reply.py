@@ -1,15 +1,15 @@
-"""A Fetch reply seen in place: what it says of each partition, and its records as a view of the bytes that came.
+"""Parses a Fetch reply in place: the fields of each partition, and its records as a view.
 
 ```
 | correlation id 4 | *tags | throttle 4 | error 2 | session 4 | topics [
     name (12) or id 16 (13 on) | partitions [
         index 4 | error 2 | high watermark 8 | last stable 8 | log start 8 | aborted [producer 8, first offset 8, *tags]
         | preferred replica 4 | records | *tags: 0 diverging (epoch 4, end 8), 1 current leader (broker 4, epoch 4),
-                                                 and one of ours: where the records lie ]
+                                                 and one of ours: the file range of the records ]
     | *tags ] | *tags
 ```
-Lengths and counts are varints, one more than they say; 0 is null. kio would copy the records, which are nearly all of a
-reply of many megabytes; here they are not touched.
+Lengths and counts are varints, encoded plus one; 0 is null. kio would copy the records, which are nearly all of a reply
+of many megabytes; here they are not touched.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _CORRELATION_ID_BYTES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPart:
-    """What a reply holds of one partition."""
+    """A reply's data of one partition."""
 
     topic: str | UUID
     partition: int
@@ -47,11 +47,11 @@ class FetchedPart:
     # Producer id and first offset of aborted transactions in the records.
     aborted: tuple[tuple[int, int], ...]
     records: memoryview
-    # The last epoch that both logs have, and where it ends in the broker's, when what was read is no longer in its log.
+    # The last common epoch and its end in the broker's log, if the reader's position is not in that log.
     diverging: tuple[int, int] | None
-    # Broker and epoch, when the asked one does not lead.
+    # Current leader and epoch, if this broker is not the leader.
     leader: tuple[int, int] | None
-    # Who should be asked instead, being in the reader's rack.
+    # The preferred read replica, in the reader's rack.
     nearer: int | None = None
     # Where to take the records from, which are empty then.
     file_range: FileRange | None = None
@@ -65,10 +65,10 @@ class FetchReplyView:
 
 
 def read_fetch_reply(frame: memoryview, version: int) -> FetchReplyView:
-    """The reply's frame, without its size, of version 12 or newer.
+    """Parse a reply frame, without its size, of version 12 or newer.
 
     Raises:
-        RequestMalformed: the bytes are no such reply.
+        RequestMalformed: the bytes are not such a reply.
     """
     try:
         position = skip_tagged_fields(frame, _CORRELATION_ID_BYTES)

@@ -1,19 +1,19 @@
-"""Bytes from a socket -> whole frames. No I/O: receive into it, then ask.
+"""Bytes from a socket -> whole request frames. No I/O: feed it, then take frames.
 
 ```
  0      4                4 + size
  | size | size bytes ... |      big-endian, signed; size does not count itself
 ```
-One buffer per connection is filled in place and frames are handed out as views of it: nothing is copied but the piece
-of an incomplete frame that moves to the front now and then. Memory is taken as bytes arrive, never because a peer
-announced a length, and only when the owner of the memory says so (`growth_wanted`, then `grow`).
+One buffer per connection is filled in place and frames are views of it: nothing is copied except an incomplete frame
+that is moved to the front now and then. Memory grows with received bytes, never with an announced size, and only with
+the consent of its owner (`growth_wanted`, then `grow`).
 """
 
 from struct import Struct
 
 from respool.wire.protocol_errors import FrameMalformed, FrameTooLarge
 
-# Api key, version and correlation id: what the shortest request header holds.
+# API key, version and correlation id: the shortest request header.
 REQUEST_BYTES_MIN = 8
 
 _SIZE_BYTES = 4
@@ -27,8 +27,8 @@ class FrameReader:
     0          _start              _end              capacity
     | consumed  | received, unread  | free            |
     ```
-    Invariant: 0 <= _start <= _end <= capacity. A frame handed out lies before `_start`, so it counts as consumed and
-    is overwritten by what comes after the next `get_buffer`.
+    Invariant: 0 <= _start <= _end <= capacity. A returned frame lies before `_start`: it counts as consumed, and is
+    overwritten after the next `get_buffer`.
     """
 
     __slots__ = (
@@ -63,12 +63,12 @@ class FrameReader:
 
     @property
     def capacity(self) -> int:
-        """Bytes of memory held."""
+        """Size of the buffer."""
         return self._capacity
 
     @property
     def is_mid_frame(self) -> bool:
-        """Whether the peer owes us the rest of the frame at the front. A whole frame not taken yet is not its fault."""
+        """True if the frame at the front is incomplete. False for a complete frame that was not taken yet."""
         unread = self._end - self._start
         if unread < _SIZE_BYTES:
             return unread > 0
@@ -77,25 +77,25 @@ class FrameReader:
 
     @property
     def has_unread(self) -> bool:
-        """Whether anything was received that no frame has taken."""
+        """True if bytes were received that no frame has consumed."""
         return self._end > self._start
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room left: `get_buffer` must wait until frames are taken, or until it has grown."""
+        """True if there is no free space: before `get_buffer`, take frames or grow."""
         return self._end - self._start == self._capacity
 
     def get_buffer(self) -> memoryview:
-        """Return the free space to receive into; never empty. Frames handed out before are invalid from here on.
+        """Return the free space to receive into; never empty. Earlier frames become invalid.
 
-        The buffer must not be full (`is_full`): take the frames out first, and `grow` if that is wanted.
+        The buffer must not be full (`is_full`): take the frames first, and `grow` if needed.
         """
         start, end = self._start, self._end
         if start:
             if start == end:
                 self._start = self._end = end = 0
             elif start > self._capacity - end:
-                # Moving pays once it at least doubles the free space; so a byte is moved few times, however it comes.
+                # Move only if that at least doubles the free space, so each byte is moved few times.
                 self._writable[: end - start] = self._writable[start:end]
                 end -= start
                 self._start, self._end = 0, end
@@ -103,7 +103,7 @@ class FrameReader:
         return self._writable[end:]
 
     def on_received(self, count: int) -> None:
-        """`count` bytes were written to the front of what `get_buffer` returned."""
+        """`count` bytes were written to the front of the space from `get_buffer`."""
         assert 0 <= count <= self._capacity - self._end
         self._end += count
 
@@ -114,7 +114,7 @@ class FrameReader:
 
         Raises:
             FrameTooLarge: the peer announced a frame we will not buffer.
-            FrameMalformed: the announced size is negative or below any header's.
+            FrameMalformed: the announced size is negative or less than a header.
         """
         body = self._start + _SIZE_BYTES
         if body > self._end:
@@ -132,21 +132,21 @@ class FrameReader:
 
     @property
     def growth_wanted(self) -> int:
-        """How many bytes more the buffer needs now: 0 unless it is full with a part of one frame.
+        """How many more bytes the buffer needs now: 0 unless it is full with part of one frame.
 
-        It doubles at most, and never beyond what the frame needs: who announces much gets memory only for what it sent.
+        The buffer at most doubles, and never exceeds the frame: a peer gets memory only for bytes it has sent.
         """
         capacity = self._capacity
         if self._end - self._start < capacity:
             return 0
         (size,) = _read_size(self._readable, 0)
-        # Of a frame that fits, or is refused, no more is wanted: `next_frame` has it.
+        # Frames that fit or are rejected need no more space: `next_frame` handles them.
         if not capacity - _SIZE_BYTES < size <= self._frame_bytes_max:
             return 0
         return int(min(capacity, size + _SIZE_BYTES - capacity))
 
     def grow(self) -> None:
-        """Take the memory that `growth_wanted` asks for."""
+        """Allocate what `growth_wanted` asks for."""
         growth = self.growth_wanted
         assert growth > 0
         held = self._readable
@@ -154,11 +154,11 @@ class FrameReader:
         self._writable[: len(held)] = held
 
     def maybe_shrink(self) -> int:
-        """Go back to `buffer_bytes` and return the number of bytes given back; 0 when there is a reason not to.
+        """Shrink to `buffer_bytes` if possible; return the number of bytes freed.
 
-        Reasons: bytes are unread, or a frame too large for the small buffer came since the last call. So call it
-        from time to time, also on connections that are silent: a stream of large frames keeps its buffer, and a
-        connection that has fallen silent gives it back at the second call.
+        Not while bytes are unread, nor if a frame too large for the small buffer came since the last call. So call it
+        periodically, also on idle connections: a stream of large frames keeps its buffer, and an idle connection frees
+        it at the second call.
         """
         if self._was_large:
             self._was_large = False
@@ -171,9 +171,9 @@ class FrameReader:
         return given_back
 
     def release(self) -> int:
-        """Shrink to what the unread bytes need, others want the memory; return the number of bytes given back.
+        """Shrink to the unread bytes, because memory is short; return the number of bytes freed.
 
-        Frames handed out before stay as they are until they are forgotten.
+        Earlier frames stay valid.
         """
         unread = self._readable[self._start : self._end]
         capacity = max(self._buffer_bytes, len(unread))

@@ -1,9 +1,8 @@
-"""A reply that says nothing but an error, to any request: for faults that tests order.
+"""Encodes a reply that contains only an error, for any request: for faults ordered by tests.
 
-A broker's handlers know what they answer. Here only the schemas are known, so the reply is made after the request:
-wherever the reply has an error code it is the one given, and an array of the reply has an item for each item of the
-request's array it answers. Such arrays stand at the same depth and name their items alike (`name`, `topic`,
-`partition_index` ...). All else has its default, or a value that means nothing: -1, "", no items.
+Only the schemas are known here, so the reply follows the request: every error code is the given one, and an array has
+one item per item of the request's array that it answers. Such arrays are at the same depth and name their items alike
+(`name`, `topic`, `partition_index` ...). Other fields have their default, or a meaningless value: -1, "", no items.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from respool.wire.codec import Request, encode_reply
 from respool.wire.reply_errors import FrameWithErrors
 from respool.wire.schema import EntityClass, FieldSchema, response_class, schema_of
 
-# Fields that answer one another under different names.
+# Fields that correspond under different names.
 _SAME = {
     "partition_index": ("index", "partition"),
     "index": ("partition_index",),
@@ -35,14 +34,14 @@ _NEUTRAL: Mapping[str, Any] = {
 
 
 class NoPlaceForError(Exception):
-    """The reply to this request has no error code in it."""
+    """The reply to this request has no error code."""
 
 
 def encode_error_reply(request: Request, code: int) -> bytes:
-    """The whole reply frame.
+    """Encode the whole reply frame.
 
     Raises:
-        NoPlaceForError: the reply cannot tell of an error in what was asked.
+        NoPlaceForError: the reply has no error code for this request.
     """
     reply_class = response_class(request.api.key, request.version)
     fields = _fields_of(reply_class, request.body, code)
@@ -63,7 +62,7 @@ def _fields_of(reply_class: EntityClass, asked: Any, code: int) -> dict[str, Any
 
 
 def _value_of(item: FieldSchema, asked: Any, code: int) -> Any:
-    """What the reply says in this field; MISSING: the schema's default."""
+    """The value of this field of the reply; MISSING: the schema's default."""
     if item.is_array:
         return _items_of(item, asked, code)
     if item.kind == "error_code":
@@ -77,7 +76,7 @@ def _value_of(item: FieldSchema, asked: Any, code: int) -> Any:
 
 
 def _echo_of(item: FieldSchema, asked: Any) -> Any:
-    """What the request says under this name; MISSING when it says nothing that fits."""
+    """The request's value under this name; MISSING if there is none that fits."""
     if asked is None or item.tag is not None:
         return MISSING
     if isinstance(asked, str):
@@ -93,14 +92,14 @@ def _echo_of(item: FieldSchema, asked: Any) -> Any:
 
 
 def _items_of(item: FieldSchema, asked: Any, code: int) -> Any:
-    """An item for each that was asked for, where the items can tell of an error; else none."""
+    """An item per requested item, if the items have an error code; else none."""
     if item.struct is None or not _has_code(item.struct) or item.has_default:
         return MISSING if item.has_default else ()
     return [_fields_of(item.struct, one, code) for one in _asked_items(item, asked)]
 
 
 def _asked_items(item: FieldSchema, asked: Any) -> Any:
-    """The array of the request that this array of the reply answers."""
+    """The request's array that this array of the reply answers."""
     if asked is None or isinstance(asked, str):
         return ()
     candidates = [

@@ -1,7 +1,7 @@
-"""The Metadata reply, written by hand in every version served: it may name thousands of partitions.
+"""Hand-written encoder for the Metadata reply in every supported version: it may contain thousands of partitions.
 
-Every client asks for it when it connects. kio's encoder takes some 15 ms for a thousand partitions, and while it does,
-nobody else is served; this one takes one to two.
+Every client requests it when it connects. kio's encoder takes about 15 ms for a thousand partitions and blocks all
+other requests; this one takes one to two.
 
 ```
 throttle 4 (3+)
@@ -12,8 +12,8 @@ cluster id (2+), controller 4 (1+)
         operations 4 (8+)]
 operations 4 (8 to 10), error 2 (13+)
 ```
-In brackets: arrays, and the version a field came with. Flexible, with varint lengths and a byte for no tagged fields at
-the end of each struct, from version 9.
+Brackets are arrays; a number in parentheses is the version that added a field. From version 9 it is flexible: varint
+lengths, and a byte for no tagged fields at the end of each struct.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +53,7 @@ class MetadataPartition(NamedTuple):
 
 class MetadataTopic(NamedTuple):
     error_code: int
-    # None from version 12 on only.
+    # None only from version 12.
     name: str | None
     topic_id: UUID | None
     is_internal: bool
@@ -72,7 +72,7 @@ def encode_metadata_reply(
     cluster_authorized_operations: int,
     throttle_ms: int = 0,
 ) -> bytes:
-    """Make the whole reply frame, its size included."""
+    """Encode the whole reply frame, including its size."""
     flexible = version >= _FLEXIBLE
     pieces = [b"", _NO_TAGS if flexible else b""]
     if version >= 3:
@@ -144,9 +144,9 @@ def _partition(partition: MetadataPartition, version: int) -> bytes:
 
 @cache
 def _partition_pack(version: int, counts: tuple[int, int, int]) -> Callable[..., bytes]:
-    """What packs a partition with so many replicas, in-sync and offline ones: few kinds are ever seen."""
+    """The packer for a partition with these numbers of replicas, in-sync and offline ones; few combinations occur."""
     flexible = version >= _FLEXIBLE
-    # Flexible counts are varints of one byte below 127.
+    # Flexible counts below 127 are varints of one byte.
     assert max(counts) < 127, f"a partition with {max(counts)} replicas"
     arrays = [f"{'B' if flexible else 'i'}{count}i" for count in counts]
     numbers = ">hiii" if version >= 7 else ">hii"

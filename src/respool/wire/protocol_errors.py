@@ -1,18 +1,18 @@
-"""What a peer can do to the protocol that leaves nothing to say but goodbye.
+"""Protocol violations by a peer, which end the connection.
 
-A `ProtocolViolation` is neither the client's `RequestError` (there is no reply it could go into) nor ours: the
-connection is closed and the reason is logged. Whoever reads frames and requests need catch only this family.
+A `ProtocolViolation` is neither the client's `RequestError` (no reply can contain it) nor ours: the connection is
+closed and the reason is logged. Code that reads frames and requests catches this family only.
 """
 
 from respool.model.errors import RespoolError
 
 
 class ProtocolViolation(RespoolError):
-    """The peer does not speak the protocol as we do; its connection is closed."""
+    """The peer violates the protocol; its connection is closed."""
 
 
 class FrameTooLarge(ProtocolViolation):
-    """A frame was announced that is larger than we will buffer."""
+    """A frame was announced that exceeds the limit."""
 
     def __init__(self, *, size: int, limit: int) -> None:
         super().__init__(f"frame of {size} bytes, limit {limit}")
@@ -20,17 +20,17 @@ class FrameTooLarge(ProtocolViolation):
 
 
 class FrameMalformed(ProtocolViolation):
-    """A frame was announced whose size is negative or too small to hold a header."""
+    """A frame was announced with a size that is negative or less than a header."""
 
 
 class RequestMalformed(ProtocolViolation):
-    """A whole frame came, but its bytes are not the request that its header promises."""
+    """A complete frame whose bytes do not match its header."""
 
 
 class UnsupportedApi(ProtocolViolation):
-    """The API is unknown here, or not in this version.
+    """The API is unknown, or not in this version.
 
-    Kafka closes the connection too, but for ApiVersions, which is answered (`codec.api_versions_fallback`).
+    Kafka closes the connection too, except for ApiVersions, which gets a reply (`codec.api_versions_fallback`).
     """
 
     def __init__(self, *, key: int, version: int, correlation_id: int) -> None:

@@ -1,7 +1,7 @@
-"""Which errors a reply tells of, for whoever counts them: seen when it is encoded, carried by its frame.
+"""The error codes of a reply, for metrics: collected when it is encoded, carried by its frame.
 
 A reply without errors is plain bytes. One with errors ends with a `FrameWithErrors`: the same bytes, and the codes. So
-whoever sends replies can count errors without reading them again, and those without cost nothing.
+errors can be counted without parsing replies, and replies without errors cost nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,25 +13,25 @@ from respool.wire.schema import Entity, EntityClass, schema_of
 
 
 class FrameWithErrors(bytes):
-    """The last buffer of a reply that tells of errors."""
+    """The last buffer of a reply with errors."""
 
-    # One for each that the reply tells of: of itself, of a topic, of a partition. None of them is 0.
+    # All codes of the reply: its own, of topics, of partitions. None of them is 0.
     error_codes: tuple[int, ...]
 
 
 def with_errors(frame: bytes, codes: Iterable[int]) -> bytes:
-    """The frame, and the codes other than 0 when there are any."""
+    """The frame, with the codes other than 0 if there are any."""
     told = tuple(code for code in codes if code)
     if not told:
         return frame
-    # This costs a copy of a buffer without records.
+    # This copies a buffer without records.
     marked = FrameWithErrors(frame)
     marked.error_codes = told
     return marked
 
 
 def error_name(code: int) -> str:
-    """Kafka's name for it: NOT_LEADER_OR_FOLLOWER."""
+    """Kafka's name for the code: NOT_LEADER_OR_FOLLOWER."""
     try:
         return ErrorCode(code).name.upper()
     except ValueError:
@@ -39,7 +39,7 @@ def error_name(code: int) -> str:
 
 
 def error_code_named(name: str) -> int | None:
-    """The code that Kafka has under this name, in whatever case; None when there is none."""
+    """The code of this Kafka error name, in any case; None if there is none."""
     found = next((one for one in ErrorCode if one.name.upper() == name.upper()), None)
     return None if found is None else int(found)
 
@@ -59,7 +59,7 @@ def codes_of(entity: Entity) -> list[int]:
 
 @cache
 def _finder_of(entity_class: EntityClass) -> Find | None:
-    """What looks through an entity of this class; None when there are no codes in it, so that nobody need look."""
+    """The function that collects codes from an entity of this class; None if the class has no codes."""
     names = [item.name for item in schema_of(entity_class) if item.kind == "error_code"]
     inner = [
         (item.name, item.is_array, find)

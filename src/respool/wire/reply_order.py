@@ -1,7 +1,7 @@
-"""Replies leave a connection in the order its requests came, whatever order they are ready in.
+"""Orders a connection's replies like its requests, whatever order they become ready in.
 
-Clients rely on it: they take the first reply for that to their oldest request. Sans-IO: open a slot when a request
-comes, fill it when the reply is there, take what may leave.
+Clients take the next reply for that to their oldest request. Sans-IO: open a slot when a request arrives, fill it when
+the reply is ready, take the replies that may be sent.
 """
 
 from collections import deque
@@ -11,24 +11,24 @@ from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request
 
 
-class Session:
+class ReplyOrder:
     """The order of one connection's replies."""
 
     __slots__ = ("_slots", "taken")
 
     def __init__(self) -> None:
-        # Whose replies were taken, for whoever wants to know; the reader clears it.
+        # Slots whose replies were taken, for metrics; the reader clears it.
         self.taken: list[ReplySlot] = []
-        # Requests whose reply is not there yet, or may not leave yet; oldest first.
+        # Requests whose reply is not ready, or may not be sent yet; oldest first.
         self._slots: deque[ReplySlot] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many requests have no reply taken yet."""
+        """The number of requests whose reply was not taken yet."""
         return len(self._slots)
 
     def open_reply(self, request: Request | None = None) -> "ReplySlot":
-        """Give a request its place in the order. Call it as requests come; one that could not be read has no name."""
+        """Reserve the place of a request, in arrival order; None for an unreadable request."""
         slot = ReplySlot(self, request)
         self._slots.append(slot)
         return slot
@@ -37,7 +37,7 @@ class Session:
         return self._slots[0] is slot
 
     def take_ready(self) -> list[bytes | memoryview]:
-        """Return the buffers of all replies that may leave now, in order, and forget them."""
+        """Remove and return the buffers of all replies that may be sent now, in order."""
         slots = self._slots
         ready: list[bytes | memoryview] = []
         while slots and (buffers := slots[0].buffers) is not None:
@@ -47,25 +47,25 @@ class Session:
 
 
 class ReplySlot:
-    """The place of one request's reply. It is filled or skipped, once."""
+    """The place of one request's reply. It is filled or skipped once."""
 
     __slots__ = ("_session", "api", "buffers", "ready_at", "request")
 
-    def __init__(self, session: Session, request: Request | None) -> None:
+    def __init__(self, session: ReplyOrder, request: Request | None) -> None:
         self._session = session
         self.request = request
-        # Set by who counts: of which API it is, and when it was filled.
+        # Set for metrics: its API, and when it was filled.
         self.api: ApiSpec | None = None
         self.ready_at = 0.0
-        # The reply's frame. None: it is not there yet; empty: there will be none.
+        # The reply's frame. None: not ready; empty: there will be none.
         self.buffers: Sequence[bytes | memoryview] | None = None
 
     def fill(self, buffers: Sequence[bytes | memoryview]) -> bool:
-        """Put the reply's frame here. True if it may leave now: `take_ready` then has something to give."""
-        assert self.buffers is None, f"there is a reply already to {self.request}"
+        """Set the reply's frame. True if it may be sent now: then call `take_ready`."""
+        assert self.buffers is None, f"a second reply to {self.request}"
         self.buffers = buffers
         return self._session.is_next(self)
 
     def skip(self) -> bool:
-        """This request gets no reply (acks=0). True if `take_ready` should be asked, for those behind it."""
+        """The request gets no reply (acks=0). True if `take_ready` should be called for those after it."""
         return self.fill(())

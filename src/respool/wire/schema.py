@@ -1,7 +1,7 @@
-"""kio's message classes, seen as data: what a class's fields are, in the order they go over the wire.
+"""The fields of kio's message classes, in wire order.
 
-kio has one dataclass per message and version, with Kafka's own type names in the fields' metadata. Here each becomes
-a tuple of `FieldSchema`, from which `decode.py` makes readers and `shape.py` makes builders.
+kio has one dataclass per message and version, with Kafka's type names in the fields' metadata. Here each becomes a
+tuple of `FieldSchema`, from which `walk.py` derives readers and `shape.py` builders.
 """
 
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 
 from kio.index import load_request_schema, load_response_schema
 
-# A kio entity, and a class of kio's. kio has protocols for them, but none that knows the fields.
+# A kio entity, and a kio class. kio has protocols for them, but none with fields.
 Entity = Any
 EntityClass = Any
 
@@ -19,15 +19,15 @@ EntityClass = Any
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSchema:
     name: str
-    # Kafka's word for the type (of the items, for an array): "int32", "string", ... and "struct" for a nested class.
+    # Kafka's type name (of the items, for an array): "int32", "string", ... and "struct" for a nested class.
     kind: str
     struct: EntityClass | None
     is_array: bool
-    # Whether null may be sent for it (for the array itself, for an array).
+    # True if it may be null (the array itself, for an array).
     is_nullable: bool
-    # Tagged fields come last, in flexible versions only, and may be left out (KIP-482).
+    # Tagged fields come last, only in flexible versions, and may be omitted (KIP-482).
     tag: int | None
-    # `MISSING` where Kafka names no default.
+    # `MISSING` if the schema has no default.
     default: Any
 
     @property
@@ -41,11 +41,11 @@ def schema_of(entity_class: EntityClass) -> tuple[FieldSchema, ...]:
 
 
 def is_flexible(entity_class: EntityClass) -> bool:
-    """Whether lengths are varints and structs end with tagged fields."""
+    """True if lengths are varints and structs end with tagged fields."""
     return bool(entity_class.__flexible__)
 
 
-# kio finds them by their names in its modules each time, which takes longer than to write a small request.
+# kio looks them up by name each time, which takes longer than writing a small request.
 @cache
 def load_request_class(key: int, version: int) -> EntityClass:
     return load_request_schema(key, version)
@@ -60,7 +60,7 @@ def _field_schema(item: Any) -> FieldSchema:
     declared, is_nullable = _without_none(item.type)
     is_array = get_origin(declared) is tuple
     if is_array:
-        # Items are never null on the wire. kio types those of uuid arrays so, because its zero uuid is None.
+        # Items are never null on the wire. kio declares uuid arrays so, because its zero uuid is None.
         declared, _ = _without_none(get_args(declared)[0])
     struct = declared if is_dataclass(declared) else None
     return FieldSchema(

@@ -1,15 +1,15 @@
-"""Where kio's classes are not what goes over the wire: these are used instead.
+"""Extensions and corrections of kio's message classes; use these classes instead.
 
-DescribeTransactions, the reply. A transactional id that has begun no transaction has the start time -1. To Kafka's
-definition that is an int64 like any other; kio takes the field for a time, and finds no such time. Here it may be None.
+DescribeTransactions, the reply. A transactional id without a transaction has the start time -1. Kafka declares a plain
+int64; kio reads it as a time and rejects -1. Here it may be None.
 
-Fetch, the request, in the version that our brokers follow each other with. Kafka's followers say with the offset they
-fetch from that they have all before it. Ours have it when it is on the disk, and go on fetching meanwhile: so each
-partition has one more tagged field, `durable_end`. Who does not know it passes over it, as over any other (KIP-482).
-There, and in the version that our Arrow client reads with, the request has another, `reader_host`: see `local_read.py`.
+Fetch, the request, in the version used between our brokers. In Kafka, the fetch offset implies that the follower has
+everything before it. Our followers continue to fetch before earlier data is synced: so each partition has one more
+tagged field, `durable_end`. Brokers that do not know it skip it, like any other (KIP-482). In that version, and in the
+one that our Arrow client reads with, the request has one more, `reader_host`: see local_read.
 
-ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. A broker that asks for a
-log's end is told with it when the record at that offset was made: see `broker/metrics/remote_ends.py`.
+ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. The reply to a broker
+that requests a log's end then includes the timestamp of the record at that offset: see `broker/metrics/remote_ends.py`.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ from respool.wire.api_table import Api
 from respool.wire.local_read import LOCAL_READ_FETCH_VERSION, LOCAL_READ_TAG
 from respool.wire.schema import EntityClass, load_request_class, response_class, schema_of
 
-# Only clients of the newest version read this one's partitions with it, and they have a tagged field already.
+# Clients of this version read partitions with it, and it has a tagged field already.
 REPLICA_FETCH_VERSION = 17
-# Far from those that Kafka has given out.
+# Far from Kafka's tag numbers.
 _DURABLE_END_TAG = 5_000
 TIME_AT_VERSION = 9
 _TIME_AT_TAG = 5_001
 
-# None would be another thing than "" to the writer, which leaves out what is as by default.
+# The default must be "" and not None: the writer omits default values.
 _READER_HOST = (
     "reader_host",
     str,
@@ -42,7 +42,7 @@ _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_sc
 
 @cache
 def request_class(key: int, version: int) -> EntityClass:
-    """What to read and write a request with."""
+    """The class to read and write a request with."""
     loaded = load_request_class(key, version)
     if key == Api.LIST_OFFSETS and version == TIME_AT_VERSION:
         return _with_partition_field(loaded, "time_at", _TIME_AT_TAG)
@@ -55,7 +55,7 @@ def request_class(key: int, version: int) -> EntityClass:
 
 
 def _with_partition_field(loaded: EntityClass, name: str, tag: int) -> EntityClass:
-    """The same class, with one more tagged int64 for each partition of each topic; -1 where it is left out."""
+    """The class with one more tagged int64 for each partition of each topic; -1 if omitted."""
     topic = _struct(loaded, "topics")
     added = (name, i64, field(metadata={"kafka_type": "int64", "tag": tag}, default=i64(-1)))
     partition: Any = _with_types(_struct(topic, "partitions"), {}, added)
@@ -66,13 +66,13 @@ def _with_partition_field(loaded: EntityClass, name: str, tag: int) -> EntityCla
 
 @cache
 def reply_class(key: int, version: int) -> EntityClass:
-    """What to read a reply with."""
+    """The class to read a reply with."""
     loaded = response_class(key, version)
     if key != Api.DESCRIBE_TRANSACTIONS:
         return loaded
     states = _struct(loaded, "transaction_states")
     state: Any = _with_types(states, {"transaction_start_time": TZAware | None})
-    # Two steps, since mypy takes what is in the brackets for a type that it must know.
+    # Two steps, because mypy would interpret the subscript as a type.
     array: Any = tuple
     return _with_types(loaded, {"transaction_states": array[state, ...]})
 
@@ -87,7 +87,7 @@ def _struct(entity_class: EntityClass, name: str) -> EntityClass:
 def _with_types(
     entity_class: EntityClass, types: Mapping[str, Any], *added: tuple[str, Any, Any]
 ) -> EntityClass:
-    """The same class, but for the types of these fields, and with those at its end."""
+    """The class with other types for these fields, and with these fields added."""
     return make_dataclass(
         entity_class.__name__,
         [

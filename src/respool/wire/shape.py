@@ -1,13 +1,13 @@
-"""Plain dicts -> kio entities of the version asked for, so that handlers need not know versions.
+"""Plain dicts -> kio entities of the requested version, so that handlers need not know versions.
 
-Writing. A handler answers in one vocabulary, the newest: kio's field names (Kafka's names in snake case; kio drops
-`_ms` where it makes a duration: `throttle_time`), nested dicts for structs and any sequence for arrays.
+Writing. A handler uses one vocabulary, the newest: kio's field names (Kafka's names in snake case; kio drops `_ms`
+where it uses a duration: `throttle_time`), nested dicts for structs and any sequence for arrays.
 
-- A field the asked-for version does not have is left out: it came later, or went earlier.
-- A field not given takes the schema's default; without one it is an error, ours.
-- A name that no served version has is a misspelling, and an error too.
-- Durations (`throttle_time`) and times (`log_append_time`) may be given as integers, in milliseconds; -1 is the null
-  time. Error codes are integers. The null uuid is None or the zero uuid.
+- A field that the version does not have is left out.
+- A missing field gets the schema's default; without one it is our error.
+- A name that no supported version has is misspelt, and an error too.
+- Durations (`throttle_time`) and times (`log_append_time`) may be integers, in milliseconds; -1 is the null time. Error
+  codes are integers. The null uuid is None or the zero uuid.
 
 Reading. A request's body is used as kio made it. A field that only some versions have is read with a default:
 `getattr(body, "isolation_level", 0)`. Durations are timedeltas (`milliseconds(body.timeout)`), the zero uuid is None,
@@ -39,18 +39,18 @@ def shape(entity_class: EntityClass, fields: Mapping[str, Any]) -> Entity:
     """Build the entity of one version's class from fields in the newest vocabulary.
 
     Raises:
-        TypeError: a field is missing, misspelt or null where it must not be; the message names it.
+        TypeError: a field is missing, misspelt, or null where it must not be; the message names it.
     """
     return _shaper_of(entity_class)(fields)
 
 
 def milliseconds(duration: timedelta) -> int:
-    """A duration of a request's body as the integer it was on the wire."""
+    """A duration of a request's body as the integer on the wire."""
     return duration // _MILLISECOND
 
 
 class _Shaper:
-    """Shapes one class."""
+    """Builds entities of one class."""
 
     __slots__ = ("_entity_class", "_names", "_plan")
 
@@ -92,7 +92,7 @@ def _shaper_of(entity_class: EntityClass) -> _Shaper:
 
 @cache
 def _vocabulary(key: int) -> Mapping[str, set[str]]:
-    """The field names of each struct in an API's requests and replies, over all versions served."""
+    """The field names of each struct in an API's requests and replies, over all supported versions."""
     spec = API_TABLE[key]
     names: dict[str, set[str]] = {}
 
@@ -123,7 +123,7 @@ _ERROR_CODES = {int(code): code for code in ErrorCode}
 
 
 def _convert(item: FieldSchema) -> Convert | None:
-    """What makes kio's value of the handler's; None where they are the same."""
+    """The conversion from the handler's value to kio's; None if they are the same."""
     if item.struct is not None:
         one: Convert | None = _shaper_of(item.struct)
     elif item.kind == "datetime_i64":

@@ -1,18 +1,17 @@
-"""Walks a request's bytes along its schema, without reading a value, before kio's decoder may see them.
+"""Validates a request's bytes against its schema before kio decodes them.
 
-kio decodes natively and fast, but it trusts its input: it reserves memory for as many array items as are announced, and
-where there is not that much, Rust ends the whole process. Five bytes from anyone would stop a broker. So kio is given
-only bytes that were walked here first, and what is walked holds this:
+kio decodes natively and fast, but trusts its input: it allocates memory for the announced number of array items, and if
+that fails, Rust aborts the process. Five bytes from anyone would stop a broker. So kio gets only validated bytes:
 
-- an array has no more items than the bytes left can hold, and a request no more than `ARRAY_ITEMS_MAX` in all, since
-  an item may take two bytes on the wire and takes some hundred in memory;
-- null stands only where the schema allows it;
+- an array has no more items than fit the remaining bytes, and a request at most `ARRAY_ITEMS_MAX` in total, since an
+  item may take two bytes on the wire and some hundred in memory;
+- null occurs only where the schema allows it;
 - a tagged field has the size it announces.
 
-kio also stumbles over tagged fields it does not know, which newer clients may send to any broker (KIP-482). The walk
-notes where they are, and `without_unknown_tags` leaves them out.
+kio also fails on unknown tagged fields, which newer clients may send to any broker (KIP-482). The walk records their
+positions, and `without_unknown_tags` removes them.
 
-What must stay true: the walk and kio see the same fields at the same places. A fuzz test compares where both end.
+Invariant: the walk and kio see the same fields at the same positions. A fuzz test compares where both end.
 """
 
 import struct
@@ -27,20 +26,20 @@ from kio.serial.errors import SerialError
 from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.schema import Entity, EntityClass, FieldSchema, is_flexible, schema_of
 
-# A request that names every partition of a large cluster has some ten thousand.
+# A request with every partition of a large cluster has about ten thousand.
 ARRAY_ITEMS_MAX = 100_000
 
 
 class BadBytes(ValueError):
-    """The bytes are not what the schema says. An `IndexError` or `struct.error` says it too: they end too early."""
+    """The bytes do not match the schema. `IndexError` and `struct.error` mean that they end too early."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """What is carried along one walk."""
+    """The state of one walk."""
 
     items_left: int = ARRAY_ITEMS_MAX
-    # Sections of tagged fields to be written anew, since they hold unknown ones: start, end, replacement. In order.
+    # Sections of tagged fields with unknown ones, to be rewritten: start, end, replacement. In order.
     rewrites: list[tuple[int, int, bytes]] = field(default_factory=list)
 
     def without_unknown_tags(self, frame: memoryview, start: int, end: int) -> bytes:
@@ -53,21 +52,21 @@ class Walk:
         return b"".join(pieces)
 
 
-# Steps over something at a position and returns the position after it. It may return one beyond the end of the frame:
-# the next step then fails, and who takes the last step checks.
+# Skips something at a position and returns the following position, possibly beyond the end of the frame: then the next
+# step fails, and the last one is checked.
 Step = Callable[[memoryview, int, Walk], int]
-# Makes a step that first skips some bytes: those of the fixed fields before it.
+# Creates a step that first skips the fixed fields before it.
 MakeStep = Callable[[int], Step]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructWalker:
-    """The way through one kio class."""
+    """The steps of one kio class."""
 
     steps: tuple[Step, ...]
-    # The least number of bytes it takes.
+    # Minimum size in bytes.
     bytes_min: int
-    # Whether it always takes `bytes_min` bytes, but for unknown tagged fields.
+    # True if it always has that size, unknown tagged fields aside.
     is_fixed: bool
 
     def walk_over(self, frame: memoryview, position: int, walk: Walk) -> int:
@@ -93,7 +92,7 @@ def walker_of(entity_class: EntityClass) -> StructWalker:
 
 
 def skip_tagged_fields(frame: memoryview, position: int) -> int:
-    """Return the position after a section of tagged fields none of which is known. May raise as a walk does."""
+    """Return the position after a section of tagged fields, all unknown. May raise like a walk."""
     return _over_tagged_fields(frame, position, Walk(), {})
 
 
@@ -102,7 +101,7 @@ class _Part:
     """One field."""
 
     bytes_min: int
-    # None for a field that always takes `bytes_min` bytes.
+    # None for a field of fixed size.
     make: MakeStep | None = None
 
 
@@ -170,7 +169,7 @@ def _compact_bytes(skip: int) -> Step:
         if length < 0x80:
             return position + (length or 1)
         length, position = read_varint(frame, position)
-        # A careless writer may spend two bytes on a zero, too.
+        # A careless writer may encode a zero in two bytes.
         return position + max(length - 1, 0)
 
     return step
@@ -190,7 +189,7 @@ def _legacy_bytes(layout: Struct, skip: int) -> Step:
 
 
 def read_varint(frame: memoryview, position: int) -> tuple[int, int]:
-    """Return an unsigned varint and the position after it."""
+    """Return an unsigned varint and the following position."""
     value = 0
     for shift in (0, 7, 14, 21, 28):
         byte = frame[position]
@@ -249,7 +248,7 @@ def _array_part(item: FieldSchema, *, flexible: bool) -> _Part:
             _take_items(walk, count)
             if is_fixed:
                 end: int = position + count * item_bytes
-                # Structs end with their tagged fields. Where none has any, they lie there like a table.
+                # Structs end with their tagged fields. If none has any, the items have a fixed size.
                 if not has_tags or not any(frame[position + item_bytes - 1 : end : item_bytes]):
                     return end
             for _ in range(count):
@@ -274,7 +273,7 @@ def _struct_part(walker: StructWalker, *, is_nullable: bool) -> _Part:
 
         def nullable_step(frame: memoryview, position: int, walk: Walk) -> int:
             position += skip
-            # A byte goes before the struct: 1, or -1 for null (KIP-893).
+            # A byte precedes the struct: 1, or -1 for null (KIP-893).
             marker = frame[position]
             if marker == 0xFF:
                 return position + 1
@@ -343,7 +342,7 @@ def _over_tagged_fields(
 
 
 class EntityDecoder:
-    """Reads one kio class."""
+    """Decodes one kio class from untrusted bytes: validated by a walk, then read by kio."""
 
     __slots__ = ("_entity_class", "_read", "_walk_over")
 
@@ -353,7 +352,7 @@ class EntityDecoder:
         self._read = entity_reader(entity_class)
 
     def decode(self, frame: memoryview, position: int) -> Entity:
-        """Read the entity that starts at the position. What follows it is left alone.
+        """Decode the entity that starts at the position. Later bytes are ignored.
 
         Raises:
             RequestMalformed: the bytes are not such an entity.
@@ -362,7 +361,7 @@ class EntityDecoder:
             return self._decode(frame, position)
         except (IndexError, struct.error):
             problem = f"its {len(frame)} bytes end in the middle of a field"
-        # The walk says ValueError, and so does kio of booleans and times; SerialError of the rest.
+        # The walk raises ValueError, and so does kio for booleans and times; SerialError for the rest.
         except (SerialError, ValueError) as error:
             problem = str(error)
         raise RequestMalformed(f"not a {self._entity_class.__name__}: {problem}")

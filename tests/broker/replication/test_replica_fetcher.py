@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from respool.broker.replication.replica_fetcher import (
-    NEWCOMERS_LANE,
-    STEADY_LANE,
+    NEWCOMERS_CHANNEL,
+    STEADY_CHANNEL,
     WAIT_MS,
     ReplicaFetcher,
 )
@@ -25,11 +25,11 @@ class Leader:
 
     def __init__(self, *, refusals: int) -> None:
         self.refusals = refusals
-        self.lanes: list[int] = []
+        self.channels: list[int] = []
 
-    async def fetch(self, asked: dict[Any, Any], *, lane: int, **_: Any) -> list[Any]:
-        self.lanes.append(lane)
-        if lane == STEADY_LANE:
+    async def fetch(self, asked: dict[Any, Any], *, channel: int, **_: Any) -> list[Any]:
+        self.channels.append(channel)
+        if channel == STEADY_CHANNEL:
             await asyncio.Event().wait()
         return [SimpleNamespace(partition=one, records=b"") for one in asked]
 
@@ -80,16 +80,16 @@ def test_a_newcomer_that_is_put_off_is_fetched_again_while_the_round_waits() -> 
         fetcher.add(old)
         running = loop.create_task(fetcher.run())
         await asyncio.sleep(0.001)
-        assert leader.lanes == [STEADY_LANE]
+        assert leader.channels == [STEADY_CHANNEL]
         fetcher.add(newcomer)
         await asyncio.sleep(0.001)
-        assert leader.lanes == [STEADY_LANE, NEWCOMERS_LANE]
+        assert leader.channels == [STEADY_CHANNEL, NEWCOMERS_CHANNEL]
         # It is put off once more, and goes before its time has come.
         await asyncio.sleep(BACKOFF_MS / 1000)
-        assert leader.lanes == [STEADY_LANE, NEWCOMERS_LANE, NEWCOMERS_LANE]
+        assert leader.channels == [STEADY_CHANNEL, NEWCOMERS_CHANNEL, NEWCOMERS_CHANNEL]
         fetcher.remove(newcomer)
         await asyncio.sleep(1)
-        assert leader.lanes == [STEADY_LANE, NEWCOMERS_LANE, NEWCOMERS_LANE]
+        assert leader.channels == [STEADY_CHANNEL, NEWCOMERS_CHANNEL, NEWCOMERS_CHANNEL]
         running.cancel()
 
     loop.run(story)
@@ -164,21 +164,21 @@ def test_a_round_that_waits_for_the_disk_of_a_newcomer_goes_on_when_that_is_cut_
     loop = SimLoop(1)
 
     async def story() -> None:
-        lanes: list[int] = []
+        channels: list[int] = []
         old: Any = FollowingPartition()
         newcomer: Any = FollowingPartition()
         asked_for: set[Any] = set()
 
-        async def fetch(asked: dict[Any, Any], *, lane: int, **_: Any) -> list[Any]:
-            lanes.append(lane)
+        async def fetch(asked: dict[Any, Any], *, channel: int, **_: Any) -> list[Any]:
+            channels.append(channel)
             asked_for.update(asked)
-            await asyncio.sleep(WAIT_MS / 1000 if lanes.count(lane) == 1 else 1.0)
+            await asyncio.sleep(WAIT_MS / 1000 if channels.count(channel) == 1 else 1.0)
             asked_for.difference_update(asked)
-            return [SimpleNamespace(partition=one, records=b"", lane=lane) for one in asked]
+            return [SimpleNamespace(partition=one, records=b"", channel=channel) for one in asked]
 
         async def take(reply: Any) -> list[Any]:
-            if reply.lane == NEWCOMERS_LANE:
-                newcomer.follower.awaits_disk = lanes.count(NEWCOMERS_LANE) == 1
+            if reply.channel == NEWCOMERS_CHANNEL:
+                newcomer.follower.awaits_disk = channels.count(NEWCOMERS_CHANNEL) == 1
             return []
 
         for one in (old, newcomer):
@@ -189,8 +189,8 @@ def test_a_round_that_waits_for_the_disk_of_a_newcomer_goes_on_when_that_is_cut_
         await asyncio.sleep(0.001)
         fetcher.add(newcomer)
         await asyncio.sleep(5)
-        assert lanes[:2] == [STEADY_LANE, NEWCOMERS_LANE]
-        assert lanes.count(STEADY_LANE) > 2
+        assert channels[:2] == [STEADY_CHANNEL, NEWCOMERS_CHANNEL]
+        assert channels.count(STEADY_CHANNEL) > 2
         running.cancel()
 
     loop.run(story)

@@ -27,8 +27,8 @@ class Link:
         self.answers: list[Any] = []
         self.leads_on_this_host = False
 
-    def is_on_this_host(self, broker: int, *, lane: int) -> bool:
-        del lane
+    def is_on_this_host(self, broker: int, *, channel: int) -> bool:
+        del channel
         assert broker == TWO
         return self.leads_on_this_host
 
@@ -86,9 +86,9 @@ class World:
         )
         self.rides = bench.partition()
 
-    async def fetch(self, offset: int = 5, *, lane: int = 1) -> Any:
+    async def fetch(self, offset: int = 5, *, channel: int = 1) -> Any:
         return await self.requests.fetch(
-            {self.rides: from_offset(offset)}, broker_epoch=10, wait_ms=20, lane=lane
+            {self.rides: from_offset(offset)}, broker_epoch=10, wait_ms=20, channel=channel
         )
 
 
@@ -161,8 +161,8 @@ def test_lanes_have_sessions_of_their_own() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench)
         world.link.answers = [fetch_reply(world.rides, session_id=one) for one in (77, 88, 77, 88)]
-        for lane in (1, 2, 1, 2):
-            await world.fetch(lane=lane)
+        for channel in (1, 2, 1, 2):
+            await world.fetch(channel=channel)
         assert [one["session_id"] for one in world.link.asked] == [0, 0, 77, 88]
 
     play(story)
@@ -210,7 +210,7 @@ def test_where_the_leaders_log_is_takes_two_questions_in_its_epoch() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench)
         world.link.answers = [offset_reply(50), offset_reply(60)]
-        found = await world.requests.log_range(world.rides, LeaderEpoch(3), lane=1)
+        found = await world.requests.log_range(world.rides, LeaderEpoch(3), channel=1)
         assert found == (50, 60)
         first = world.link.asked[0]
         assert first["replica_id"] == ME
@@ -228,6 +228,6 @@ def test_a_leader_that_does_not_say_where_its_log_is_has_not_answered(answer: An
         world = World(bench)
         world.link.answers = [offset_reply(50), answer]
         with pytest.raises(PeerUnreachable):
-            await world.requests.log_range(world.rides, LeaderEpoch(3), lane=1)
+            await world.requests.log_range(world.rides, LeaderEpoch(3), channel=1)
 
     play(story)

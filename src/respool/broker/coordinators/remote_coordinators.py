@@ -26,7 +26,7 @@ from respool.wire.api_table import API_TABLE, Api
 
 VERSION = API_TABLE[Api.ADD_PARTITIONS_TO_TXN].version_max
 # What waits here waits for markers, which must not wait behind it.
-LANE = 4
+CHANNEL = 4
 # A request's size stays well below what a frame may have.
 QUESTIONS_PER_REQUEST = 500
 # About as long in all as a coordinator lets its own clients wait.
@@ -132,7 +132,7 @@ class RemoteCoordinators:
             broker,
             Api.ADD_PARTITIONS_TO_TXN,
             VERSION,
-            lane=LANE,
+            channel=CHANNEL,
             transactions=[_transaction(questions) for questions in asked.values()],
         )
         if (error := error_for(reply.error_code, by=broker)) is not None:

@@ -23,7 +23,7 @@ from respool.wire.api_table import API_TABLE, Api
 
 VERSION = API_TABLE[Api.WRITE_TXN_MARKERS].version_max
 # They wait for disks, and nothing else is to wait for that; those of `replica_fetcher.py` are others.
-LANE = 3
+CHANNEL = 3
 # A request's size stays well below what a frame may have.
 MARKERS_PER_REQUEST = 1_000
 
@@ -101,7 +101,7 @@ class RemoteMarkers:
                 broker,
                 Api.WRITE_TXN_MARKERS,
                 VERSION,
-                lane=LANE,
+                channel=CHANNEL,
                 markers=_markers(asked.values()),
             )
         except PeerUnreachable as error:

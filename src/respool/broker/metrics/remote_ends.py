@@ -19,7 +19,7 @@ from respool.wire.schema_extensions import TIME_AT_VERSION
 logger = logging.getLogger(__name__)
 
 # Nobody else waits for these; those of `replica_fetcher.py` and `remote_markers.py` are others.
-LANE = 5
+CHANNEL = 5
 PARTITIONS_PER_REQUEST = 200
 READ_UNCOMMITTED = 0
 NO_REPLICA = -1
@@ -73,7 +73,7 @@ class RemoteEnds:
                 broker,
                 Api.LIST_OFFSETS,
                 TIME_AT_VERSION,
-                lane=LANE,
+                channel=CHANNEL,
                 replica_id=NO_REPLICA,
                 isolation_level=READ_UNCOMMITTED,
                 topics=_topics(part, timestamp),

@@ -9,7 +9,7 @@ request to fetch on while the disk is at work; that one does not wait at the lea
 request waits for the disk, so that there is one for what comes and for what counts.
 
 One request is under way. A partition that comes while it waits at the leader for records does not wait with it: such
-newcomers are fetched in a lane of their own until the next round takes them in.
+newcomers are fetched in a channel of their own until the next round takes them in.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from respool.replication.follower import BACKOFF_MS, FetchFrom
 
 logger = logging.getLogger(__name__)
 
-STEADY_LANE = 1
-NEWCOMERS_LANE = 2
+STEADY_CHANNEL = 1
+NEWCOMERS_CHANNEL = 2
 # How long a request waits at the leader for records.
 WAIT_MS = 500
 # The same while something here is not known to be committed: the leader says so with its next reply. Twice as long each
@@ -113,11 +113,11 @@ class ReplicaFetcher:
             self._is_polling = True
             try:
                 wait_ms = 0 if awaits_disk else self._wait_ms()
-                replies = await self._ask(asked, wait_ms=wait_ms, lane=STEADY_LANE)
+                replies = await self._ask(asked, wait_ms=wait_ms, channel=STEADY_CHANNEL)
             finally:
                 self._is_polling = False
             self._is_much = sum(len(one.records) for one in replies) >= self._hurry_bytes
-            await self._take(replies, STEADY_LANE)
+            await self._take(replies, STEADY_CHANNEL)
 
     async def _greet(self) -> None:
         """Fetch for newcomers until a round takes them in."""
@@ -130,8 +130,10 @@ class ReplicaFetcher:
                 # A leader that has just been elected may not know it yet. The round may take far longer than that.
                 await asyncio.sleep(min(delay_ms, WAIT_FOR_NEWCOMERS_MS) / 1000)
                 continue
-            replies = await self._ask(asked, wait_ms=WAIT_FOR_NEWCOMERS_MS, lane=NEWCOMERS_LANE)
-            await self._take(replies, NEWCOMERS_LANE)
+            replies = await self._ask(
+                asked, wait_ms=WAIT_FOR_NEWCOMERS_MS, channel=NEWCOMERS_CHANNEL
+            )
+            await self._take(replies, NEWCOMERS_CHANNEL)
             # The next round may be waiting for the disk of one whose log was cut off meanwhile.
             self._woken.set()
 
@@ -158,13 +160,13 @@ class ReplicaFetcher:
         return asked
 
     async def _ask(
-        self, asked: dict[Partition, FetchFrom], *, wait_ms: int, lane: int
+        self, asked: dict[Partition, FetchFrom], *, wait_ms: int, channel: int
     ) -> list[FetchReply]:
         broker_epoch = self._broker_epoch()
         assert broker_epoch is not None
         try:
             replies = await self._requests.fetch(
-                asked, broker_epoch=broker_epoch, wait_ms=wait_ms, lane=lane
+                asked, broker_epoch=broker_epoch, wait_ms=wait_ms, channel=channel
             )
         except PeerUnreachable as error:
             logger.debug("%s", error)
@@ -175,7 +177,7 @@ class ReplicaFetcher:
                 self._put_off(partition, partition.follower.on_lost(fetch))
         return replies
 
-    async def _take(self, replies: list[FetchReply], lane: int) -> None:
+    async def _take(self, replies: list[FetchReply], channel: int) -> None:
         for reply in replies:
             if reply.records:
                 self._wait_for_commit_ms = WAIT_FOR_COMMIT_MS
@@ -184,7 +186,7 @@ class ReplicaFetcher:
             effects = await self._work.take(reply)
             for effect in effects:
                 if isinstance(effect, AskLeaderRange):
-                    effects = [*effects, *await self._ask_range(reply.partition, effect, lane)]
+                    effects = [*effects, *await self._ask_range(reply.partition, effect, channel)]
             self._put_off(reply.partition, effects)
 
     def _let_others_first(self, partition: Partition) -> None:
@@ -197,13 +199,15 @@ class ReplicaFetcher:
             self._partitions[partition] = self._partitions.pop(partition)
 
     async def _ask_range(
-        self, partition: Partition, wish: AskLeaderRange, lane: int
+        self, partition: Partition, wish: AskLeaderRange, channel: int
     ) -> list[FollowerEffect]:
         follower = partition.follower
         if follower is None:
             return []
         try:
-            start, end = await self._requests.log_range(partition, wish.leader_epoch, lane=lane)
+            start, end = await self._requests.log_range(
+                partition, wish.leader_epoch, channel=channel
+            )
         except PeerUnreachable as error:
             logger.debug("%s", error)
             return follower.on_range_lost(wish.leader_epoch)

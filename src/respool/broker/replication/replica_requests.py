@@ -46,7 +46,7 @@ class ReplicaRequests:
         self._local_reads = local_reads
         self._me = me
         self._leader = leader
-        # One for each lane: requests of a session must come in its order.
+        # One for each channel: requests of a session must come in its order.
         self._sessions: dict[int, ReplicaSession] = {}
 
     async def fetch(
@@ -55,7 +55,7 @@ class ReplicaRequests:
         *,
         broker_epoch: int,
         wait_ms: int,
-        lane: int,
+        channel: int,
     ) -> list[FetchReply]:
         """Raises:
         PeerUnreachable: the leader did not answer, or refused the request as a whole.
@@ -68,16 +68,16 @@ class ReplicaRequests:
             partition = by_place.get((part.topic, part.partition))
             return -1 if partition is None else asked[partition].leader_epoch
 
-        session = self._sessions.setdefault(lane, ReplicaSession())
+        session = self._sessions.setdefault(channel, ReplicaSession())
         local_read = self._local_reads.ask(
-            is_on_this_host=self._link.is_on_this_host(self._leader, lane=lane)
+            is_on_this_host=self._link.is_on_this_host(self._leader, channel=channel)
         )
         request = session.next_request(asked)
         try:
             reply = await self._link.fetch(
                 self._leader,
                 REPLICA_FETCH_VERSION,
-                lane=lane,
+                channel=channel,
                 cluster_id=None,
                 replica_state={"replica_id": self._me, "replica_epoch": broker_epoch},
                 max_wait=wait_ms,
@@ -116,18 +116,18 @@ class ReplicaRequests:
         ]
 
     async def log_range(
-        self, partition: Partition, leader_epoch: LeaderEpoch, *, lane: int
+        self, partition: Partition, leader_epoch: LeaderEpoch, *, channel: int
     ) -> tuple[Offset, Offset]:
         """Where the leader's log starts and ends.
 
         Raises:
             PeerUnreachable: it did not say.
         """
-        start = await self._offset(partition, leader_epoch, EARLIEST, lane)
-        return start, await self._offset(partition, leader_epoch, LATEST, lane)
+        start = await self._offset(partition, leader_epoch, EARLIEST, channel)
+        return start, await self._offset(partition, leader_epoch, LATEST, channel)
 
     async def _offset(
-        self, partition: Partition, leader_epoch: LeaderEpoch, timestamp: int, lane: int
+        self, partition: Partition, leader_epoch: LeaderEpoch, timestamp: int, channel: int
     ) -> Offset:
         topic, number = partition.name
         wanted = {
@@ -139,7 +139,7 @@ class ReplicaRequests:
             self._leader,
             Api.LIST_OFFSETS,
             LIST_OFFSETS_VERSION,
-            lane=lane,
+            channel=channel,
             replica_id=self._me,
             isolation_level=READ_UNCOMMITTED,
             topics=[{"name": topic, "partitions": [wanted]}],

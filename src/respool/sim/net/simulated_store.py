@@ -158,10 +158,10 @@ class SimStore:
         revision = self._history.revision + 1
         for key in deletes:
             del self._values[key]
-            self._leases.hang(key, None)
+            self._leases.attach(key, None)
         for key, value in puts.items():
             self._values[key] = StoredValue(value=value, revision=revision)
-            self._leases.hang(key, lease)
+            self._leases.attach(key, lease)
         gone = [KeyChanged(key=key, value=None, revision=revision) for key in deletes]
         new = [KeyChanged(key=key, value=value, revision=revision) for key, value in puts.items()]
         self._history.add(gone + new)
