@@ -44,7 +44,6 @@ NAMED_FOR_SOMETHING_ELSE = {
 # Modules that no test file names and whose importers have no test file either: they run in another process, or a
 # whole-system test covers them.
 COVERED_BY_A_SYSTEM_TEST = {
-    "respool.mirror.handle": "tests/mirror",
     "respool.replay.group": "tests/replay",
     "respool.replay.group_members": "tests/replay",
     "respool.sim.clients.transactional_producer": "make sim and tests/sim/planted_bugs.py run it",
@@ -87,7 +86,6 @@ LARGE_PACKAGES: dict[str, int] = {
     "broker/handlers": 56,
     "cli": 96,
     "client/arrow": 51,
-    "sim": 45,
 }
 
 

@@ -479,7 +479,16 @@ def test_a_copy_is_copied_like_anything_else(world: MirrorWorld, run: Run) -> No
         (("--from", "x:1", "--to", "x:1", "--topics", "a"), 2, "the same"),
         (("--from", "x:1", "--to", "y:1", "--topics", "("), 2, "not a regular expression"),
         (("--from", "x:1", "--to", "y:1", "--topics", "a", "--interval", "soon"), 2, "--interval"),
-        (("--from", "127.0.0.1:1", "--to", "y:1", "--topics", "a"), 4, "--from 127.0.0.1:1"),
+        (
+            ("--from", "x:1", "--to", "y:1", "--topics", "a", "--tls-ca", "pyproject.toml"),
+            2,
+            "--security-protocol",
+        ),
+        (
+            ("--from", "127.0.0.1:1", "--to", "y:1", "--topics", "a"),
+            4,
+            "no broker at 127.0.0.1:1, from source",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_told_at_once(

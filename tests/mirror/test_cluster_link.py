@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from respool.client.kafka.cluster import Cluster
 from respool.mirror.cluster_link import ClusterLink, LinkError
 
 ADDRESSES = {1: ("one", 9092), 2: ("two", 9092), 3: ("three", 9092)}
@@ -22,7 +23,7 @@ class Brokers:
         self.ids: dict[str, UUID] = {}
         self.said = said
         self.asked: list[int] = []
-        self.link = ClusterLink("the source", "one:9092")
+        self.link = ClusterLink("the source", Cluster("one:9092"))
         monkeypatch.setattr(self.link, "ask", self._ask)
         monkeypatch.setattr(self.link, "_find_brokers", self._find_brokers)
 

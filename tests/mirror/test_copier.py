@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from respool.broker.partitions.mirror_validation import check_continues, check_same
+from respool.client.kafka.metadata import Place
 from respool.mirror import copier
-from respool.mirror.cluster_link import EARLIEST, ClusterLink, LinkError, Place
+from respool.mirror.cluster_link import EARLIEST, ClusterLink, LinkError
 from respool.mirror.copier import DIFFERENT_TRIES_MAX, PartitionCopier
 from respool.mirror.partition_copy import CopyState, PartitionCopy
 from respool.model.errors import InvalidRecord, NotLeader, OffsetOutOfRange, RequestError

@@ -1,43 +1,46 @@
 """What a topic that cannot be made at the target is told to be."""
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pytest
 
-from respool.cli.kafka import Cluster, Setting
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import Code, refused
+from respool.client.kafka.configs import ConfigEntry, ConfigResource, ConfigSource
 from respool.mirror.target_topics import MirrorsUnsupported, TargetTopics
-from respool.model.operator_errors import OperatorError, UsageError
+from respool.model.operator_errors import OperatorError
+
+Make: TypeAlias = Callable[[str], None]
 
 
-class Source:
-    def settings(self, names: list[str]) -> dict[str, list[Setting]]:
-        setting = Setting(name="segment.bytes", value="14", source="topic")
-        return {name: [setting] for name in names}
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Create the topic at a target that refuses its configs with these words."""
+
+    def describe(_: Cluster, __: ConfigResource, names: list[str]) -> Any:
+        entry = ConfigEntry(name="segment.bytes", value="14", source=ConfigSource.TOPIC)
+        return {name: {entry.name: entry} for name in names}
+
+    def make(words: str) -> None:
+        def refuse(*_: object, **__: object) -> None:
+            raise refused("creating topic 'rides'", Code.invalid_config, words)
+
+        monkeypatch.setattr("respool.mirror.target_topics.create_topic", refuse)
+        TargetTopics(Cluster("x:1"), Cluster("10.1.0.1:9092")).create("rides", partitions=6)
+
+    monkeypatch.setattr("respool.mirror.target_topics.describe_configs", describe)
+    return make
 
 
-class Target:
-    broker = "10.1.0.1:9092"
-
-    def __init__(self, words: str) -> None:
-        self.words = words
-
-    def create_topic(self, *_: Any, **__: Any) -> None:
-        raise UsageError(self.words)
-
-
-def make_at(target: Target) -> None:
-    care = TargetTopics(cast(Cluster, Source()), cast(Cluster, target))
-    care.create("rides", partitions=6)
-
-
-def test_a_broker_that_knows_no_mirrors_is_told() -> None:
+def test_a_broker_that_knows_no_mirrors_is_told(make: Make) -> None:
     with pytest.raises(MirrorsUnsupported, match="not a Respool broker"):
-        make_at(Target("Unknown topic config name: respool.mirror"))
+        make("Unknown topic config name: respool.mirror")
 
 
-def test_a_value_that_the_target_refuses_is_told_and_how_to_do_without() -> None:
+def test_a_value_that_the_target_refuses_is_told_and_how_to_do_without(make: Make) -> None:
     with pytest.raises(OperatorError) as failed:
-        make_at(Target("segment.bytes=14: at least 1024"))
+        make("segment.bytes=14: at least 1024")
     assert not isinstance(failed.value, MirrorsUnsupported)
     assert "segment.bytes=14: at least 1024" in failed.value.message
     assert (

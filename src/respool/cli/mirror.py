@@ -1,15 +1,32 @@
 """`respool mirror`: keep a copy of topics in another cluster, with the same offsets, and fail over to it."""
 
 import signal
-from contextlib import suppress
-from typing import Annotated, Any
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from respool.cli import options, output
-from respool.cli.connection_options import BrokerConnection
+from respool.cli.connection_options import (
+    PANEL,
+    BrokerConnection,
+    ClientConfigFile,
+    Mechanism,
+    PasswordFile,
+    Protocol,
+    SecurityOptions,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    Username,
+    broker_connection,
+    connection_to,
+)
 from respool.cli.interrupts import calling_on_signals
+from respool.cli.option_groups import option_group
+from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 DEFAULT_COMMAND = "run"
@@ -50,6 +67,83 @@ Exclude = Annotated[
 ]
 
 
+PromotedAt = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        "--broker",
+        "-b",
+        envvar=ENVIRONMENT,
+        metavar="HOST:PORT",
+        help="The cluster with the copies.",
+        show_default=DEFAULT_BOOTSTRAP,
+    ),
+]
+FromConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-client-config",
+        metavar="FILE",
+        help="A file of Kafka's client properties for the source; all other security options are for the target.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+class BothClusters(NamedTuple):
+    source: BrokerConnection
+    target: BrokerConnection
+
+
+def both_clusters(
+    *,
+    source: From = None,
+    target: To = None,
+    from_client_config: FromConfig = None,
+    security_protocol: Protocol = None,
+    sasl_mechanism: Mechanism = None,
+    username: Username = None,
+    password_file: PasswordFile = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    client_config: ClientConfigFile = None,
+) -> BothClusters:
+    """
+    Raises:
+        UsageError: an address is missing, or options contradict each other.
+    """
+    given = SecurityOptions(
+        protocol=security_protocol,
+        mechanism=sasl_mechanism,
+        username=username,
+        password_file=password_file,
+        tls_ca=tls_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
+    at_source = BrokerConnection(bootstrap=source or "")
+    if from_client_config is not None:
+        at_source = connection_to(
+            source, SecurityOptions(), from_client_config, config_option="--from-client-config"
+        )
+    if source is None and from_client_config is None:
+        raise _missing("--from")
+    if target is None and client_config is None:
+        raise _missing("--to")
+    at_target = connection_to(target, given, client_config)
+    if at_source.bootstrap == at_target.bootstrap:
+        raise UsageError("--from and --to are the same; a mirror is a copy in another cluster")
+    return BothClusters(at_source, at_target)
+
+
+def _missing(option: str) -> UsageError:
+    return UsageError(
+        f"{option} is missing",
+        hint="respool mirror --from SOURCE:PORT --to TARGET:PORT --topics REGEX",
+    )
+
+
 class MirrorGroup(TyperGroup):
     """`respool mirror --from …` means `respool mirror run --from …`."""
 
@@ -68,10 +162,10 @@ app = typer.Typer(
 
 
 @app.command(DEFAULT_COMMAND, epilog=EPILOG)
+@option_group("clusters", both_clusters)
 def run(
     *,
-    source: From = None,
-    target: To = None,
+    clusters: BothClusters,
     topics: Topics = None,
     exclude: Exclude = None,
     groups: Annotated[
@@ -101,7 +195,6 @@ def run(
     ] = False,
 ) -> None:
     """Copy topics to another cluster, with the same offsets, and follow them as they grow."""
-    source, target = _both(source, target)
     if not topics:
         raise UsageError("--topics is missing", hint="all of them: --topics '.*'")
     interval_s = options.duration_ms(interval, option="--interval", at_least="100ms") / 1000
@@ -110,13 +203,15 @@ def run(
 
     shown = MirrorOutput(as_json=status_json)
     mirror = start_mirror(
-        source,
-        target,
+        clusters.source.bootstrap,
+        clusters.target.bootstrap,
         topics=topics,
         exclude=exclude or (),
         groups=groups or (),
         once=once,
         keep_longer=keep_longer,
+        from_security=clusters.source.security,
+        to_security=clusters.target.security,
         on_event=shown.print_event,
     )
     with calling_on_signals((signal.SIGINT, signal.SIGTERM), mirror.request_stop) as caught, mirror:
@@ -135,28 +230,37 @@ def run(
 @app.command(
     epilog="Example:\n  respool mirror status --from 10.0.0.1:9092 --to 10.1.0.1:9092 --topics 'rides.*'"
 )
+@option_group("clusters", both_clusters)
 def status(
     *,
-    source: From = None,
-    target: To = None,
+    clusters: BothClusters,
     topics: Topics = None,
     exclude: Exclude = None,
     as_json: options.Json = False,
 ) -> None:
     """Show source and copy side by side: where each partition begins and ends, and how far the copy is behind."""
     from respool.cli.mirror_output import print_comparison
+    from respool.mirror.clusters import connected
     from respool.mirror.comparison import compare_partitions
-    from respool.mirror.mirror_run import connect_both
     from respool.mirror.target_topics import TopicFilter, parse_patterns
 
-    source, target = _both(source, target)
     wanted = TopicFilter(
         parse_patterns(topics or [".*"], option="--topics"),
         parse_patterns(exclude or (), option="--exclude"),
     )
-    found = compare_partitions(*connect_both(source, target), wanted)
+    source, target = clusters
+    with connected(
+        source.bootstrap,
+        target.bootstrap,
+        from_security=source.security,
+        to_security=target.security,
+    ) as both:
+        found = compare_partitions(*both, wanted)
     if not found:
-        raise NotFound(f"no topic at {source} matches", hint=f"see: respool topic list -b {source}")
+        raise NotFound(
+            f"no topic at {source.bootstrap} matches",
+            hint=f"see: respool topic list -b {source.bootstrap}",
+        )
     print_comparison(found, as_json=as_json)
 
 
@@ -164,50 +268,31 @@ def status(
     epilog="If the source still answers, first wait until 'respool mirror status' shows 0 behind, and stop the "
     "mirror.\n\nExample:\n  respool mirror promote rides fares --to 10.1.0.1:9092"
 )
+@option_group("connection", broker_connection, broker=PromotedAt)
 def promote(
     names: Annotated[
         list[str], typer.Argument(metavar="TOPIC...", help="The mirror topics.", show_default=False)
     ],
     *,
-    target: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            "--broker",
-            "-b",
-            envvar="RESPOOL_BROKER",
-            metavar="HOST:PORT",
-            help="The cluster with the copies.",
-        ),
-    ] = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
     as_json: options.Json = False,
 ) -> None:
     """Fail over: turn mirrors into ordinary topics that producers may write to."""
-    from respool.cli.kafka import Cluster
+    from respool.cli.mirror_output import promotion_document
+    from respool.mirror.clusters import connect
+    from respool.mirror.promotion import check_topics
     from respool.mirror.promotion import promote as promote_one
 
-    cluster = Cluster.connect(BrokerConnection(bootstrap=target))
-    for name in names:
-        # Check that all of them exist before the first is changed.
-        cluster.topic(name, hint=f"see: respool topic list --broker {target}")
     done = []
-    try:
-        for name in dict.fromkeys(names):
-            done.append(promote_one(cluster, name))
-            if not as_json:
-                output.note(done[-1].in_words())
-    finally:
-        # Also if one failed: those before it are promoted.
-        if as_json:
-            output.print_json({"topics": [one.document() for one in done]})
-
-
-def _both(source: str | None, target: str | None) -> tuple[str, str]:
-    if source is None or target is None:
-        raise UsageError(
-            f"{'--from' if source is None else '--to'} is missing",
-            hint="respool mirror --from SOURCE:PORT --to TARGET:PORT --topics REGEX",
-        )
-    if source == target:
-        raise UsageError("--from and --to are the same; a mirror is a copy in another cluster")
-    return source, target
+    with closing(connect("the cluster", connection.bootstrap, connection.security)) as cluster:
+        # Check that all of them exist before the first is changed.
+        check_topics(cluster, names)
+        try:
+            for name in dict.fromkeys(names):
+                done.append(promote_one(cluster, name))
+                if not as_json:
+                    output.note(str(done[-1]))
+        finally:
+            # Also if one failed: those before it are promoted.
+            if as_json:
+                output.print_json({"topics": [promotion_document(one) for one in done]})

@@ -11,6 +11,7 @@ from respool.cli import output
 from respool.mirror.comparison import PartitionStatus
 from respool.mirror.partition_copy import CopyState
 from respool.mirror.progress import MirrorEvent, MirrorStatus, Severity
+from respool.mirror.promotion import Promotion
 from respool.model.quantities import counted, human_bytes
 
 if TYPE_CHECKING:
@@ -162,6 +163,21 @@ def print_comparison(found: Sequence[PartitionStatus], *, as_json: bool) -> None
         for one in found
     ]  # fmt: skip
     output.print_rows(output.Columns(*columns, numbers=(columns[1], *columns[3:])), rows)
+
+
+def promotion_document(promotion: Promotion) -> dict[str, object]:
+    return {
+        "topic": promotion.topic,
+        "was_mirror": promotion.was_mirror,
+        "aborted": [
+            {
+                "partition": one.partition,
+                "start_offset": one.start_offset,
+                "producer_id": one.producer_id,
+            }
+            for one in promotion.aborted
+        ],
+    }
 
 
 def _groups_text(status: MirrorStatus) -> str:

@@ -8,33 +8,22 @@ from uuid import UUID
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import code_name
-from respool.client.kafka.errors import BadArgument, ClientError
-from respool.client.kafka.metadata import TopicMetadata, topic_metadata_of
+from respool.client.kafka.configs import ConfigResource
+from respool.client.kafka.errors import ClientError
+from respool.client.kafka.metadata import Place, TopicMetadata, metadata_fields, topic_metadata_of
 from respool.client.kafka.pipelined import PipelinedRequests
-from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.client.kafka.transactions import OpenTransaction, open_in_reply
 from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V1, VersionRange
-from respool.model.operator_errors import UsageError
-from respool.records.mirrored_batches import MIRROR_CLIENT_ID
 from respool.wire.api_table import Api
 
-Place = tuple[str, int]
-
 LATEST, EARLIEST = -1, -2
-TOPIC_RESOURCE = 2
+MIRROR_CONFIG = "respool.mirror"
 ALL_IN_SYNC = -1
 REQUEST_MS = 30_000
 # With later versions a transactional batch adds its partition to a transaction of the target's coordinator (KIP-890).
 PRODUCE_VERSIONS = TRANSACTIONS_V1.produce
 # Fetches that wait at the broker have a connection of their own.
 LANE, FETCH_LANE = 0, 1
-
-_ALL_TOPICS = {
-    "topics": None,
-    "allow_auto_topic_creation": False,
-    "include_cluster_authorized_operations": False,
-    "include_topic_authorized_operations": False,
-}
 
 
 class LinkError(Exception):
@@ -45,23 +34,11 @@ class LinkError(Exception):
 
 
 class ClusterLink:
-    def __init__(self, name: str, bootstrap: str, *, security: Security = IN_THE_CLEAR) -> None:
-        """`name` is the cluster's in messages: the source, the target."""
+    def __init__(self, name: str, cluster: Cluster) -> None:
+        """`name` is the cluster's in messages: the source, the target. Closing the link closes the cluster."""
         self.name = name
-        self.bootstrap = bootstrap
-        try:
-            # The blocking client under the requests here, also for administration and groups.
-            self.cluster = Cluster(
-                bootstrap,
-                client_id=MIRROR_CLIENT_ID,
-                connect_timeout_ms=5_000,
-                request_timeout_ms=10_000,
-                retry_ms=10_000,
-                first_contact_ms=10_000,
-                security=security,
-            )
-        except BadArgument as error:
-            raise UsageError(str(error)) from None
+        # The blocking client under the requests here, also for administration and groups.
+        self.cluster = cluster
         self._requests = PipelinedRequests(self.cluster)
         # Topics that are not the brokers' own.
         self.topics: dict[str, TopicMetadata] = {}
@@ -136,7 +113,7 @@ class ClusterLink:
         first: dict[str, TopicMetadata] | None = None
         for broker in brokers:
             try:
-                reply = await self.ask(broker, Api.METADATA, _ALL_TOPICS)
+                reply = await self.ask(broker, Api.METADATA, metadata_fields(None))
             except LinkError as error:
                 failure = error
                 continue
@@ -238,29 +215,33 @@ class ClusterLink:
         return sorted(found, key=lambda one: one.start_offset)
 
     async def is_mirror(self, topic: str) -> bool | None:
-        """Whether the topic is a mirror, by the word of each broker; None while they differ or do not answer."""
-        found: set[bool] = set()
+        """Whether the topic is a mirror by the word of every broker; None if they differ or one does not answer."""
+        found: set[bool | None] = set()
         for broker in self.cluster.brokers:
-            fields = {
-                "resources": [
-                    {
-                        "resource_type": TOPIC_RESOURCE,
-                        "resource_name": topic,
-                        "configuration_keys": ["respool.mirror"],
-                    }
-                ],
-                "include_synonyms": False,
-                "include_documentation": False,
-            }
             try:
-                reply = await self.ask(broker, Api.DESCRIBE_CONFIGS, fields)
+                reply = await self.ask(broker, Api.DESCRIBE_CONFIGS, mirror_config_fields(topic))
             except LinkError:
                 return None
-            (result,) = reply.results
-            if result.error_code:
-                return None
-            found.add(any(one.value == "true" for one in result.configs))
+            found.add(is_mirror_in(reply))
         return found.pop() if len(found) == 1 else None
+
+
+def mirror_config_fields(topic: str) -> dict[str, Any]:
+    """A DescribeConfigs request for `respool.mirror` of a topic."""
+    resource = {
+        "resource_type": int(ConfigResource.TOPIC),
+        "resource_name": topic,
+        "configuration_keys": [MIRROR_CONFIG],
+    }
+    return {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+
+
+def is_mirror_in(reply: Any) -> bool | None:
+    """None if the broker does not say."""
+    (result,) = reply.results
+    if result.error_code:
+        return None
+    return any(one.value == "true" for one in result.configs)
 
 
 def by_topic(

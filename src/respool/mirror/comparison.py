@@ -1,11 +1,15 @@
 """Compares the partitions of two clusters: where each starts and ends on both sides, and the lag of the copy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from respool.cli.isolation import Isolation
-from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
-from respool.mirror.target_topics import MIRROR_SETTING, TopicFilter
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.configs import ConfigResource, describe_configs
+from respool.client.kafka.list_offsets import OffsetRange, offset_ranges
+from respool.client.kafka.metadata import Place, TopicMetadata
+from respool.mirror.cluster_link import MIRROR_CONFIG
+from respool.mirror.clusters import as_operator_errors
+from respool.mirror.target_topics import TopicFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +34,28 @@ def compare_partitions(
     source: Cluster, target: Cluster, wanted: TopicFilter
 ) -> list[PartitionStatus]:
     """All partitions of these topics of the source."""
-    theirs, ours = source.topics(), target.topics()
-    names = wanted.of(theirs)
-    held = [name for name in names if name in ours]
+    with as_operator_errors():
+        at_source, at_target = source.refresh_all(), target.refresh_all()
+        names = wanted.of(at_source)
+        held = [name for name in names if name in at_target]
+        configs = describe_configs(target, ConfigResource.TOPIC, held)
+        source_ranges = _ranges(source, [at_source[name] for name in names])
+        target_ranges = _ranges(target, [at_target[name] for name in held])
     mirrors = {
-        name: any(one.name == MIRROR_SETTING and one.value == "true" for one in settings)
-        for name, settings in target.settings(held).items()
+        name
+        for name, each in configs.items()
+        if MIRROR_CONFIG in each and each[MIRROR_CONFIG].value == "true"
     }
-    source_ranges = _ranges(source, [theirs[name] for name in names])
-    target_ranges = _ranges(target, [ours[name] for name in held])
     found = []
     for name in names:
-        for number in theirs[name].partitions:
+        for number in at_source[name].leaders:
             there, here = source_ranges.get((name, number)), target_ranges.get((name, number))
-            if name not in ours or number not in ours[name].partitions:
+            if name not in at_target or number not in at_target[name].leaders:
                 state = "missing"
             elif here is None:
                 state = "offline"
             else:
-                state = "mirror" if mirrors.get(name) else "promoted"
+                state = "mirror" if name in mirrors else "promoted"
             found.append(
                 PartitionStatus(
                     topic=name,
@@ -63,5 +70,7 @@ def compare_partitions(
     return found
 
 
-def _ranges(cluster: Cluster, topics: Sequence[TopicInfo]) -> dict[tuple[str, int], OffsetRange]:
-    return cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED)
+def _ranges(cluster: Cluster, topics: Sequence[TopicMetadata]) -> Mapping[Place, OffsetRange]:
+    """Of the partitions that have a leader."""
+    places = [(topic.name, number) for topic in topics for number in topic.leaders]
+    return offset_ranges(cluster, places, isolation="read_uncommitted", led_only=True)

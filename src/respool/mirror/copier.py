@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from respool.client.kafka.codes import Code, code_name, is_retriable
+from respool.client.kafka.metadata import Place
 from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.mirror.cluster_link import (
     FETCH_LANE,
@@ -23,7 +24,6 @@ from respool.mirror.cluster_link import (
     REQUEST_MS,
     ClusterLink,
     LinkError,
-    Place,
     answers_of,
     by_topic,
     fetch_fields,

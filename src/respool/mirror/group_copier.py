@@ -8,12 +8,10 @@ Offsets are the same on both sides, so they are copied unchanged, with three res
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.errors import BrokerUnreachable, ClientError
 from respool.client.kafka.groups import (
     Committed,
     GroupList,
@@ -21,8 +19,9 @@ from respool.client.kafka.groups import (
     fetch_offsets,
     list_groups,
 )
-from respool.mirror.cluster_link import Place
-from respool.model.operator_errors import OperatorError, Unreachable
+from respool.client.kafka.metadata import Place
+from respool.mirror.clusters import as_operator_errors
+from respool.model.operator_errors import OperatorError
 
 # States of a group without members.
 INACTIVE_STATES = {"Empty", "Dead"}
@@ -63,7 +62,7 @@ class GroupOffsetCopier:
             Unreachable: a cluster does not answer.
         """
         result = GroupCopyResult()
-        with _as_operator_errors():
+        with as_operator_errors():
             at_target, at_source = list_groups(self._target), list_groups(self._source)
         result.unlisted += _unlisted("the source", at_source) + _unlisted("the target", at_target)
         states = {info.name: info.state for info in at_target.groups}
@@ -75,7 +74,7 @@ class GroupOffsetCopier:
                 result.active.add(info.name)
                 continue
             try:
-                with _as_operator_errors():
+                with as_operator_errors():
                     if due := self._due(info.name, ends):
                         commit_offsets(self._target, info.name, due)
                         result.committed[info.name] = len(due)
@@ -115,13 +114,3 @@ def _unlisted(side: str, found: GroupList) -> list[str]:
     if found.unled:
         unlisted.append(f"some groups of {side} are moving to another broker")
     return unlisted
-
-
-@contextmanager
-def _as_operator_errors() -> Iterator[None]:
-    try:
-        yield
-    except BrokerUnreachable as error:
-        raise Unreachable(str(error)) from error
-    except ClientError as error:
-        raise OperatorError(str(error)) from error

@@ -8,11 +8,10 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import BrokerUnreachable
-from respool.cli.kafka import Cluster
+from respool.client.kafka.metadata import Place
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.mirror.cluster_link import LATEST, ClusterLink, LinkError, Place
+from respool.mirror.cluster_link import LATEST, ClusterLink, LinkError
+from respool.mirror.clusters import connect_both
 from respool.mirror.copier import PartitionCopier
 from respool.mirror.group_copier import GroupCopyResult, GroupOffsetCopier
 from respool.mirror.partition_copy import CopyState, PartitionCopy, StopReason
@@ -20,7 +19,7 @@ from respool.mirror.progress import MirrorEvent, MirrorStatus, OnEvent, Severity
 from respool.mirror.retry_log import RetryLog, StallTimeout
 from respool.mirror.target_topics import TargetTopics, TopicFilter
 from respool.mirror.topic_sync import TopicSync
-from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable
 from respool.model.quantities import counted
 
 TOPICS_SECONDS = 5.0
@@ -57,9 +56,19 @@ class MirrorRun:
         """
         self._plan = plan
         self._on_event = on_event
-        clusters = connect_both(plan.source, plan.target)
+        clusters = connect_both(
+            plan.source,
+            plan.target,
+            from_security=plan.from_security,
+            to_security=plan.to_security,
+        )
         target_topics = TargetTopics(*clusters)
-        target_topics.check_target()
+        try:
+            target_topics.check_target()
+        except BaseException:
+            for cluster in clusters:
+                cluster.close()
+            raise
         # Groups that have members at the target.
         self._active_groups: set[str] = set()
         self._group_count: int | None = None
@@ -68,13 +77,9 @@ class MirrorRun:
         self._wake_groups = asyncio.Event()
         self._group_pass_ended = asyncio.Condition()
         self._stall = StallTimeout(seconds_max=STALL_SECONDS_MAX, now_s=time.monotonic())
-        self._source = ClusterLink("the source", plan.source, security=plan.from_security)
-        self._target = ClusterLink("the target", plan.target, security=plan.to_security)
-        self._groups = (
-            GroupOffsetCopier(self._source.cluster, self._target.cluster, plan.groups)
-            if plan.groups
-            else None
-        )
+        self._source = ClusterLink("the source", clusters[0])
+        self._target = ClusterLink("the target", clusters[1])
+        self._groups = GroupOffsetCopier(*clusters, plan.groups) if plan.groups else None
         self._copier = PartitionCopier(
             self._source,
             self._target,
@@ -322,34 +327,6 @@ class MirrorRun:
             message = f"group {name} has members at the target: its offsets are not copied"
             self._on_event(MirrorEvent(message, Severity.INFO))
         self._active_groups |= result.active
-
-
-def connect_both(source: str, target: str) -> tuple[Cluster, Cluster]:
-    """
-    Raises:
-        Unreachable: one does not answer.
-        UsageError: they are the same cluster.
-    """
-    clusters = _connect(source, "--from"), _connect(target, "--to")
-    ids = {one.id for one in clusters}
-    if len(ids) == 1 and None not in ids:
-        raise UsageError(
-            f"--from {source} and --to {target} are brokers of the same cluster, {ids.pop()}",
-            hint="a mirror is a copy in another cluster",
-        )
-    return clusters
-
-
-def _connect(address: str, option: str) -> Cluster:
-    try:
-        return Cluster.connect(BrokerConnection(bootstrap=address))
-    except BrokerUnreachable as error:
-        raise BrokerUnreachable(f"{option} {address}: {error.message}", hint=_REACH_HINT) from error
-
-
-_REACH_HINT = (
-    "both clusters must be reachable from here, also at the addresses their brokers advertise"
-)
 
 
 def _raise_first(error: BaseException | None) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from respool.mirror.cluster_link import Place
+from respool.client.kafka.metadata import Place
 from respool.pacing.backoff import Backoff
 from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
 

@@ -1,112 +1,124 @@
-"""Turns mirrors into ordinary topics: producers may write to them, and nothing that the mirror cut off stays open.
+"""Promotes mirrors to ordinary topics: producers may write to them, and nothing the mirror left open stays open.
 
-1. The setting is taken away, and every broker has heard of it: from then on no batch of the mirror is taken.
+1. `respool.mirror` is set to false, and every broker has applied it: from then on no batch of the mirror is accepted.
 2. Transactions that are open in the copy are aborted there. Their coordinator is in another cluster and will never end
-   them here; left open, readers of committed messages would wait before them for ever.
+   them here; left open, `read_committed` consumers would wait for their markers for ever.
 """
 
-import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
-from respool.cli.errors import BrokerUnreachable
-from respool.cli.kafka import Cluster
-from respool.cli.kafka_transactions import Transactions
-from respool.cli.transaction_hanging import Lookout
-from respool.client.kafka.transactions import OpenTransaction
-from respool.mirror.cluster_link import ClusterLink, LinkError
-from respool.mirror.target_topics import MIRROR_SETTING
-from respool.model.operator_errors import OperatorError
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.configs import ConfigResource, alter_configs, describe_configs
+from respool.client.kafka.errors import BrokerUnreachable
+from respool.client.kafka.transactions import (
+    OpenTransaction,
+    describe_transactions,
+    list_transactions,
+    open_transactions,
+    write_abort_marker,
+)
+from respool.mirror.cluster_link import MIRROR_CONFIG, is_mirror_in, mirror_config_fields
+from respool.mirror.clusters import as_operator_errors
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable
 from respool.model.quantities import counted
+from respool.wire.api_table import Api
 
-HEARD_SECONDS_MAX = 30.0
-PAUSE_SECONDS = 0.1
+APPLIED_SECONDS_MAX = 30.0
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
     topic: str
-    # Else nothing was changed, but transactions that were left open are ended all the same.
+    # False: it was an ordinary topic; open transactions without a coordinator are aborted all the same.
     was_mirror: bool
     aborted: tuple[OpenTransaction, ...]
 
-    def in_words(self) -> str:
-        said = "takes producers now" if self.was_mirror else "was not a mirror; it takes producers"
-        cut = counted(len(self.aborted), "transaction")
-        ended = f"; aborted {cut} left open by the source" if self.aborted else ""
-        return f"{self.topic} {said}{ended}"
+    def __str__(self) -> str:
+        text = "takes producers now" if self.was_mirror else "was not a mirror; it takes producers"
+        if self.aborted:
+            text += f"; aborted {counted(len(self.aborted), 'transaction')} left open by the source"
+        return f"{self.topic} {text}"
 
-    def document(self) -> dict[str, object]:
-        return {
-            "topic": self.topic,
-            "was_mirror": self.was_mirror,
-            "aborted": [
-                {
-                    "partition": one.partition,
-                    "start_offset": one.start_offset,
-                    "producer_id": one.producer_id,
-                }
-                for one in self.aborted
-            ],
-        }
+
+def check_topics(cluster: Cluster, names: Sequence[str]) -> None:
+    """
+    Raises:
+        NotFound: one of them does not exist; the hint names one that is spelled alike.
+    """
+    with as_operator_errors():
+        topics = cluster.refresh_all()
+    for name in names:
+        if name not in topics:
+            alike = get_close_matches(name, topics, n=1)
+            hint = f"see: respool topic list --broker {cluster.bootstrap}"
+            raise NotFound(
+                f"there is no topic {name!r} at {cluster.bootstrap}",
+                hint=f"did you mean {alike[0]}?" if alike else hint,
+            )
 
 
 def promote(cluster: Cluster, topic: str) -> Promotion:
-    """
+    """Run again after an interruption, it continues.
+
     Raises:
-        NotFound: there is no such topic.
-        BrokerUnreachable: not every broker has heard of it in time; run it again.
-        OperatorError: a partition could not say what is open in it.
+        NotFound: the topic does not exist.
+        Unreachable: not every broker has applied the change in time.
+        OperatorError: a partition does not say which transactions are open in it.
     """
-    partitions = cluster.topic(topic).partitions
-    settings = {one.name: one.value for one in cluster.settings([topic])[topic]}
-    if MIRROR_SETTING not in settings:
-        raise OperatorError(f"the broker at {cluster.broker} has no mirrors")
-    was_mirror = settings[MIRROR_SETTING] == "true"
-    if was_mirror:
-        cluster.alter_topic(topic, settings={MIRROR_SETTING: "false"}, unset=[])
-    asyncio.run(_wait_until_heard(cluster.broker, topic))
-    transactions = Transactions(cluster)
-    places = [(topic, number) for number in partitions]
-    found = _left_behind(transactions, transactions.open_writes(places))
-    for write in found:
-        transactions.write_abort_marker(write)
-    if transactions.unasked:
-        (name, number), why = next(iter(transactions.unasked.items()))
+    with as_operator_errors():
+        partitions = cluster.refresh(topic).leaders
+        configs = describe_configs(cluster, ConfigResource.TOPIC, [topic])[topic]
+        if MIRROR_CONFIG not in configs:
+            raise OperatorError(f"the broker at {cluster.bootstrap} does not support mirror topics")
+        was_mirror = configs[MIRROR_CONFIG].value == "true"
+        if was_mirror:
+            alter_configs(cluster, ConfigResource.TOPIC, topic, values={MIRROR_CONFIG: "false"})
+        _wait_until_applied(cluster, topic)
+        found, unasked = open_transactions(cluster, [(topic, number) for number in partitions])
+        left_open = _without_coordinator(cluster, found)
+        for one in left_open:
+            write_abort_marker(cluster, one)
+    for (name, number), why in unasked.items():
         raise OperatorError(
-            f"{name}/{number} does not say whether transactions are open there: {why}",
+            f"{name}/{number} does not say which transactions are open in it: {why}",
             hint="run the same command again when it answers",
         )
-    return Promotion(topic=topic, was_mirror=was_mirror, aborted=tuple(found))
+    return Promotion(topic=topic, was_mirror=was_mirror, aborted=tuple(left_open))
 
 
-def _left_behind(transactions: Transactions, found: list[OpenTransaction]) -> list[OpenTransaction]:
-    """Those that no coordinator of this cluster will end. Others may have been begun since."""
-    owners = Lookout(transactions).owners(found) if found else {}
-    return [
-        one
-        for one in found
-        if one.producer_id not in owners or one.place not in owners[one.producer_id].partitions
-    ]
+def _without_coordinator(
+    cluster: Cluster, found: Sequence[OpenTransaction]
+) -> list[OpenTransaction]:
+    """Those that no coordinator of this cluster will end. Others were begun since, by producers of this cluster."""
+    if not found:
+        return []
+    listed = list_transactions(cluster, producer_ids={one.producer_id for one in found})
+    described = describe_transactions(cluster, [one.transactional_id for one in listed])
+    known = {one.producer_id: one.partitions for one in described.values()}
+    return [one for one in found if one.place not in known.get(one.producer_id, ())]
 
 
-async def _wait_until_heard(broker: str, topic: str) -> None:
-    """Until every broker says that the topic is no mirror: any of them may lead a partition of it."""
-    link = ClusterLink("the cluster", broker)
-    deadline = time.monotonic() + HEARD_SECONDS_MAX
+def _wait_until_applied(cluster: Cluster, topic: str) -> None:
+    """Until every broker says that the topic is not a mirror: any of them may lead a partition of it."""
+    deadline = time.monotonic() + APPLIED_SECONDS_MAX
+    while not _is_applied(cluster, topic):
+        if time.monotonic() > deadline:
+            raise Unreachable(
+                f"not every broker knows yet that {topic} is no longer a mirror",
+                hint="run the same command again when all of them answer",
+            )
+        cluster.sleep(POLL_SECONDS)
+
+
+def _is_applied(cluster: Cluster, topic: str) -> bool:
+    fields = mirror_config_fields(topic)
     try:
-        while True:
-            try:
-                await link.refresh()
-                if await link.is_mirror(topic) is False:
-                    return
-            except LinkError:
-                pass
-            if time.monotonic() > deadline:
-                raise BrokerUnreachable(
-                    f"not every broker knows yet that {topic} is no longer a mirror",
-                    hint="run the same command again when all of them answer",
-                )
-            await asyncio.sleep(PAUSE_SECONDS)
-    finally:
-        await link.close()
+        brokers = cluster.refresh_brokers()
+        replies = [cluster.request(one, Api.DESCRIBE_CONFIGS, fields) for one in brokers]
+    except BrokerUnreachable:
+        return False
+    return all(is_mirror_in(reply) is False for reply in replies)

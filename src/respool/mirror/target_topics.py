@@ -2,18 +2,21 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
-from respool.cli.errors import TopicExists
-from respool.cli.kafka import Cluster, Setting
+from respool.client.kafka.admin import create_partitions, create_topic
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import Code
+from respool.client.kafka.configs import ConfigResource, ConfigSource, describe_configs
+from respool.client.kafka.errors import BrokerRefused
 from respool.client.kafka.metadata import TopicMetadata
+from respool.mirror.cluster_link import MIRROR_CONFIG
+from respool.mirror.clusters import as_operator_errors
 from respool.mirror.partition_copy import StopReason
 from respool.model.internal_topics import is_internal
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
 
-MIRROR_SETTING = "respool.mirror"
 # Durability of the copy is up to the target's operator.
 NOT_COPIED = OF_ITSELF | {
     "min.insync.replicas",
@@ -70,76 +73,106 @@ class MirrorsUnsupported(OperatorError):
 
 
 class TargetTopics:
-    """Creates topics at the target and adds partitions. Blocking."""
+    """Creates topics at the target and adds partitions. Blocking.
+
+    Its methods raise `Unreachable` if no broker answers, and `OperatorError` if a request is refused.
+    """
 
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source = source
         self._target = target
-        # Settings of the source that the target does not know, by topic.
+        # Configs of the source that Respool does not know, by topic.
         self.left_out: dict[str, list[str]] = {}
         self.compacted: set[str] = set()
 
     def create(self, name: str, *, partitions: int) -> None:
-        settings = self._source.settings([name])[name]
-        own = [one for one in settings if one.source == "topic"]
-        copied = {
-            one.name: one.value
-            for one in own
-            if one.name in CONFIG_RULES and one.name not in NOT_COPIED
+        """
+        Raises:
+            MirrorsUnsupported: the target is not Respool, or too old.
+        """
+        with as_operator_errors():
+            configs = describe_configs(self._source, ConfigResource.TOPIC, [name])[name]
+        own = {
+            one.name: one.value or ""
+            for one in configs.values()
+            if one.source == ConfigSource.TOPIC
         }
-        unknown = sorted(one.name for one in own if one.name not in CONFIG_RULES)
-        if unknown:
+        copied = {
+            key: value
+            for key, value in own.items()
+            if key in CONFIG_RULES and key not in NOT_COPIED
+        }
+        if unknown := sorted(own.keys() - CONFIG_RULES.keys()):
             self.left_out[name] = unknown
         try:
+            with as_operator_errors():
+                self._create(name, partitions, {**copied, MIRROR_CONFIG: "true"})
+        except OperatorError as error:
+            refusal = error.__cause__
+            if isinstance(refusal, BrokerRefused) and refusal.code == Code.invalid_config:
+                raise self._invalid_config(name, partitions, refusal.message) from error
+            raise
+
+    def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        try:
+            create_topic(self._target, name, partitions=partitions, configs=configs)
+        except BrokerRefused as error:
             # If somebody else created it meanwhile, the sync checks next whether it is a mirror.
-            with suppress(TopicExists):
-                self._target.create_topic(
-                    name, partitions=partitions, settings={**copied, MIRROR_SETTING: "true"}
-                )
-        except UsageError as error:
-            if MIRROR_SETTING in error.message:
-                raise MirrorsUnsupported(self._target.broker) from error
-            # Values that Kafka accepts and Respool does not.
-            by_hand = (
-                f"respool topic create {name} --partitions {partitions} --set {MIRROR_SETTING}=true"
-            )
-            raise OperatorError(
-                f"the target refuses the source's settings: {error.message}",
-                hint=f"create it yourself with settings of your choice: {by_hand} --broker {self._target.broker}",
-            ) from error
+            if error.code != Code.topic_already_exists:
+                raise
+
+    def _invalid_config(self, name: str, partitions: int, message: str) -> OperatorError:
+        target = self._target.bootstrap
+        if MIRROR_CONFIG in message:
+            return MirrorsUnsupported(target)
+        # Values that Kafka accepts and Respool does not.
+        by_hand = (
+            f"respool topic create {name} --partitions {partitions} --set {MIRROR_CONFIG}=true"
+        )
+        return OperatorError(
+            f"the target refuses the source's settings: {message}",
+            hint=f"create it yourself with settings of your choice: {by_hand} --broker {target}",
+        )
 
     def grow(self, name: str, *, partitions: int) -> None:
-        self._target.grow_topic(name, partitions=partitions)
+        with as_operator_errors():
+            create_partitions(self._target, name, count=partitions)
 
     def mirrors_among(self, names: Collection[str]) -> dict[str, bool]:
         """For each of these topics of the target, whether it is a mirror."""
-        settings = self._target.settings(sorted(names))
-        self._note_compacted(settings)
-        return {name: _value(each, MIRROR_SETTING) == "true" for name, each in settings.items()}
+        return {
+            name: values[MIRROR_CONFIG] == "true"
+            for name, values in self._values(self._target, names).items()
+        }
 
     def note_compacted_at_source(self, names: Collection[str]) -> None:
         """A topic may become compacted at the source after it was created at the target."""
-        self._note_compacted(self._source.settings(sorted(names)))
+        self._values(self._source, names)
 
-    def _note_compacted(self, settings: Mapping[str, Iterable[Setting]]) -> None:
-        for name, each in settings.items():
-            if "compact" in _value(each, "cleanup.policy"):
-                self.compacted.add(name)
+    def _values(self, cluster: Cluster, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """The configs of topics that matter here; notes which topics are compacted."""
+        keys = (MIRROR_CONFIG, "cleanup.policy")
+        with as_operator_errors():
+            found = describe_configs(cluster, ConfigResource.TOPIC, sorted(names))
+        values = {
+            name: {key: (configs[key].value or "") if key in configs else "" for key in keys}
+            for name, configs in found.items()
+        }
+        self.compacted |= {
+            name for name, each in values.items() if "compact" in each["cleanup.policy"]
+        }
+        return values
 
     def check_target(self) -> None:
         """
         Raises:
             MirrorsUnsupported: the target is not Respool, or too old.
         """
-        names = [name for name in self._target.topics() if not name.startswith("__")][:1]
-        settings = self._target.settings(names)
-        for each in settings.values():
-            if all(one.name != MIRROR_SETTING for one in each):
-                raise MirrorsUnsupported(self._target.broker)
-
-
-def _value(settings: Iterable[Setting], name: str) -> str:
-    return next((one.value for one in settings if one.name == name), "")
+        with as_operator_errors():
+            names = [one for one in self._target.refresh_all() if not one.startswith("__")][:1]
+            found = describe_configs(self._target, ConfigResource.TOPIC, names)
+        if any(MIRROR_CONFIG not in configs for configs in found.values()):
+            raise MirrorsUnsupported(self._target.bootstrap)
 
 
 def why_not_followed(

@@ -5,7 +5,6 @@ A topic that fails does not hold up the others; it is retried at the next sync.
 
 import asyncio
 
-from respool.cli.errors import BrokerUnreachable
 from respool.client.kafka.metadata import TopicMetadata
 from respool.mirror.cluster_link import ClusterLink
 from respool.mirror.copier import PartitionCopier
@@ -19,7 +18,7 @@ from respool.mirror.target_topics import (
     partition_counts,
     why_not_followed,
 )
-from respool.model.operator_errors import OperatorError
+from respool.model.operator_errors import OperatorError, Unreachable
 
 
 class TopicSync:
@@ -92,7 +91,7 @@ class TopicSync:
             return
         self.stopped[topic] = why
         self.waiting.discard(topic)
-        hint = _advice(topic, reason, self._target.bootstrap)
+        hint = _advice(topic, reason, self._target.cluster.bootstrap)
         self._on_event(MirrorEvent(why, Severity.ERROR, hint))
 
     async def _create_missing(self, names: list[str]) -> None:
@@ -105,7 +104,7 @@ class TopicSync:
             count = partition_counts(self._source.topics, name)
             try:
                 await asyncio.to_thread(self._target_topics.create, name, partitions=count)
-            except (BrokerUnreachable, MirrorsUnsupported):
+            except (Unreachable, MirrorsUnsupported):
                 raise
             except OperatorError as error:
                 self._on_failed(name, error)
@@ -145,7 +144,7 @@ class TopicSync:
     async def _grow(self, name: str, *, partitions: int) -> bool:
         try:
             await asyncio.to_thread(self._target_topics.grow, name, partitions=partitions)
-        except BrokerUnreachable:
+        except Unreachable:
             raise
         except OperatorError as error:
             self._on_failed(name, error)

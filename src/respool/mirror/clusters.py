@@ -1,0 +1,102 @@
+"""Connections to the two clusters of a mirror, and the Kafka client's errors in an operator's words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from respool.client.kafka import errors as client_errors
+from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.records.mirrored_batches import MIRROR_CLIENT_ID
+
+
+@contextmanager
+def connected(
+    source: str,
+    target: str,
+    *,
+    from_security: Security = IN_THE_CLEAR,
+    to_security: Security = IN_THE_CLEAR,
+) -> Iterator[tuple[Cluster, Cluster]]:
+    """Source and target, closed afterwards; as `connect_both`."""
+    clusters = connect_both(source, target, from_security=from_security, to_security=to_security)
+    try:
+        yield clusters
+    finally:
+        for cluster in clusters:
+            cluster.close()
+
+
+def connect_both(
+    source: str, target: str, *, from_security: Security, to_security: Security
+) -> tuple[Cluster, Cluster]:
+    """
+    Raises:
+        Unreachable: one does not answer.
+        UsageError: an address is invalid, or they are the same cluster.
+        OperatorError: TLS or the login failed.
+    """
+    first = connect("the source", source, from_security)
+    try:
+        second = connect("the target", target, to_security)
+    except BaseException:
+        first.close()
+        raise
+    if first.id is not None and first.id == second.id:
+        first.close()
+        second.close()
+        raise UsageError(
+            f"{source} and {target} are brokers of the same cluster, {first.id}",
+            hint="a mirror is a copy in another cluster",
+        )
+    return first, second
+
+
+def connect(name: str, bootstrap: str, security: Security) -> Cluster:
+    """A client of the cluster, which has answered; to be closed."""
+    with as_operator_errors():
+        cluster = Cluster(
+            # In messages: from source, from target.
+            Bootstrap(bootstrap, name.removeprefix("the ")),
+            client_id=MIRROR_CLIENT_ID,
+            connect_timeout_ms=5_000,
+            request_timeout_ms=10_000,
+            retry_ms=10_000,
+            # It has answered when it is used: then it may be restarting.
+            first_contact_ms=10_000,
+            security=security,
+        )
+    try:
+        cluster.refresh_brokers()
+    except client_errors.BrokerUnreachable as error:
+        cluster.close()
+        why = error.what if isinstance(error, client_errors.NoBroker) else f"{name}: {error}"
+        raise Unreachable(why, hint=_REACH_HINT) from error
+    except client_errors.ClientError as error:
+        cluster.close()
+        raise OperatorError(f"{name}: {error}") from error
+    return cluster
+
+
+@contextmanager
+def as_operator_errors() -> Iterator[None]:
+    """
+    Raises:
+        Unreachable, NotFound, UsageError, OperatorError: what the Kafka client raised.
+    """
+    try:
+        yield
+    except client_errors.BrokerUnreachable as error:
+        raise Unreachable(str(error)) from error
+    except client_errors.UnknownTopic as error:
+        raise NotFound(str(error)) from error
+    except client_errors.BadArgument as error:
+        raise UsageError(str(error)) from error
+    except client_errors.ClientError as error:
+        raise OperatorError(str(error)) from error
+
+
+_REACH_HINT = (
+    "both clusters must be reachable from here, also at the addresses their brokers advertise"
+)
