@@ -114,9 +114,9 @@ class SequencedWriter:
     def add(self, place: Place, data: bytes, *, token: object = None) -> None:
         """Queue an encoded batch. Batches of one producer in one partition must have consecutive sequences."""
         header = read_header(data)
+        identity = ProducerIdentity(header.producer_id, header.producer_epoch)
         queued = self._queues.get((place, header.producer_id))
         if queued is None:
-            identity = ProducerIdentity(header.producer_id, header.producer_epoch)
             queue = PartitionQueue(
                 identity=identity, policy=self._policy, first_sequence=header.base_sequence
             )

@@ -15,13 +15,15 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import PRODUCER_FENCED, Code, refused
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
-from respool.client.kafka.partition_queue import ProducerIdentity
-from respool.client.kafka.produce_request import answers_of
+from respool.client.kafka.groups import NO_GENERATION, Committed, commit_fields, worst_code
+from respool.client.kafka.partition_queue import TRANSACTIONAL, ProducerIdentity
 from respool.client.kafka.producer_ids import init_producer_id
+from respool.client.kafka.sequenced_writer import SequencedWriter
 from respool.client.kafka.versions import FETCH_BY_NAME, TRANSACTIONS_V2
 from respool.records.batch import RecordBatch
 from respool.records.build import NewRecord, build_batch
@@ -195,70 +197,50 @@ class StateStore:
             base_sequence=0,
             is_transactional=True,
         )
-        fields = {
-            "transactional_id": decider_of(self._sink),
-            "acks": -1,
-            "timeout": self._cluster.request_timeout_ms,
-            "topic_data": [
-                {"name": STATE_TOPIC, "partition_data": [{"index": _PARTITION, "records": batch}]}
-            ],
-        }
-
-        def attempt() -> int:
-            try:
-                leader = self._cluster.refresh(STATE_TOPIC).leader_of(_PARTITION)
-            except UnknownTopic as error:
-                self._make_topic()
-                raise BrokerUnreachable(f"{STATE_TOPIC} was just made") from error
-            if leader is None:
-                raise BrokerUnreachable(f"nobody leads {STATE_TOPIC}/{_PARTITION}")
-            reply = self._cluster.request(
-                leader.broker, Api.PRODUCE, fields, versions=TRANSACTIONS_V2.produce
-            )
-            (answer,) = answers_of(reply)
-            if answer.code:
-                raise refused(f"writing {STATE_TOPIC}", answer.code)
-            # A repeat that the broker knows may be answered without the offset: then it is looked for from the start.
-            return max(answer.base_offset, 0)
-
-        return self._cluster.retrying(attempt)
+        writer = SequencedWriter(
+            self._cluster,
+            policy=TRANSACTIONAL,
+            transactional_id=decider_of(self._sink),
+            versions=TRANSACTIONS_V2.produce,
+        )
+        writer.add((STATE_TOPIC, _PARTITION), batch)
+        retry = self._cluster.retry_timer()
+        try:
+            while True:
+                try:
+                    (written,) = writer.flush(limit_ms=self._cluster.retry_ms)
+                except UnknownTopic as error:
+                    self._create_topic()
+                    retry.wait_or_raise(
+                        BrokerUnreachable(f"{STATE_TOPIC} was just created: {error}")
+                    )
+                else:
+                    # A duplicate may be acknowledged without its offset: then it is looked for from the start.
+                    return max(written.base_offset, 0)
+        finally:
+            writer.close()
 
     def _point_at(self, decider: ProducerIdentity, offset: int, state: SinkState) -> None:
-        place = {
-            "partition_index": _PARTITION,
-            "committed_offset": offset,
-            "committed_leader_epoch": -1,
-            "committed_metadata": _text_of(state),
-        }
+        """Commit the record's offset for the sink's group, with the state or its summary beside it."""
+        fields = commit_fields(
+            self._sink, {(STATE_TOPIC, _PARTITION): Committed(offset, _text_of(state))}
+        )
+        del fields["generation_id_or_member_epoch"]
         self._group.ask(
             Api.TXN_OFFSET_COMMIT,
-            self._who(decider)
-            | {
-                "group_id": self._sink,
-                "generation_id": -1,
-                "member_id": "",
-                "group_instance_id": None,
-                "topics": [{"name": STATE_TOPIC, "partitions": [place]}],
-            },
+            self._who(decider) | fields | {"generation_id": NO_GENERATION},
             doing=f"deciding for {self._sink}",
             versions=TRANSACTIONS_V2.txn_offset_commit,
-            code_of=lambda reply: reply.topics[0].partitions[0].error_code,
+            code_of=worst_code,
         )
 
-    def _make_topic(self) -> None:
-        settings = {"cleanup.policy": "compact", "segment.bytes": str(4 * 1024 * 1024)}
-        topic = {
-            "name": STATE_TOPIC,
-            "num_partitions": 1,
-            "replication_factor": -1,
-            "assignments": [],
-            "configs": [{"name": name, "value": value} for name, value in settings.items()],
-        }
-        fields = {"topics": [topic], "timeout": 30_000, "validate_only": False}
-        reply = self._cluster.request_any(Api.CREATE_TOPICS, fields)
-        (answer,) = reply.topics
-        if answer.error_code and answer.error_code != Code.topic_already_exists:
-            raise refused(f"making the topic {STATE_TOPIC}", answer.error_code)
+    def _create_topic(self) -> None:
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(4 * 1024 * 1024)}
+        try:
+            create_topic(self._cluster, STATE_TOPIC, partitions=1, configs=configs)
+        except BrokerRefused as error:
+            if error.code != Code.topic_already_exists:
+                raise
 
     def _who(self, decider: ProducerIdentity) -> dict[str, Any]:
         return {
