@@ -32,7 +32,7 @@ def test_it_stops_cleanly_and_says_how_it_may_come_back(tmp_path: Path) -> None:
         assert removed.wait_for_end() == 1
         assert "an invariant is broken" not in removed.log
         assert "Traceback" not in removed.log
-        assert "let it in again with" in removed.log.splitlines()[-1]
+        assert "add it again with" in removed.log.splitlines()[-1]
         # As after any clean stop, its logs need no look at the next start.
         done = cluster.run("add", "2")
         assert done.returncode == 0, done.stderr

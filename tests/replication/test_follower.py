@@ -266,7 +266,7 @@ def test_what_could_not_be_cut_off_is_asked_for_again_from_the_same_place() -> N
 
 def test_only_a_truncation_under_way_can_come_to_nothing() -> None:
     follower = follower_of(log_of(1, 1))
-    with pytest.raises(AssertionError, match="nobody asked for"):
+    with pytest.raises(AssertionError, match="a truncation without an effect"):
         follower.on_not_truncated()
 
 
