@@ -12,8 +12,9 @@ from confluent_kafka import Producer
 from cli.fake_cluster import FakeCluster
 from cli.json_shape import check_shape
 from cli.running import Ended, Run
-from respool.cli import kafka, output
+from respool.cli import output
 from respool.cli.main import main
+from respool.operate.cluster_admin import ClusterAdmin
 from support.etcd_process import EtcdCluster
 
 
@@ -50,7 +51,7 @@ def mock_broker() -> Iterator[str]:
 def fake_cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """What commands get when they connect: the parts of a cluster that the mock broker does not have."""
     cluster = FakeCluster()
-    monkeypatch.setattr(kafka.Cluster, "connect", cluster.connected_to)
+    monkeypatch.setattr(ClusterAdmin, "connect", cluster.connected_to)
     return cluster
 
 

@@ -1,14 +1,18 @@
-"""Topics in a dictionary, behind the same methods as `respool.cli.kafka.Cluster`."""
+"""Topics in a dictionary, behind the same methods as `respool.operate.cluster_admin.ClusterAdmin`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import TopicExists
-from respool.cli.kafka import OffsetRange, Setting, TopicInfo
+from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.list_offsets import OffsetRange
+from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.security import Security
 from respool.model.operator_errors import NotFound, OperatorError
+from respool.operate.cluster_admin import TopicConfig
+from respool.operate.errors import PartitionOffline, TopicExists
 
+LEADER = Leader(broker=1, epoch=0)
 DEFAULTS = {
     "cleanup.policy": "delete",
     "min.insync.replicas": "1",
@@ -33,9 +37,13 @@ class FakeCluster:
         self.refuses_to_delete: set[str] = set()
         self.up = {1, 2}
 
-    def connected_to(self, connection: BrokerConnection) -> Self:
-        self.broker = connection.bootstrap
+    def connected_to(self, bootstrap: Bootstrap, security: Security) -> Self:
+        del security
+        self.broker = bootstrap.servers
         return self
+
+    def close(self) -> None:
+        pass
 
     def add(self, name: str, *ranges: tuple[int, int] | None, **settings: str) -> None:
         self.held[name] = FakeTopic(
@@ -46,24 +54,33 @@ class FakeCluster:
     def addresses(self) -> dict[int, tuple[str, int]]:
         return {number: ("broker.example", 9000 + number) for number in self.up}
 
-    def topics(self) -> dict[str, TopicInfo]:
+    def topics(self) -> dict[str, TopicMetadata]:
         return {
-            name: TopicInfo(
+            name: TopicMetadata(
                 name=name,
-                leaders={n: None if held is None else 1 for n, held in enumerate(topic.ranges)},
+                id=None,
+                is_internal=name.startswith("__"),
+                leaders={
+                    n: None if held is None else LEADER for n, held in enumerate(topic.ranges)
+                },
                 replicas=dict.fromkeys(range(len(topic.ranges)), (1, 2)),
                 in_sync={n: () if held is None else (2, 1) for n, held in enumerate(topic.ranges)},
             )
             for name, topic in self.held.items()
         }
 
-    def topic(self, name: str) -> TopicInfo:
+    def offline(self, topic: TopicMetadata, partition: int) -> PartitionOffline:
+        return PartitionOffline(
+            topic.name, partition, absent=[one for one in (1, 2) if one not in self.up]
+        )
+
+    def topic(self, name: str) -> TopicMetadata:
         if name not in self.held:
             raise NotFound(f"there is no topic {name!r}")
         return self.topics()[name]
 
     def ranges(
-        self, topics: Iterable[TopicInfo], **_isolation: object
+        self, topics: Iterable[TopicMetadata], **_isolation: object
     ) -> dict[tuple[str, int], OffsetRange]:
         return {
             (topic.name, number): held
@@ -72,12 +89,12 @@ class FakeCluster:
             if held is not None
         }
 
-    def settings(self, topics: Sequence[str]) -> dict[str, list[Setting]]:
-        found: dict[str, list[Setting]] = {}
+    def settings(self, topics: Sequence[str]) -> dict[str, list[TopicConfig]]:
+        found: dict[str, list[TopicConfig]] = {}
         for name in topics:
             own = self.held[name].settings
             found[name] = [
-                Setting(
+                TopicConfig(
                     name=key, value=own.get(key, value), source="topic" if key in own else "default"
                 )
                 for key, value in sorted(DEFAULTS.items())

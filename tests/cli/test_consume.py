@@ -6,9 +6,9 @@ import pytest
 
 from cli.fake_cluster import FakeCluster
 from cli.running import Run
-from respool.cli import kafka
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.consume import choose_writer, pretty_writer
+from respool.cli.kafka_library import make_producer
 from respool.cli.message_format import ReadMessage
 
 MESSAGE = ReadMessage(
@@ -29,7 +29,7 @@ def fill(run: Run, broker: str, topic: str, count: int) -> None:
 @pytest.fixture(scope="module")
 def ten_messages(mock_broker: str) -> str:
     """A topic whose partition 0 holds '0' to '9'."""
-    producer = kafka.Cluster.connect(BrokerConnection(bootstrap=mock_broker)).producer()
+    producer = make_producer(BrokerConnection(bootstrap=mock_broker))
     for number in range(10):
         producer.produce("ten", b"%d" % number, partition=0)
     assert producer.flush(10) == 0
@@ -87,7 +87,7 @@ def test_a_part_of_a_partition_is_read(
 
 
 def test_only_the_partitions_asked_for_are_read(run: Run, mock_broker: str) -> None:
-    producer = kafka.Cluster.connect(BrokerConnection(bootstrap=mock_broker)).producer()
+    producer = make_producer(BrokerConnection(bootstrap=mock_broker))
     for partition in range(3):
         for number in range(partition + 1):
             producer.produce("several", b"%d" % number, partition=partition)

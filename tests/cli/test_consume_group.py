@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cli.running import Ended, Run
 from respool.cli.group_reader import is_spare
-from respool.cli.kafka_groups import Group, Member
+from respool.client.kafka.groups import DescribedGroup, DescribedMember
 from respool.testing import Broker
 from support.quick_broker import quick_broker
 from support.waiting import wait_until
@@ -310,8 +310,8 @@ def test_ctrl_c_while_the_broker_is_away_ends_at_once_and_tells_what_is_not_comm
         broker.start()
 
 
-def member(name: str, *partitions: int) -> Member:
-    return Member(
+def member(name: str, *partitions: int) -> DescribedMember:
+    return DescribedMember(
         member_id=name,
         instance_id=None,
         client_id=name,
@@ -320,8 +320,8 @@ def member(name: str, *partitions: int) -> Member:
     )
 
 
-def group_of(*members: Member, state: str = "Stable") -> Group:
-    return Group(
+def group_of(*members: DescribedMember, state: str = "Stable") -> DescribedGroup:
+    return DescribedGroup(
         name="g",
         state=state,
         type="classic",

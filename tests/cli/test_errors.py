@@ -2,8 +2,15 @@
 
 import pytest
 
-from respool.cli.errors import BrokerUnreachable, ExitCode, PartitionOffline, exit_code_of
-from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.cli.errors import ExitCode, exit_code_of
+from respool.model.operator_errors import (
+    EtcdUnreachable,
+    NotFound,
+    OperatorError,
+    Unreachable,
+    UsageError,
+)
+from respool.operate.errors import PartitionOffline
 
 
 @pytest.mark.parametrize(
@@ -13,7 +20,7 @@ from respool.model.operator_errors import NotFound, OperatorError, Unreachable, 
         (UsageError("--from and --to contradict each other"), ExitCode.USAGE),
         (NotFound("there is no topic"), ExitCode.NOT_FOUND),
         (Unreachable("etcd does not answer"), ExitCode.UNREACHABLE),
-        (BrokerUnreachable("no broker"), ExitCode.UNREACHABLE),
+        (EtcdUnreachable("no etcd"), ExitCode.UNREACHABLE),
         (PartitionOffline("rides", 0), ExitCode.FAILED),
     ],
 )

@@ -128,10 +128,10 @@ def test_as_a_module_it_ends_with_the_command_s_exit_code() -> None:
 def test_ctrl_c_ends_with_130_and_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(_: str) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("respool.cli.kafka.Cluster.connect", interrupt)
+    monkeypatch.setattr("respool.operate.cluster_admin.ClusterAdmin.connect", interrupt)
     assert main(["topic", "list"]) == ExitCode.INTERRUPTED
     assert "Traceback" not in capsys.readouterr().err
 

@@ -6,9 +6,10 @@ import pytest
 
 from cli.fake_cluster import FakeCluster
 from cli.running import Run
-from respool.cli.kafka import Setting
 from respool.cli.main import main
-from respool.cli.topic import retention, with_unit
+from respool.cli.topic import with_unit
+from respool.operate.cluster_admin import TopicConfig
+from respool.operate.topics import retention
 
 
 class Terminal(io.StringIO):
@@ -56,7 +57,7 @@ def test_list_shows_name_partitions_messages_and_retention(
         "rides\t3\t25\t7d",
         "small\t1\t1\t1.0 MiB per partition",
     ]
-    assert "without what is in 1 partition that nobody leads now" in ended.err
+    assert "sizes exclude 1 partition without a leader" in ended.err
     with_internal = run("topic", "list", "--internal", "--json")
     topics = {each["topic"]: each for each in json.loads(with_internal.out)["topics"]}
     assert topics["__consumer_offsets"]["messages"] == 9
@@ -76,7 +77,7 @@ def test_a_topic_that_nobody_leads_is_listed_without_its_messages(
         ["rides", "2", "-"],
         ["zones", "1", "2"],
     ]
-    assert "without what is in 3 partitions that nobody leads now" in ended.err
+    assert "sizes exclude 3 partitions without a leader" in ended.err
     documents = json.loads(run("topic", "list", "--json").out)["topics"]
     assert [one["messages_max"] for one in documents] == [None, None, 2]
 
@@ -109,8 +110,8 @@ def test_retention_is_told_by_the_policy_that_is_in_force(
     policy: str, kept_ms: str, words: str
 ) -> None:
     settings = [
-        Setting(name="cleanup.policy", value=policy, source="topic"),
-        Setting(name="retention.ms", value=kept_ms, source="default"),
+        TopicConfig(name="cleanup.policy", value=policy, source="topic"),
+        TopicConfig(name="retention.ms", value=kept_ms, source="default"),
     ]
     assert retention(settings) == words
 

@@ -14,7 +14,6 @@ import respool
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import ExitCode
-from respool.cli.kafka import Cluster
 from respool.cli.topic_keys import StoppedBy, in_words, parse_scan, scan_keys
 from respool.testing import Broker
 
@@ -101,11 +100,10 @@ def test_only_as_many_messages_as_asked_for_are_scanned_and_that_is_told(
 
 
 def test_a_scan_whose_time_is_up_reports_what_it_read(broker: Broker) -> None:
-    cluster = Cluster.connect(BrokerConnection(bootstrap=broker.bootstrap))
-    topic = cluster.topic("mixed")
     wanted = parse_scan("all", None, "5s")
     moments = iter([0.0, 5.0])
-    report = scan_keys(cluster, topic, wanted, clock=lambda: next(moments))
+    with BrokerConnection(bootstrap=broker.bootstrap).connect() as cluster:
+        report = scan_keys(cluster, cluster.topic("mixed"), wanted, clock=lambda: next(moments))
     assert (report.stopped_by, report.is_sample) == (StoppedBy.TIME, True)
     assert report.document()["messages_scanned"] == 0
     assert "(the time was up; see --scan-time)" in in_words(report)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from respool.cli.option_groups import option_group
-from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
+from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT, Bootstrap
 from respool.model.operator_errors import UsageError
 
 if TYPE_CHECKING:
     from respool.client.kafka.security import Security
+    from respool.operate.cluster_admin import ClusterAdmin
 
 CONFIG_VARIABLE = "RESPOOL_CLIENT_CONFIG"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -182,7 +183,40 @@ class BrokerConnection:
 
     # HOST:PORT of one broker or of several, with commas.
     bootstrap: str
+    # The file that has the address; None: an option, a variable or the default.
+    origin: str | None = None
     security: "Security" = field(default_factory=lambda: SecurityOptions().security())
+
+    _connected: "list[ClusterAdmin]" = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    def addresses(self) -> Bootstrap:
+        """The address with its origin, for the client and its errors."""
+        # librdkafka ignores empty entries between commas; so do all commands.
+        servers = ",".join(filter(None, map(str.strip, self.bootstrap.split(","))))
+        option = "--broker HOST:PORT"
+        if self.origin is not None:
+            return Bootstrap(servers, self.origin, option)
+        return Bootstrap.chosen(servers, option=option)
+
+    def connect(self) -> "ClusterAdmin":
+        """Closed by `close`, at the latest when the command ends.
+
+        Raises:
+            UsageError: an address is not HOST:PORT.
+            Unreachable: no broker answers.
+            OperatorError: TLS or the login was refused.
+        """
+        from respool.operate.cluster_admin import ClusterAdmin
+
+        admin = ClusterAdmin.connect(self.addresses(), self.security)
+        self._connected.append(admin)
+        return admin
+
+    def close(self) -> None:
+        while self._connected:
+            self._connected.pop().close()
 
     def library_settings(self) -> dict[str, object]:
         """For confluent-kafka.
@@ -236,7 +270,7 @@ def connection_to(
     # A file that was named on the command line takes precedence over variables, an address over all.
     is_variable = broker is not None and broker == os.environ.get(ENVIRONMENT)
     if found.servers is not None and (broker is None or (config is not None and is_variable)):
-        broker = found.servers
+        return BrokerConnection(bootstrap=found.servers, origin=str(file), security=found.security)
     return BrokerConnection(bootstrap=broker or DEFAULT_BOOTSTRAP, security=found.security)
 
 

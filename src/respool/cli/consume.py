@@ -13,15 +13,17 @@ from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.consume_range import Cursor, Until, is_empty, parse_start, parse_until
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import noticing_ctrl_c
-from respool.cli.isolation import Isolation
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
+from respool.cli.options import Isolation
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.quantities import counted, partition_numbers
 from respool.model.seek_target import AtOffset, AtTime, Last, SeekTarget
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:
-    from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
+    from respool.client.kafka.list_offsets import OffsetRange
+    from respool.client.kafka.metadata import TopicMetadata
+    from respool.operate.cluster_admin import ClusterAdmin
 
 EPILOG = (
     "Order holds within a partition; partitions are merged as they arrive. Without --group nothing is committed and no "
@@ -136,27 +138,27 @@ def consume(
     if is_empty(start, stop):
         output.note("the range is empty: it ends where it begins, or before")
 
-    from respool.cli.kafka import Cluster
+    # Imported before brokers are asked: without confluent-kafka, this says what to install.
+    from respool.cli.topic_reader import TopicReader, plan
 
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     known = cluster.topic(topic)
     # Asked before the cursors are planned: where they stop short of this, it is for a transaction, and not because more
     # has come meanwhile.
-    ends = cluster.ranges([known], isolation=Isolation.READ_UNCOMMITTED)
+    ends = cluster.ranges([known], isolation="read_uncommitted")
     shown = 0
     with noticing_ctrl_c() as ctrl_c:
         if group is None:
-            from respool.cli.topic_reader import TopicReader, plan
-
             chosen = _choose_partitions(cluster, known, partitions)
             cursors = plan(
                 cluster, known, chosen, start=start, until=stop, follow=follow, isolation=isolation
             )
-            reader = TopicReader(cluster, topic, cursors, follow=follow, isolation=isolation)
+            reader = TopicReader(connection, topic, cursors, follow=follow, isolation=isolation)
         else:
             from respool.cli.group_reader import GroupReader
 
             reader = GroupReader(
+                connection,
                 cluster,
                 known,
                 group,
@@ -248,8 +250,8 @@ def pretty_writer(*, colour: bool) -> Callable[[ReadMessage], bytes]:
 
 
 def _tell_held_back(
-    cluster: "Cluster",
-    topic: "TopicInfo",
+    cluster: "ClusterAdmin",
+    topic: "TopicMetadata",
     cursors: "Mapping[int, Cursor]",
     ends: "Mapping[tuple[str, int], OffsetRange]",
     until: Until,
@@ -268,8 +270,7 @@ def _tell_held_back(
     if isinstance(until, AtOffset):
         wanted = dict.fromkeys(short, until.offset)
     elif isinstance(until, AtTime) and short:
-        everything = Isolation.READ_UNCOMMITTED
-        wanted = cluster.offsets_at(topic, list(short), until.ms, isolation=everything)
+        wanted = cluster.offsets_at(topic, list(short), until.ms, isolation="read_uncommitted")
     held_back = [
         f"{number} at {stop} of {ends[topic.name, number].end}"
         for number, stop in short.items()
@@ -283,18 +284,16 @@ def _tell_held_back(
 
 
 def _choose_partitions(
-    cluster: "Cluster", topic: "TopicInfo", wanted: list[int] | None
+    cluster: "ClusterAdmin", topic: "TopicMetadata", wanted: list[int] | None
 ) -> list[int]:
-    chosen = sorted(set(wanted)) if wanted else topic.partitions
+    chosen = sorted(set(wanted)) if wanted else list(topic.leaders)
     missing = [number for number in chosen if number not in topic.leaders]
     if missing:
         raise NotFound(
             f"{topic.name} has no partition {missing[0]}",
-            hint=partition_numbers(len(topic.leaders)),
+            hint=partition_numbers(topic.partitions),
         )
     unled = [number for number in chosen if topic.leaders[number] is None]
     if unled:
-        from respool.cli.kafka import offline
-
-        raise offline(cluster, topic, unled[0])
+        raise cluster.offline(topic, unled[0])
     return chosen

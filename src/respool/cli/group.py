@@ -12,14 +12,13 @@ from respool.cli.asking import confirm
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
-from respool.cli.isolation import Isolation
 from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
-    from respool.cli.group_lag import PartitionLag
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Group, Groups
+    from respool.client.kafka.groups import DescribedGroup
+    from respool.operate.cluster_admin import ClusterAdmin
+    from respool.operate.groups import GroupAdmin, PartitionLag
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
 app.command("reset", epilog=group_reset.EPILOG)(group_reset.reset)
@@ -47,10 +46,9 @@ def list_groups(
     connection: BrokerConnection,
 ) -> None:
     """List groups: name, state and protocol."""
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Groups
+    from respool.operate.groups import GroupAdmin
 
-    listing = Groups(Cluster.connect(connection)).list()
+    listing = GroupAdmin(connection.connect().cluster).list()
     groups = [
         info
         for info in listing.groups
@@ -84,13 +82,12 @@ def describe(
     connection: BrokerConnection,
 ) -> None:
     """Show a group: its state, its members and what they read, and how far it is in each partition."""
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Groups
+    from respool.operate.groups import GroupAdmin
 
-    cluster = Cluster.connect(connection)
-    groups = Groups(cluster)
+    admin = connection.connect()
+    groups = GroupAdmin(admin.cluster)
     group = groups.get(name)
-    lags = _lags(cluster, groups, group)
+    lags = _lags(admin, groups, group)
     if as_json:
         output.print_json(_as_document(group, lags))
     else:
@@ -116,18 +113,17 @@ def lag(
     connection: BrokerConnection,
 ) -> None:
     """Show how many messages groups have still to read, per partition and in all."""
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import GroupListing, Groups
+    from respool.operate.groups import GroupAdmin, GroupListing
 
-    cluster = Cluster.connect(connection)
-    groups = Groups(cluster)
+    admin = connection.connect()
+    groups = GroupAdmin(admin.cluster)
     with noticing_ctrl_c() as ctrl_c:
         while True:
-            listing = GroupListing(groups=[], unheard=[]) if names else groups.list()
+            listing = GroupListing(groups=[], gaps=[]) if names else groups.list()
             wanted = names or listing.names
             # Each that is listed is there; to look for it again would have all brokers asked for each.
             describe = groups.get if names else groups.describe
-            found = {name: _lags(cluster, groups, describe(name)) for name in dict.fromkeys(wanted)}
+            found = {name: _lags(admin, groups, describe(name)) for name in dict.fromkeys(wanted)}
             if watch and output.is_terminal() and not as_json:
                 output.print_line(CLEAR_SCREEN + time.strftime("%H:%M:%S"))
             _print_lag(found, as_json=as_json)
@@ -135,7 +131,7 @@ def lag(
             if not watch:
                 listing.check()
                 return
-            for why in listing.unheard:
+            for why in listing.gaps:
                 output.note(why)
             _wait(WATCH_SECONDS, ctrl_c)
             if ctrl_c.pressed:
@@ -152,10 +148,9 @@ def delete(
     connection: BrokerConnection,
 ) -> None:
     """Delete groups and their committed offsets; no message is touched. A group with members is not deleted."""
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Groups
+    from respool.operate.groups import GroupAdmin
 
-    groups = Groups(Cluster.connect(connection))
+    groups = GroupAdmin(connection.connect().cluster)
     found = [groups.get(name) for name in dict.fromkeys(names)]
     for group in found:
         if group.members:
@@ -177,22 +172,24 @@ def delete(
         output.print_json({"groups": [{"group": group.name, "deleted": True} for group in found]})
 
 
-def _lags(cluster: "Cluster", groups: "Groups", group: "Group") -> "list[PartitionLag]":
-    from respool.cli.group_lag import lags_of
+def _lags(
+    admin: "ClusterAdmin", groups: "GroupAdmin", group: "DescribedGroup"
+) -> "list[PartitionLag]":
+    from respool.operate.groups import lags_of, owners_of
 
     committed = groups.committed(group.name)
-    named = {topic for topic, _ in (*committed, *group.owners)}
-    known = cluster.topics()
+    named = {topic for topic, _ in (*committed, *owners_of(group))}
+    known = admin.topics()
     topics = [known[name] for name in sorted(named) if name in known]
-    # Also the partitions where it has committed nothing: there it may have everything to read yet.
-    places = [(topic.name, number) for topic in topics for number in topic.partitions]
-    # The whole of it: a group that does not wait for open transactions may be beyond the first of them.
-    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED)
+    # Partitions without a committed offset too: the group may have to read all of them.
+    places = [(topic.name, number) for topic in topics for number in topic.leaders]
+    # To the log end: a group that reads uncommitted messages may be beyond the last stable offset.
+    ranges = admin.ranges(topics, isolation="read_uncommitted")
     return lags_of(group, committed, ranges, places=places)
 
 
 def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None:
-    from respool.cli.group_lag import total_lag
+    from respool.operate.groups import total_lag
 
     if as_json:
         document = [
@@ -215,7 +212,7 @@ def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None
 
 
 def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
-    from respool.cli.group_lag import total_lag
+    from respool.operate.groups import total_lag
 
     words = f"{counted(total_lag(lags), 'message')} to read"
     lost = sum(each.lost for each in lags)
@@ -227,11 +224,17 @@ def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
     return words
 
 
-def _print_description(group: "Group", lags: "Sequence[PartitionLag]") -> None:
-    from respool.cli.group_lag import spelled
+def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> None:
+    from respool.operate.groups import format_places
 
     member_rows = [
-        (each.client_id, each.host, each.instance_id, spelled(each.partitions), each.member_id)
+        (
+            each.client_id,
+            each.host,
+            each.instance_id,
+            format_places(each.partitions),
+            each.member_id,
+        )
         for each in group.members
     ]
     lag_rows = [
@@ -259,8 +262,8 @@ def _print_description(group: "Group", lags: "Sequence[PartitionLag]") -> None:
         output.print_rows(output.Columns(*columns, numbers=columns[1:5]), lag_rows)
 
 
-def _as_document(group: "Group", lags: "Sequence[PartitionLag]") -> dict[str, object]:
-    from respool.cli.group_lag import total_lag
+def _as_document(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> dict[str, object]:
+    from respool.operate.groups import total_lag
 
     return {
         "group": group.name,

@@ -16,16 +16,20 @@ from contextlib import suppress
 from typing import Any
 
 from respool.cli import kafka_library, output
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.consume_range import Cursor, Until, all_done, group_offset
-from respool.cli.errors import NobodyLeads, PartitionOffline
 from respool.cli.interrupts import CtrlC
-from respool.cli.isolation import Isolation
-from respool.cli.kafka import Cluster, OffsetRange, TopicInfo, offline
-from respool.cli.kafka_groups import Group, Groups, NotAllHeard
 from respool.cli.message_format import ReadMessage
+from respool.cli.options import Isolation
 from respool.cli.topic_reader import POLL_SECONDS, TopicReader, plan
+from respool.client.kafka.groups import DescribedGroup
+from respool.client.kafka.list_offsets import OffsetRange
+from respool.client.kafka.metadata import TopicMetadata
 from respool.model.operator_errors import OperatorError
 from respool.model.seek_target import SeekTarget
+from respool.operate.cluster_admin import REQUEST_SECONDS, ClusterAdmin
+from respool.operate.errors import NobodyLeads, PartitionOffline
+from respool.operate.groups import GroupAdmin, GroupsUnknown
 
 COMMIT_SECONDS = 1.0
 COOPERATIVE = "cooperative-sticky"
@@ -39,8 +43,9 @@ class GroupReader(TopicReader):
 
     def __init__(
         self,
-        cluster: Cluster,
-        topic: TopicInfo,
+        connection: BrokerConnection,
+        admin: ClusterAdmin,
+        topic: TopicMetadata,
         group: str,
         *,
         start: SeekTarget,
@@ -50,9 +55,9 @@ class GroupReader(TopicReader):
         isolation: Isolation,
     ) -> None:
         """`start` is for partitions where the group has committed nothing; `start_option` is how it was given."""
-        self._cluster = cluster
+        self._admin = admin
         self._group = group
-        self._groups = Groups(cluster)
+        self._groups = GroupAdmin(admin.cluster)
         self._info = topic
         self._start_option = start_option
         self._start = start
@@ -70,7 +75,7 @@ class GroupReader(TopicReader):
         how = _join_config(self._current_members())
         self._is_incremental = bool(how)
         super().__init__(
-            cluster,
+            connection,
             topic.name,
             self.cursors,
             follow=follow,
@@ -97,7 +102,6 @@ class GroupReader(TopicReader):
             self._commit(asynchronous=False)
         finally:
             super().close()
-            self._groups.close()
 
     # -- called by the library, while it is polled -------------------------------------------------------------------
 
@@ -113,7 +117,7 @@ class GroupReader(TopicReader):
         numbers = sorted(each.partition for each in partitions)
         self._note(f"assigned {_named(numbers)}")
         with kafka_library.translated(self._broker):
-            found = consumer.committed(list(partitions), timeout=kafka_library.REQUEST_SECONDS)
+            found = consumer.committed(list(partitions), timeout=REQUEST_SECONDS)
             committed = {each.partition: each.offset for each in found if each.offset >= 0}
             cursors = self._plan_once_led(numbers, committed)
             assign = consumer.incremental_assign if self._is_incremental else consumer.assign
@@ -158,7 +162,7 @@ class GroupReader(TopicReader):
         self, numbers: Sequence[int], committed: Mapping[int, int]
     ) -> dict[int, Cursor]:
         """A broker that died moves groups and leaders at once, so a partition may have no leader for a moment."""
-        deadline = time.monotonic() + kafka_library.REQUEST_SECONDS
+        deadline = time.monotonic() + REQUEST_SECONDS
         while True:
             try:
                 return self._plan(numbers, committed)
@@ -169,14 +173,14 @@ class GroupReader(TopicReader):
 
     def _plan(self, numbers: Sequence[int], committed: Mapping[int, int]) -> dict[int, Cursor]:
         # As it is now: partitions may have been added since the start.
-        topic = self._info = self._cluster.topic(self._topic)
+        topic = self._info = self._admin.topic(self._topic)
         unled = [number for number in numbers if topic.leaders.get(number) is None]
         if unled:
-            raise offline(self._cluster, topic, unled[0])
+            raise self._admin.offline(topic, unled[0])
         # The whole log: the group may have committed beyond an open transaction, where a read_committed reader stops.
-        held = self._cluster.ranges([topic], isolation=Isolation.READ_UNCOMMITTED)
+        held = self._admin.ranges([topic], isolation="read_uncommitted")
         cursors = plan(
-            self._cluster,
+            self._admin,
             topic,
             numbers,
             start=self._start,
@@ -216,14 +220,14 @@ class GroupReader(TopicReader):
         if not self._follow and not self.cursors:
             group = self._current_members()
             self._is_spare = group is not None and is_spare(
-                group, self._consumer.memberid(), self._topic, len(self._info.leaders)
+                group, self._consumer.memberid(), self._topic, self._info.partitions
             )
             if self._is_spare:
                 self._note(f"assigned nothing: every partition of {self._topic} has another member")
 
-    def _current_members(self) -> Group | None:
+    def _current_members(self) -> DescribedGroup | None:
         # Only a hint about how to join and when to stop: without it the library's own errors say what is wrong.
-        with suppress(NotAllHeard):
+        with suppress(GroupsUnknown):
             return self._groups.find(self._group)
         return None
 
@@ -276,7 +280,7 @@ class GroupReader(TopicReader):
         output.note(f"group {self._group}: {text}", style="dim")
 
 
-def is_spare(group: Group, member_id: str, topic: str, partition_count: int) -> bool:
+def is_spare(group: DescribedGroup, member_id: str, topic: str, partition_count: int) -> bool:
     """True when the group is settled and each partition of the topic has a member of its own, none of them this one.
 
     A member without partitions may also be one for which others still have to give some up.
@@ -295,7 +299,7 @@ def is_spare(group: Group, member_id: str, topic: str, partition_count: int) -> 
     )
 
 
-def _join_config(group: Group | None) -> dict[str, str]:
+def _join_config(group: DescribedGroup | None) -> dict[str, str]:
     """As its members do: a group speaks one protocol, and eager and incremental assignors do not mix."""
     if group is None or not group.members:
         return {}

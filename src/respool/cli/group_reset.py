@@ -1,4 +1,4 @@
-"""`respool group reset`: move a group to another place of its topics' history."""
+"""`respool group reset`: set a group's committed offsets to another place in its topics."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -9,26 +9,16 @@ import typer
 from respool.cli import options, output
 from respool.cli.asking import confirm
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.group_lag import spelled
-from respool.cli.group_moves import (
-    Move,
-    ShiftBy,
-    Target,
-    choose_places,
-    parse_target,
-    plan_moves,
-    target_text,
-)
-from respool.cli.isolation import Isolation
-from respool.model.operator_errors import NotFound, OperatorError
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted
-from respool.model.seek_target import AtTime
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 if TYPE_CHECKING:
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Group, Groups
-    from respool.client.kafka.groups import Committed
+    from respool.client.kafka.groups import Committed, DescribedGroup
     from respool.client.kafka.metadata import Place
+    from respool.operate.cluster_admin import ClusterAdmin
+    from respool.operate.group_reset import OffsetMove, Target
+    from respool.operate.groups import GroupAdmin
 
 EPILOG = (
     "Without --topic, every partition of the topics the group has committed in is moved, also where it has committed "
@@ -104,11 +94,10 @@ def reset(
     )
     wanted = options.topics_and_partitions(topics or (), option="--topic")
 
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_groups import Groups
+    from respool.operate.groups import GroupAdmin
 
-    cluster = Cluster.connect(connection)
-    groups = Groups(cluster)
+    cluster = connection.connect()
+    groups = GroupAdmin(cluster.cluster)
     group = groups.find(name) if wanted else groups.get(name)
     committed = groups.committed(name) if group is not None else {}
     moves = _plan(cluster, target, wanted=wanted, committed=committed, name=name)
@@ -143,14 +132,45 @@ def reset(
         )
 
 
+def parse_target(
+    *,
+    to_time: str | None,
+    to_offset: int | None,
+    to_earliest: bool,
+    to_latest: bool,
+    shift_by: int | None,
+    now: datetime,
+) -> "Target":
+    """
+    Raises:
+        UsageError: none or several are given, or the time cannot be read.
+    """
+    from respool.operate.group_reset import ShiftBy
+
+    given = [to_time is not None, to_offset is not None, to_earliest, to_latest]
+    if sum([*given, shift_by is not None]) != 1:
+        raise UsageError(
+            "say where to, once: --to-time, --to-offset, --to-earliest, --to-latest or --shift-by"
+        )
+    if to_time is not None:
+        return AtTime(options.time_ms(to_time, option="--to-time", now=now))
+    if to_offset is not None:
+        return AtOffset(to_offset)
+    if shift_by is not None:
+        return ShiftBy(shift_by)
+    return Earliest() if to_earliest else Latest()
+
+
 def _plan(
-    cluster: "Cluster",
-    target: Target,
+    cluster: "ClusterAdmin",
+    target: "Target",
     *,
     wanted: dict[str, list[int] | None],
     committed: "dict[Place, Committed]",
     name: str,
-) -> list[Move]:
+) -> "list[OffsetMove]":
+    from respool.operate.group_reset import ShiftBy, choose_places, plan_moves
+
     known = cluster.topics()
     places = choose_places(wanted, committed=committed, topics=known)
     if not places:
@@ -159,13 +179,12 @@ def _plan(
         )
     touched = [known[topic] for topic in sorted({topic for topic, _ in places})]
     # To the end that all readers know: those that do not wait for open transactions may stand there already.
-    everything = Isolation.READ_UNCOMMITTED
-    ranges = cluster.ranges(touched, isolation=everything)
+    ranges = cluster.ranges(touched, isolation="read_uncommitted")
     at_time: dict[Place, int | None] = {}
     if isinstance(target, AtTime):
         for topic in touched:
             numbers = [number for name, number in places if name == topic.name]
-            found = cluster.offsets_at(topic, numbers, target.ms, isolation=everything)
+            found = cluster.offsets_at(topic, numbers, target.ms, isolation="read_uncommitted")
             at_time |= {(topic.name, number): offset for number, offset in found.items()}
     moves = plan_moves(target, places, committed=committed, ranges=ranges, at_time=at_time)
     planned = {move.place for move in moves}
@@ -184,8 +203,10 @@ def _plan(
 
 
 def _show(
-    name: str, target: Target, moves: Sequence[Move], *, dry_run: bool, as_json: bool
+    name: str, target: "Target", moves: "Sequence[OffsetMove]", *, dry_run: bool, as_json: bool
 ) -> None:
+    from respool.operate.group_reset import target_text
+
     replays = sum(move.replays for move in moves)
     skips = sum(move.skips for move in moves)
     if as_json:
@@ -224,10 +245,12 @@ def _show(
     )
 
 
-def _explain(group: "Group") -> GroupIsLive:
+def _explain(group: "DescribedGroup") -> GroupIsLive:
+    from respool.operate.groups import format_places
+
     members = "; ".join(
         f"{member.client_id} at {member.host}"
-        + (f" reads {spelled(member.partitions)}" if member.partitions else "")
+        + (f" reads {format_places(member.partitions)}" if member.partitions else "")
         for member in group.members
     )
     return GroupIsLive(
@@ -239,72 +262,67 @@ def _explain(group: "Group") -> GroupIsLive:
     )
 
 
-def _members(group: "Group") -> str:
+def _members(group: "DescribedGroup") -> str:
     return f"group {group.name} has {counted(len(group.members), 'member')}"
 
 
 def _carry_out(
-    cluster: "Cluster",
-    groups: "Groups",
+    cluster: "ClusterAdmin",
+    groups: "GroupAdmin",
     name: str,
-    target: Target,
-    moves: Sequence[Move],
+    target: "Target",
+    moves: "Sequence[OffsetMove]",
     *,
     force: bool,
 ) -> int:
     """Record it, do it, and record how it went. Returns how many members were sent out."""
-    from respool.cli.own_client import own_cluster
     from respool.client.kafka.groups import Committed
+    from respool.operate.group_reset import target_text
+    from respool.operate.groups import format_places
     from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
     places = {move.place: Committed(offset=move.target) for move in moves}
-    with own_cluster(cluster.connection) as own:
-        audit = AuditLog(own)
-        entry = AuditEntry.begin(
-            kind="reset",
-            source=f"group {name}",
-            target=spelled(move.place for move in moves),
-            from_text=_offsets(move.committed for move in moves),
-            to_text=f"{_offsets(move.target for move in moves)} ({target_text(target)})",
-            messages=sum(move.replays for move in moves),
-            details={
-                "group": name,
-                "force": force,
-                "partitions": [move.to_document() for move in moves],
-            },
-        )
-        audit.write(entry)
-        try:
-            fenced = 0
-            group = groups.find(name)
-            if group is not None and group.members:
-                if not force:
-                    raise _explain(group)
-                fenced = _fence(group, places, entry.who)
-            else:
-                groups.commit(name, places)
-                _verify(groups, name, places)
-        except OperatorError as error:
-            audit.write(entry.updated(state=FAILED, outcome=error.message))
-            raise
-        outcome = f"{counted(fenced, 'member')} sent out" if fenced else "the group was empty"
-        audit.write(entry.updated(state=DONE, outcome=outcome))
+    audit = AuditLog(cluster.cluster)
+    entry = AuditEntry.begin(
+        kind="reset",
+        source=f"group {name}",
+        target=format_places(move.place for move in moves),
+        from_text=_offsets(move.committed for move in moves),
+        to_text=f"{_offsets(move.target for move in moves)} ({target_text(target)})",
+        messages=sum(move.replays for move in moves),
+        details={
+            "group": name,
+            "force": force,
+            "partitions": [move.to_document() for move in moves],
+        },
+    )
+    audit.write(entry)
+    try:
+        fenced = 0
+        group = groups.find(name)
+        if group is not None and group.members:
+            if not force:
+                raise _explain(group)
+            fenced = _fence(cluster, name, places, entry.who)
+        else:
+            groups.commit(name, places)
+            _verify(groups, name, places)
+    except OperatorError as error:
+        audit.write(entry.updated(state=FAILED, outcome=error.message))
+        raise
+    outcome = f"{counted(fenced, 'member')} sent out" if fenced else "the group was empty"
+    audit.write(entry.updated(state=DONE, outcome=outcome))
     return fenced
 
 
-def _fence(group: "Group", places: "dict[Place, Committed]", who: str) -> int:
-    from respool.cli.group_fence import GroupFence
+def _fence(cluster: "ClusterAdmin", name: str, places: "dict[Place, Committed]", who: str) -> int:
+    from respool.operate.group_fence import GroupFence
 
-    fence = GroupFence(
-        group.name,
-        coordinator=group.coordinator,
-        is_classic=group.type == "classic",
-        reason=f"respool group reset --force by {who}",
-    )
+    fence = GroupFence(cluster.cluster, name, reason=f"respool group reset --force by {who}")
     return fence.set_offsets(places, seconds=FORCE_SECONDS)
 
 
-def _verify(groups: "Groups", name: str, places: "dict[Place, Committed]") -> None:
+def _verify(groups: "GroupAdmin", name: str, places: "dict[Place, Committed]") -> None:
     have = groups.committed(name)
     for (topic, number), wanted in places.items():
         got = have.get((topic, number))

@@ -1,15 +1,17 @@
-"""The one place that imports confluent-kafka: what we use of it, and its errors turned into ours."""
+"""confluent-kafka for `respool produce` and `consume`: its clients, and its errors translated into ours."""
 
 import logging
+from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from respool.cli.errors import BrokerUnreachable, NobodyLeads, TopicExists
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.cli.connection_options import BrokerConnection
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.operate.cluster_admin import CLIENT_ID, CONNECT_SECONDS, REQUEST_SECONDS
+from respool.operate.errors import NobodyLeads, TopicExists
 
 try:
     import confluent_kafka
-    import confluent_kafka.admin
 except ImportError as error:
     raise OperatorError(
         "this command needs the Kafka client library, which is not installed",
@@ -17,15 +19,11 @@ except ImportError as error:
     ) from error
 
 client = confluent_kafka
-client_admin = confluent_kafka.admin
 
-REQUEST_SECONDS = 10.0
-CLIENT_ID = "respool-cli"
 
 KafkaError = client.KafkaError
 KafkaException = client.KafkaException
 TopicPartition = client.TopicPartition
-ConsumerGroupType = client.ConsumerGroupType
 TIMESTAMP_NOT_AVAILABLE = client.TIMESTAMP_NOT_AVAILABLE
 NOT_FOUND_CODES = frozenset(
     {
@@ -70,9 +68,39 @@ class translated:  # noqa: N801 - reads as a word where it is used: `with transl
         if isinstance(error, KafkaException):
             raise to_cli_error(error.args[0], self._broker) from error
         if isinstance(error, FutureTimeout):
-            raise BrokerUnreachable(
+            raise Unreachable(
                 f"the broker at {self._broker} did not answer within {REQUEST_SECONDS:.0f} seconds"
             ) from error
+
+
+def make_producer(connection: BrokerConnection, **config: object) -> Any:
+    """`config` has librdkafka's names, with _ for each dot."""
+    with translated(connection.bootstrap):
+        return client.Producer(_settings(connection) | _dotted(config), logger=quiet())
+
+
+def make_consumer(
+    connection: BrokerConnection, *, on_error: Callable[[Any], None], **config: object
+) -> Any:
+    # Without it librdkafka returns whatever a damaged batch unpacks to.
+    settings = _settings(connection) | {"check.crcs": True} | _dotted(config)
+    settings["error_cb"] = on_error
+    with translated(connection.bootstrap):
+        return client.Consumer(settings, logger=quiet())
+
+
+def _settings(connection: BrokerConnection) -> dict[str, object]:
+    return {
+        **connection.library_settings(),
+        "client.id": CLIENT_ID,
+        # Short pauses: a user restarts a broker and expects the command to notice.
+        "reconnect.backoff.max.ms": 1000,
+        "socket.connection.setup.timeout.ms": int(CONNECT_SECONDS * 1000),
+    }
+
+
+def _dotted(config: Mapping[str, object]) -> dict[str, object]:
+    return {name.replace("_", "."): value for name, value in config.items()}
 
 
 def to_cli_error(error: Any, broker: str) -> OperatorError:
@@ -82,7 +110,7 @@ def to_cli_error(error: Any, broker: str) -> OperatorError:
             f"no such topic or partition at {broker}: {text}", hint="see: respool topic list"
         )
     if error.code() in UNREACHABLE_CODES:
-        return BrokerUnreachable(
+        return Unreachable(
             f"the broker at {broker} does not answer: {text}",
             hint="is the address it advertises (respool serve --advertised) reachable from here?",
         )

@@ -3,7 +3,13 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -13,8 +19,8 @@ def option_group(
 ) -> Callable[[Command], Command]:
     """A decorator that replaces this parameter of a command by the parameters of `build`.
 
-    When the command is called, `build` gets these options, and the command gets what `build` returns. `annotations`
-    are other annotations for some of the parameters.
+    When the command is called, `build` gets these options, and the command gets what `build` returns; if that has a
+    `close`, it is called when the command ends. `annotations` replace those of some parameters.
     """
     group = {
         name: one.replace(annotation=annotations.get(name, one.annotation))
@@ -29,7 +35,11 @@ def option_group(
         @functools.wraps(command)
         def call(**options: Any) -> Any:
             value = build(**{name: options.pop(name) for name in group})
-            return command(**options, **{parameter: value})
+            try:
+                return command(**options, **{parameter: value})
+            finally:
+                if isinstance(value, Closeable):
+                    value.close()
 
         merged = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own, *group.values())]
         call.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]

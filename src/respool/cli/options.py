@@ -3,14 +3,30 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
+
+
+class Isolation(StrEnum):
+    """Kafka's `isolation.level` of consumers."""
+
+    # Nothing of aborted transactions, and nothing beyond the first open one.
+    READ_COMMITTED = "read_committed"
+    # All records in the log.
+    READ_UNCOMMITTED = "read_uncommitted"
+
+    @property
+    def level(self) -> Literal["read_committed", "read_uncommitted"]:
+        if self is Isolation.READ_COMMITTED:
+            return "read_committed"
+        return "read_uncommitted"
 
 
 def flag(*names: str, text: str) -> Any:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from respool.cli import output
-from respool.cli.broker_check import check_broker
-from respool.cli.errors import BrokerUnreachable
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.client.kafka import errors as client_errors
 from respool.model.errors import RespoolError
-from respool.model.operator_errors import NotFound, OperatorError
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable
 from respool.pipeline import topic_frames
 from respool.pipeline.job_errors import TableMissing
 from respool.pipeline.jobs import READ_TOPIC, STANDS_ON, STREAMING, job
@@ -56,7 +55,7 @@ def run(
         # Before Spark is started, which takes a while, and tells of it in many more words.
         _check_tables(jobs, settings)
         if READ_TOPIC.intersection(jobs):
-            check_broker(settings.bootstrap)
+            BrokerConnection(bootstrap=settings.bootstrap).connect().close()
             topic_frames.readers(settings, settings.topic)
     with _errors_in_words(log), output.progress("Spark starts", total=None, unit="rows") as shown:
         tell = _Teller(shown)
@@ -215,7 +214,7 @@ def _errors_in_words(log: Path) -> Iterator[None]:
     except NoJava as error:
         raise OperatorError(str(error)) from error
     except client_errors.BrokerUnreachable as error:
-        raise BrokerUnreachable(str(error)) from error
+        raise Unreachable(str(error)) from error
     except client_errors.UnknownTopic as error:
         raise NotFound(str(error)) from error
     except RespoolError as error:

@@ -14,7 +14,7 @@ from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, partition_numbers
 
 if TYPE_CHECKING:
-    from respool.cli.kafka import Cluster
+    from respool.operate.cluster_admin import ClusterAdmin
 
 # They make a better message of a refusal, and smaller batches; they are not worth a long wait.
 SETTINGS_SECONDS = 2.0
@@ -152,12 +152,12 @@ def produce(
     if file is not None and (not file.exists() or file.is_dir()):
         raise NotFound(f"there is no file {str(file)!r}")
 
-    from respool.cli.kafka import Cluster
     from respool.cli.sender import Sender
 
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     settings = _check_topic(cluster, topic, partition)
     sender = Sender(
+        connection,
         cluster,
         topic,
         acks=acks.value,
@@ -183,7 +183,7 @@ def _check_placement(
         raise UsageError("give only one of --keep-partition and --partition")
 
 
-def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> dict[str, str]:
+def _check_topic(cluster: "ClusterAdmin", topic: str, partition: int | None) -> dict[str, str]:
     """The topic's settings, as far as the broker tells them."""
     known = cluster.topics().get(topic)
     if known is None:
@@ -196,8 +196,8 @@ def _check_topic(cluster: "Cluster", topic: str, partition: int | None) -> dict[
         return {}
     if partition is not None and partition not in known.leaders:
         raise NotFound(
-            f"{topic} has {counted(len(known.leaders), 'partition')}, so there is no partition {partition}",
-            hint=partition_numbers(len(known.leaders)),
+            f"{topic} has {counted(known.partitions, 'partition')}, so there is no partition {partition}",
+            hint=partition_numbers(known.partitions),
         )
     try:
         found = cluster.settings([topic], seconds=SETTINGS_SECONDS)[topic]

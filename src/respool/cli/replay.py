@@ -258,11 +258,7 @@ def parse_headers(texts: list[str] | None) -> "WantedHeaders | None":
 
 
 def _connect(connection: BrokerConnection) -> "Cluster":
-    from respool.cli.broker_check import check_broker
-    from respool.cli.own_client import own_cluster
-
-    check_broker(connection.bootstrap)
-    return own_cluster(connection)
+    return connection.connect().cluster
 
 
 def _on_note(text: str) -> None:

@@ -11,15 +11,16 @@ import typer
 
 from respool.cli import output
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import BrokerUnreachable, ExitCode, TopicExists
+from respool.cli.errors import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.client.arrow.errors import WriteFailed
 from respool.client.arrow.writing.producer import ArrowProducer
 from respool.client.kafka import errors as client_errors
 from respool.model.json_bytes import bytes_to_json
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.model.quantities import counted
 from respool.model.times import format_ms
+from respool.operate.errors import TopicExists
 from respool.rides.event_table import EventTable
 from respool.rides.records import RecordMaker
 from respool.rides.ride_plan import DAY_MS, RidePlan
@@ -49,9 +50,7 @@ def find_target(
     compression: str,
 ) -> Target:
     """The topic, made if it is not there: so that it keeps what is written."""
-    from respool.cli.kafka import Cluster
-
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     known = cluster.topics().get(topic)
     if known is None:
         settings = {}
@@ -64,9 +63,9 @@ def find_target(
             # By somebody else, just now.
             known = cluster.topic(topic)
     if known is not None:
-        if partitions is not None and partitions != len(known.leaders):
+        if partitions is not None and partitions != known.partitions:
             raise UsageError(
-                f"{topic} has {counted(len(known.leaders), 'partition')} already, not {partitions}",
+                f"{topic} has {counted(known.partitions, 'partition')} already, not {partitions}",
                 hint="leave out --partitions, or give another --topic",
             )
         _warn_of_retention(cluster, topic, days)
@@ -222,7 +221,7 @@ def _errors_in_words() -> Iterator[None]:
     try:
         yield
     except client_errors.BrokerUnreachable as error:
-        raise BrokerUnreachable(str(error)) from error
+        raise Unreachable(str(error)) from error
     except client_errors.UnknownTopic as error:
         raise NotFound(str(error)) from error
     except WriteFailed as error:

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from respool.cli import output
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import ExitCode
-from respool.cli.kafka import Cluster
-from respool.cli.kafka_library import KafkaException, reason
+from respool.cli.kafka_library import KafkaException, make_producer, reason
 from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
 from respool.cli.message_format import NewMessage
 from respool.cli.refusals import TOO_FEW_REPLICAS, Replicas, explain
 from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted, human_bytes
+from respool.operate.cluster_admin import ClusterAdmin
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
 # How much the library sends in one batch by default.
@@ -33,7 +34,8 @@ class Sender:
 
     def __init__(
         self,
-        cluster: Cluster,
+        connection: BrokerConnection,
+        cluster: ClusterAdmin,
         topic: str,
         *,
         acks: str,
@@ -49,7 +51,8 @@ class Sender:
         self._summary = Summary(topic, settings)
         # Only acks=all waits for replicas.
         self._cluster = cluster if acks == "all" else None
-        self._producer = cluster.producer(
+        self._producer = make_producer(
+            connection,
             acks=acks,
             enable_idempotence=acks == "all",
             compression_type=compression,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,21 +9,14 @@ import typer
 from respool.cli import options, output
 from respool.cli.asking import confirm
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.errors import ExitCode, TopicExists
-from respool.cli.isolation import Isolation
-from respool.cli.topic_promise import (
-    MIN_ISR,
-    acks_all,
-    asks_for_too_many,
-    fewest_replicas,
-    in_words,
-)
+from respool.cli.errors import ExitCode
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_duration_ms
 
 if TYPE_CHECKING:
-    from respool.cli.kafka import Cluster, OffsetRange, Setting, TopicInfo
+    from respool.client.kafka.metadata import TopicMetadata
+    from respool.operate.cluster_admin import ClusterAdmin
 
 # What the client library takes.
 PARTITIONS_MAX = 100_000
@@ -75,10 +67,10 @@ def create(
     connection: BrokerConnection,
 ) -> None:
     """Create a topic."""
-    from respool.cli.kafka import Cluster
+    from respool.operate.errors import TopicExists
 
     wanted = options.topic_settings(settings)
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     created = True
     try:
         cluster.create_topic(
@@ -115,15 +107,10 @@ def list_topics(
     connection: BrokerConnection,
 ) -> None:
     """List topics: name, partitions, messages and how long they are kept."""
-    from respool.cli.kafka import Cluster
+    from respool.operate import topics
 
-    cluster = Cluster.connect(connection)
-    topics = [
-        topic for _, topic in sorted(cluster.topics().items()) if internal or not topic.is_internal
-    ]
-    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED, led_only=True)
-    settings = cluster.settings([topic.name for topic in topics])
-    documents = [_list_document(topic, ranges, settings[topic.name]) for topic in topics]
+    cluster = connection.connect()
+    documents, settings, leaderless = topics.list_topics(cluster, internal=internal)
     if as_json:
         output.print_json({"topics": documents})
         return
@@ -133,16 +120,13 @@ def list_topics(
             each["topic"],
             each["partition_count"],
             _at_most(each["messages_max"]) if each["messages"] is None else each["messages"],
-            retention(settings[topic.name]),
+            topics.retention(settings[each["topic"]]),
         )
-        for topic, each in zip(topics, documents, strict=True)
+        for each in documents
     ]
     output.print_rows(output.Columns(*columns, numbers=columns[1:3]), rows)
-    unled = sum(len(topic.leaders) for topic in topics) - len(ranges)
-    if unled:
-        output.note(
-            f"without what is in {counted(unled, 'partition')} that nobody leads now, for nobody could be asked"
-        )
+    if leaderless:
+        output.note(f"sizes exclude {counted(leaderless, 'partition')} without a leader")
     if not rows:
         output.note("no topics yet; create one with: respool topic create NAME")
 
@@ -194,12 +178,12 @@ def describe(
     if not keys and (scan, since, scan_time) != (None, None, None):
         raise UsageError("--scan, --since and --scan-time need --keys")
 
-    from respool.cli.kafka import Cluster
     from respool.cli.topic_keys import StoppedBy, parse_scan, print_report, scan_keys, tell_cause
+    from respool.operate.topics import describe_topic
 
     wanted = parse_scan(scan, since, scan_time)
-    cluster = Cluster.connect(connection)
-    descriptions = {name: _describe(cluster, name) for name in dict.fromkeys(names)}
+    cluster = connection.connect()
+    descriptions = {name: describe_topic(cluster, name) for name in dict.fromkeys(names)}
     reports = {}
     for name in descriptions if keys else ():
         reports[name] = scan_keys(cluster, cluster.topic(name), wanted)
@@ -241,6 +225,8 @@ def alter(
     connection: BrokerConnection,
 ) -> None:
     """Change a topic's settings, or add partitions."""
+    from respool.operate.topics import check_growth, check_setting_names, describe_topic
+
     wanted = options.topic_settings(settings)
     both = sorted(set(wanted) & set(unset or ()))
     if both:
@@ -249,21 +235,19 @@ def alter(
         raise UsageError(
             "nothing to change", hint="give --set NAME=VALUE, --unset NAME or --partitions N"
         )
-    from respool.cli.kafka import Cluster
-
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     topic = cluster.topic(name)
     if partitions is not None:
-        _check_growth(topic, partitions)
+        check_growth(topic, partitions)
     # Settings first: a wrong one is refused before partitions are added, which cannot be taken back.
     if unset:
-        _check_names(unset, [each.name for each in cluster.settings([name])[name]])
+        check_setting_names(unset, [each.name for each in cluster.settings([name])[name]])
     if wanted or unset:
         cluster.alter_topic(name, settings=wanted, unset=unset or [])
-    if partitions is not None and partitions > len(topic.leaders):
+    if partitions is not None and partitions > topic.partitions:
         cluster.grow_topic(name, partitions=partitions)
     if as_json:
-        output.print_json(_describe(cluster, name))
+        output.print_json(describe_topic(cluster, name))
     else:
         output.note(f"altered {name}")
     _tell_what_it_means(cluster, name, wanted)
@@ -279,9 +263,7 @@ def delete(
     connection: BrokerConnection,
 ) -> None:
     """Delete topics and all their messages. On a terminal it asks first; elsewhere it needs --yes."""
-    from respool.cli.kafka import Cluster
-
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     topics = [cluster.topic(name) for name in dict.fromkeys(names)]
     if not yes:
         confirm(
@@ -315,69 +297,14 @@ def delete(
         raise failed[-1]
 
 
-def _list_document(
-    topic: "TopicInfo",
-    ranges: dict[tuple[str, int], "OffsetRange"],
-    settings: Sequence["Setting"],
-) -> dict[str, object]:
-    held = [each for (name, _), each in ranges.items() if name == topic.name]
-    # None where nobody leads any of its partitions, so that nobody could be asked.
-    offsets = sum(each.messages for each in held) if held else None
-    return {
-        "topic": topic.name,
-        "partition_count": len(topic.leaders),
-        # Compaction leaves gaps in the offsets, and how many messages are left nobody has counted.
-        "messages": None if is_compacted(settings) else offsets,
-        "messages_max": offsets,
-        **retention_limits(settings),
-    }
-
-
 def _at_most(number: object) -> str:
     return "-" if number is None else f"up to {number:,}"
 
 
-def is_compacted(settings: Sequence["Setting"]) -> bool:
-    return "compact" in _policies(settings)
-
-
-def _policies(settings: Sequence["Setting"]) -> set[str]:
-    found = [each.value for each in settings if each.name == "cleanup.policy"]
-    return {word.strip() for text in found or ["delete"] for word in text.split(",")}
-
-
-def retention_limits(settings: Sequence["Setting"]) -> dict[str, object]:
-    """When messages are deleted, for programs; None: never for this reason."""
-    values = {setting.name: setting.value for setting in settings}
-    policies = _policies(settings)
-
-    def limit(name: str) -> int | None:
-        found = int(values.get(name, -1))
-        return found if "delete" in policies and found >= 0 else None
-
-    return {
-        "cleanup_policy": sorted(policies),
-        "retention_ms": limit("retention.ms"),
-        "retention_bytes": limit("retention.bytes"),
-    }
-
-
-def retention(settings: Sequence["Setting"]) -> str:
-    """How long messages stay, in words: by time, by size, by key, or for ever."""
-    limits = retention_limits(settings)
-    kept_ms, kept_bytes = limits["retention_ms"], limits["retention_bytes"]
-    words = []
-    if isinstance(kept_ms, int):
-        words.append(format_duration_ms(kept_ms))
-    if isinstance(kept_bytes, int):
-        words.append(f"{human_bytes(kept_bytes)} per partition")
-    if is_compacted(settings):
-        words.append("until its key has a newer one")
-    return " or ".join(words) or "for ever"
-
-
-def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]) -> None:
+def _tell_what_it_means(cluster: "ClusterAdmin", name: str, wanted: Mapping[str, str]) -> None:
     """Where more replicas were asked for than there are, say what was got."""
+    from respool.operate.topics import MIN_ISR, asks_for_too_many, fewest_replicas
+
     if MIN_ISR not in wanted:
         return
     topic = None
@@ -390,40 +317,11 @@ def _tell_what_it_means(cluster: "Cluster", name: str, wanted: Mapping[str, str]
         output.note(text)
 
 
-def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
-    topic = cluster.topic(name)
-    ranges = cluster.ranges([topic], isolation=Isolation.READ_UNCOMMITTED, led_only=True)
-    settings = cluster.settings([name])[name]
-    compacted = is_compacted(settings)
-    partitions = []
-    for number in topic.partitions:
-        held = ranges.get((name, number))
-        partitions.append(
-            {
-                "partition": number,
-                # Who did not answer as the leader is none, whatever the metadata still says.
-                "leader": topic.leaders[number] if held else None,
-                "start_offset": held.start if held else None,
-                "end_offset": held.end if held else None,
-                "messages": held.messages if held and not compacted else None,
-                # The first should lead.
-                "replicas": list(topic.replicas.get(number, ())),
-                "in_sync": sorted(topic.in_sync.get(number, ())),
-            }
-        )
-    return {
-        "topic": name,
-        "acks_all": acks_all(settings, replicas=fewest_replicas(topic)),
-        "settings": [
-            {"name": each.name, "value": each.value, "source": each.source} for each in settings
-        ],
-        "partitions": partitions,
-    }
-
-
 def _print_description(description: dict[str, Any]) -> None:
+    from respool.operate.topics import promise_in_words
+
     name, settings, partitions = (description[key] for key in ("topic", "settings", "partitions"))
-    promised = in_words(description["acks_all"])
+    promised = promise_in_words(description["acks_all"])
     setting_rows = [(each["name"], each["value"], each["source"]) for each in settings]
     partition_rows = [
         tuple(
@@ -458,34 +356,16 @@ def with_unit(name: str, value: str) -> str:
     return value
 
 
-def _check_names(unset: Sequence[str], known: Sequence[str]) -> None:
-    """What is not there cannot be unset; the broker would say nothing, as Kafka does."""
-    for name in unset:
-        if name not in known:
-            alike = get_close_matches(name, known, n=1)
-            hint = f"did you mean {alike[0]}?" if alike else ""
-            raise UsageError(f"--unset {name}: there is no such topic setting", hint=hint)
+def _note_contents(cluster: "ClusterAdmin", topics: Sequence["TopicMetadata"]) -> None:
+    from respool.operate.topics import is_compacted
 
-
-def _check_growth(topic: "TopicInfo", partitions: int) -> None:
-    have = len(topic.leaders)
-    if partitions < have:
-        raise UsageError(
-            f"{topic.name} has {counted(have, 'partition')} and cannot shrink to {partitions}: "
-            "the messages in the others would be lost, and keys would move",
-            hint=f"create a topic with {counted(partitions, 'partition')} and copy: "
-            f"respool consume {topic.name} --json | respool produce NEW --json-lines",
-        )
-
-
-def _note_contents(cluster: "Cluster", topics: Sequence["TopicInfo"]) -> None:
-    ranges = cluster.ranges(topics, isolation=Isolation.READ_UNCOMMITTED, led_only=True)
+    ranges = cluster.ranges(topics, isolation="read_uncommitted", led_only=True)
     settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
         held = [each for (name, _), each in ranges.items() if name == topic.name]
-        unled = len(topic.leaders) - len(held)
+        unled = topic.partitions - len(held)
         output.note(
-            f"{topic.name}: {counted(len(topic.leaders), 'partition')}, "
+            f"{topic.name}: {counted(topic.partitions, 'partition')}, "
             + ("up to " if is_compacted(settings[topic.name]) else "")
             + counted(sum(each.messages for each in held), "message")
             + (f", and what {unled} of them have that nobody leads now" if unled else "")

@@ -1,4 +1,4 @@
-"""The work of `respool topic describe --keys`: scan the newest messages for keys that have several partitions."""
+"""Run and print `respool topic describe --keys`: scan the newest messages for keys in several partitions."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -7,19 +7,23 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from respool.cli import options, output
-from respool.cli.consume_range import Cursor, all_done
 from respool.cli.interrupts import noticing_ctrl_c
-from respool.cli.kafka import Cluster, OffsetRange, TopicInfo
-from respool.cli.key_placement import KeyPlacement, SplitKey, divide_budget
 from respool.cli.message_format import for_terminal
-from respool.cli.topic_reader import POLL_MESSAGES, TopicReader
+from respool.client.kafka.list_offsets import OffsetRange
+from respool.client.kafka.metadata import TopicMetadata
 from respool.model.json_bytes import bytes_to_json
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted
+from respool.operate.cluster_admin import ClusterAdmin
+from respool.operate.errors import client_errors_translated
+from respool.operate.key_placement import KeyPlacement, SplitKey, divide_budget
+from respool.replay.plan import Span, partition_for_key
+from respool.replay.record_reader import RecordReader
 
 SCAN_DEFAULT = 100_000
 SCAN_TIME_DEFAULT = "30s"
 SHOWN_MAX = 20
+READ_SECONDS = 0.25
 
 
 class Scan(NamedTuple):
@@ -76,7 +80,7 @@ class KeyReport:
 
     @property
     def split_keys(self) -> list[SplitKey]:
-        return self.placement.split_keys(self.partition_count)
+        return self.placement.split_keys(self.partition_count, partition_for_key)
 
     def document(self) -> dict[str, Any]:
         placement = self.placement
@@ -108,8 +112,8 @@ class KeyReport:
 
 
 def scan_keys(
-    cluster: Cluster,
-    topic: TopicInfo,
+    admin: ClusterAdmin,
+    topic: TopicMetadata,
     scan: Scan,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -119,43 +123,43 @@ def scan_keys(
     Raises:
         OperatorError: a partition cannot be read.
     """
-    ranges = {number: held for (_, number), held in cluster.ranges([topic], led_only=True).items()}
+    ranges = {number: held for (_, number), held in admin.ranges([topic], led_only=True).items()}
     if scan.since_ms is not None:
-        ranges = _since(cluster, topic, ranges, scan.since_ms)
+        ranges = _since(admin, topic, ranges, scan.since_ms)
     available = {number: held.messages for number, held in ranges.items()}
     chosen = divide_budget(available, scan.messages_max)
-    cursors = {
-        number: Cursor(position=held.end - chosen[number], stop=held.end, until_ms=None)
+    spans = {
+        number: Span(held.end - chosen[number], held.end)
         for number, held in ranges.items()
+        if chosen[number]
     }
-    starts = {number: cursor.position for number, cursor in cursors.items()}
     placement = KeyPlacement()
     deadline = clock() + scan.seconds_max
     with noticing_ctrl_c() as ctrl_c:
-        _read(
-            cluster, topic.name, cursors, placement, lambda: ctrl_c.pressed or clock() >= deadline
+        ends = _read(
+            admin, topic.name, spans, placement, lambda: ctrl_c.pressed or clock() >= deadline
         )
     stopped_by = None
-    if not all_done(cursors):
+    if any(ends[number] < span.stop for number, span in spans.items()):
         stopped_by = StoppedBy.INTERRUPT if ctrl_c.pressed else StoppedBy.TIME
     return KeyReport(
         placement=placement,
-        partition_count=len(topic.leaders),
+        partition_count=topic.partitions,
         available=sum(available.values()),
         scanned={
-            number: OffsetRange(start=starts[number], end=cursor.position)
-            for number, cursor in cursors.items()
+            number: OffsetRange(start=held.end - chosen[number], end=ends.get(number, held.end))
+            for number, held in ranges.items()
         },
-        offline=[number for number in topic.partitions if number not in ranges],
+        offline=[number for number in topic.leaders if number not in ranges],
         since_ms=scan.since_ms,
         stopped_by=stopped_by,
     )
 
 
 def _since(
-    cluster: Cluster, topic: TopicInfo, ranges: Mapping[int, OffsetRange], since_ms: int
+    admin: ClusterAdmin, topic: TopicMetadata, ranges: Mapping[int, OffsetRange], since_ms: int
 ) -> dict[int, OffsetRange]:
-    offsets = cluster.offsets_at(topic, list(ranges), since_ms)
+    offsets = admin.offsets_at(topic, list(ranges), since_ms)
     return {number: _from_offset(held, offsets.get(number)) for number, held in ranges.items()}
 
 
@@ -165,23 +169,32 @@ def _from_offset(held: OffsetRange, start: int | None) -> OffsetRange:
 
 
 def _read(
-    cluster: Cluster,
+    admin: ClusterAdmin,
     topic: str,
-    cursors: dict[int, Cursor],
+    spans: Mapping[int, Span],
     placement: KeyPlacement,
     must_stop: Callable[[], bool],
-) -> None:
-    total = sum((cursor.stop or 0) - cursor.position for cursor in cursors.values())
-    reader = TopicReader(cluster, topic, cursors, follow=False)
-    try:
-        with output.progress(f"keys of {topic}", total=total, unit="messages") as bar:
-            while not all_done(cursors) and not must_stop():
-                messages = reader.read(POLL_MESSAGES)
-                for message in messages:
-                    placement.on_message(message.key, message.partition)
-                bar.advance(len(messages))
-    finally:
-        reader.close()
+) -> dict[int, int]:
+    """Feed the messages of the spans to `placement`; return up to which offset each partition was read."""
+    ends = {number: span.start for number, span in spans.items()}
+    total = sum(span.messages for span in spans.values())
+    with client_errors_translated():
+        reader = RecordReader(admin.cluster, topic, spans, on_note=output.note)
+        try:
+            with output.progress(f"keys of {topic}", total=total, unit="messages") as bar:
+                while not reader.is_done and not must_stop():
+                    for number, records in reader.read(seconds=READ_SECONDS):
+                        for record in records:
+                            placement.on_message(record.key, number)
+                        if records:
+                            ends[number] = records[-1].offset + 1
+                        bar.advance(len(records))
+        finally:
+            reader.close()
+    undone = set(reader.undone)
+    return {
+        number: ends[number] if number in undone else span.stop for number, span in spans.items()
+    }
 
 
 # -- printing --------------------------------------------------------------------------------------------------------

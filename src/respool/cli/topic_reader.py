@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from respool.cli import kafka_library, output
+from respool.cli.connection_options import BrokerConnection
 from respool.cli.consume_range import Cursor, Until, all_done, first_offset, stop_offset
-from respool.cli.errors import BrokerUnreachable
 from respool.cli.interrupts import CtrlC
-from respool.cli.isolation import Isolation
-from respool.cli.kafka import Cluster, TopicInfo
 from respool.cli.message_format import ReadMessage
-from respool.model.operator_errors import OperatorError
+from respool.cli.options import Isolation
+from respool.client.kafka.metadata import TopicMetadata
+from respool.model.operator_errors import OperatorError, Unreachable
 from respool.model.seek_target import AtOffset, AtTime, SeekTarget
+from respool.operate.cluster_admin import ClusterAdmin
 
 POLL_MESSAGES = 1_000
 POLL_SECONDS = 0.25
@@ -30,7 +31,7 @@ class TopicReader:
 
     def __init__(
         self,
-        cluster: Cluster,
+        connection: BrokerConnection,
         topic: str,
         cursors: dict[int, Cursor],
         *,
@@ -40,7 +41,7 @@ class TopicReader:
         group_id: str = "respool-cli",
         **config: str,
     ) -> None:
-        self._broker = cluster.broker
+        self._broker = connection.bootstrap
         self._topic = topic
         self._cursors = cursors
         self._follow = follow
@@ -48,7 +49,8 @@ class TopicReader:
         # What ends the reading, once the messages that came before it are handed out.
         self._failure: OperatorError | None = None
         self._heard_at = time.monotonic()
-        self._consumer = cluster.consumer(
+        self._consumer = kafka_library.make_consumer(
+            connection,
             group_id=group_id,
             enable_auto_commit=False,
             enable_auto_offset_store=False,
@@ -192,15 +194,15 @@ class TopicReader:
             cursor.on_tick(now_ms)
         silent = time.monotonic() - self._heard_at
         if self._lost and not self._follow and silent > SILENCE_SECONDS_MAX:
-            raise BrokerUnreachable(
+            raise Unreachable(
                 f"the broker at {self._broker} was away for {SILENCE_SECONDS_MAX:.0f} seconds: {self._lost}",
                 hint=self.resume_hint,
             )
 
 
 def plan(
-    cluster: Cluster,
-    topic: TopicInfo,
+    admin: ClusterAdmin,
+    topic: TopicMetadata,
     partitions: Sequence[int],
     *,
     start: SeekTarget,
@@ -209,12 +211,12 @@ def plan(
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> dict[int, Cursor]:
     """Ask the broker what the partitions hold, and decide per partition what to read of it."""
-    ranges = cluster.ranges([topic], isolation=isolation)
+    ranges = admin.ranges([topic], isolation=isolation.level)
 
     def at_time(place: SeekTarget | Until) -> dict[int, int | None]:
         if not isinstance(place, AtTime):
             return {}
-        return cluster.offsets_at(topic, partitions, place.ms, isolation=isolation)
+        return admin.offsets_at(topic, partitions, place.ms, isolation=isolation.level)
 
     since_at, until_at = at_time(start), at_time(until)
     cursors = {}

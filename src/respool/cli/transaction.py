@@ -17,8 +17,8 @@ from respool.model.times import (
 )
 
 if TYPE_CHECKING:
-    from respool.cli.kafka_transactions import Transaction, TransactionInfo
-    from respool.cli.transaction_hanging import Hanging
+    from respool.client.kafka.transactions import DescribedTransaction, ListedTransaction
+    from respool.operate.transactions import HangingTransaction
 
 app = typer.Typer(
     no_args_is_help=True, help="List, describe and abort transactions, and find those that hang."
@@ -64,11 +64,11 @@ def list_transactions(
         else options.duration_ms(open_longer_than, option="--open-longer-than", at_least="0s")
     )
 
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_transactions import ONGOING, PREPARED, Transactions
+    from respool.client.kafka.transactions import ONGOING, PREPARED
+    from respool.operate.transactions import TransactionAdmin
 
     wanted = _states(states or ())
-    transactions = Transactions(Cluster.connect(connection))
+    transactions = TransactionAdmin(connection.connect().cluster)
     found = transactions.find(
         states=wanted, producer_ids=producer_ids or (), open_longer_than_ms=open_ms
     )
@@ -98,10 +98,9 @@ def describe(
     connection: BrokerConnection,
 ) -> None:
     """Show how a transactional id stands: its state, its producer, since when it is open, and where it has written."""
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_transactions import Transactions
+    from respool.operate.transactions import TransactionAdmin
 
-    found = Transactions(Cluster.connect(connection)).get(transactional_id)
+    found = TransactionAdmin(connection.connect().cluster).get(transactional_id)
     if as_json:
         output.print_json(_document(found))
         return
@@ -144,15 +143,13 @@ def hanging(
     connection: BrokerConnection,
 ) -> None:
     """Find transactions that are open in a partition and that nobody will end."""
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_transactions import Transactions
-    from respool.cli.transaction_hanging import Lookout
+    from respool.operate.transactions import TransactionAdmin, find_hanging
 
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     topics = [cluster.topic(topic)] if topic is not None else list(cluster.topics().values())
-    places = [(each.name, number) for each in topics for number in each.partitions]
-    transactions = Transactions(cluster)
-    found = Lookout(transactions).find(places, now_ms=_now_ms())
+    places = [(each.name, number) for each in topics for number in each.leaders]
+    transactions = TransactionAdmin(cluster.cluster)
+    found = find_hanging(transactions, places, now_ms=_now_ms())
     if as_json:
         output.print_json({"transactions": [_hanging_document(one) for one in found]})
     else:
@@ -163,7 +160,7 @@ def hanging(
         output.note(f"{name}/{number} could not be asked: {why}")
 
 
-def _print_hanging(found: "Sequence[Hanging]") -> None:
+def _print_hanging(found: "Sequence[HangingTransaction]") -> None:
     columns = (
         "topic", "partition", "start offset", "producer id", "epoch", "last write", "transactional id", "why",
     )  # fmt: skip
@@ -188,7 +185,7 @@ def _print_hanging(found: "Sequence[Hanging]") -> None:
         output.note(f"end it with: {command}")
 
 
-def _hanging_document(one: "Hanging") -> dict[str, object]:
+def _hanging_document(one: "HangingTransaction") -> dict[str, object]:
     return {
         "topic": one.write.topic,
         "partition": one.write.partition,
@@ -203,7 +200,7 @@ def _hanging_document(one: "Hanging") -> dict[str, object]:
 
 
 def _states(names: Sequence[str]) -> list[str]:
-    from respool.cli.kafka_transactions import STATES
+    from respool.client.kafka.transactions import STATES
 
     known = {state.lower(): state for state in STATES}
     unknown = [name for name in names if name.strip().lower() not in known]
@@ -216,7 +213,7 @@ def _states(names: Sequence[str]) -> list[str]:
 
 
 def _row(
-    info: "TransactionInfo", details: "Transaction | None", *, now_ms: int
+    info: "ListedTransaction", details: "DescribedTransaction | None", *, now_ms: int
 ) -> tuple[object, ...]:
     # Between the list and the description it may have ended.
     shown = details if details is not None and details.is_open else None
@@ -226,7 +223,9 @@ def _row(
     return info.transactional_id, info.state, str(info.producer_id), open_for, partitions
 
 
-def _listed(info: "TransactionInfo", details: "Transaction | None") -> Mapping[str, object]:
+def _listed(
+    info: "ListedTransaction", details: "DescribedTransaction | None"
+) -> Mapping[str, object]:
     if details is not None:
         return _document(details)
     return {
@@ -240,7 +239,7 @@ def _listed(info: "TransactionInfo", details: "Transaction | None") -> Mapping[s
     }
 
 
-def _document(found: "Transaction") -> dict[str, object]:
+def _document(found: "DescribedTransaction") -> dict[str, object]:
     return {
         "transactional_id": found.transactional_id,
         "state": found.state,
@@ -252,7 +251,7 @@ def _document(found: "Transaction") -> dict[str, object]:
     }
 
 
-def _since(found: "Transaction") -> str:
+def _since(found: "DescribedTransaction") -> str:
     if found.started_ms is None:
         return ""
     at = format_ms(found.started_ms)
@@ -261,7 +260,7 @@ def _since(found: "Transaction") -> str:
     return f" since {at}, for {open_for_text(found, now_ms=_now_ms())}"
 
 
-def open_for_text(found: "Transaction", *, now_ms: int) -> str:
+def open_for_text(found: "DescribedTransaction", *, now_ms: int) -> str:
     """'42s', in whole seconds; above two minutes '7m'."""
     assert found.started_ms is not None
     seconds = max(0, now_ms - found.started_ms) // 1000

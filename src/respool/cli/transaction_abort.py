@@ -17,9 +17,10 @@ from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, partition_numbers
 
 if TYPE_CHECKING:
-    from respool.cli.kafka import Cluster
-    from respool.cli.kafka_transactions import Transaction, Transactions
-    from respool.cli.transaction_hanging import Hanging
+    from respool.client.kafka.metadata import Place
+    from respool.client.kafka.transactions import DescribedTransaction
+    from respool.operate.cluster_admin import ClusterAdmin
+    from respool.operate.transactions import HangingTransaction, TransactionAdmin
 
 EPILOG = (
     "With an ID: its producer is fenced, as if a new one with its transactional.id had started, and its transaction is "
@@ -69,9 +70,7 @@ def abort(
             hint="see: respool transaction list; respool transaction hanging",
         )
 
-    from respool.cli.kafka import Cluster
-
-    cluster = Cluster.connect(connection)
+    cluster = connection.connect()
     if transactional_id is not None:
         _abort_known(cluster, transactional_id, yes=yes, as_json=as_json)
         return
@@ -81,11 +80,11 @@ def abort(
     _abort_hanging(cluster, (topic, partition), start_offset, yes=yes, as_json=as_json)
 
 
-def command_for(hanging: "Hanging") -> str:
+def command_for(hanging: "HangingTransaction") -> str:
     """What ends it."""
-    from respool.cli.transaction_hanging import Why
+    from respool.operate.transactions import HangingReason
 
-    if hanging.why is Why.OVERDUE and hanging.transaction is not None:
+    if hanging.why is HangingReason.OVERDUE and hanging.transaction is not None:
         return shlex.join(["respool", "transaction", "abort", hanging.transaction.transactional_id])
     write = hanging.write
     return (
@@ -94,10 +93,10 @@ def command_for(hanging: "Hanging") -> str:
     )
 
 
-def _abort_known(cluster: "Cluster", name: str, *, yes: bool, as_json: bool) -> None:
-    from respool.cli.kafka_transactions import Transactions
+def _abort_known(cluster: "ClusterAdmin", name: str, *, yes: bool, as_json: bool) -> None:
+    from respool.operate.transactions import TransactionAdmin
 
-    transactions = Transactions(cluster)
+    transactions = TransactionAdmin(cluster.cluster)
     found = transactions.get(name)
     if found.is_decided:
         outcome = found.state.removeprefix("Prepare").lower()
@@ -128,23 +127,22 @@ def _abort_known(cluster: "Cluster", name: str, *, yes: bool, as_json: bool) -> 
 
 
 def _abort_hanging(
-    cluster: "Cluster", place: tuple[str, int], start_offset: int, *, yes: bool, as_json: bool
+    cluster: "ClusterAdmin", place: "Place", start_offset: int, *, yes: bool, as_json: bool
 ) -> None:
-    from respool.cli.kafka_transactions import Transactions
-    from respool.cli.transaction_hanging import Lookout, Why
+    from respool.operate.transactions import HangingReason, TransactionAdmin, find_hanging
 
     topic, number = place
     known = cluster.topic(topic)
     if number not in known.leaders:
         raise NotFound(
-            f"{topic} has no partition {number}", hint=partition_numbers(len(known.leaders))
+            f"{topic} has no partition {number}", hint=partition_numbers(known.partitions)
         )
-    transactions = Transactions(cluster)
+    transactions = TransactionAdmin(cluster.cluster)
     write = next(
         (
             one.write
-            for one in Lookout(transactions).find([place], now_ms=_now_ms())
-            if one.write.start_offset == start_offset and one.why is not Why.OVERDUE
+            for one in find_hanging(transactions, [place], now_ms=_now_ms())
+            if one.write.start_offset == start_offset and one.why is not HangingReason.OVERDUE
         ),
         None,
     )
@@ -153,7 +151,7 @@ def _abort_hanging(
     question = f"Abort what producer {write.producer_id} wrote to {topic}/{number} from offset {start_offset} on?"
     if not yes:
         confirm(question, why=THROWS_AWAY)
-    transactions.write_abort_marker(write)
+    transactions.abort_in_partition(write)
     if as_json:
         output.print_json(
             {
@@ -172,16 +170,16 @@ def _abort_hanging(
 
 
 def _not_hanging(
-    transactions: "Transactions", place: tuple[str, int], start_offset: int
+    transactions: "TransactionAdmin", place: "Place", start_offset: int
 ) -> OperatorError:
-    from respool.cli.transaction_hanging import Lookout
+    from respool.operate.transactions import owners_of
 
     topic, number = place
-    opened = transactions.open_writes([place])
+    opened = transactions.open_in([place])
     write = next((one for one in opened if one.start_offset == start_offset), None)
     owner = None
     if write is not None:
-        owner = Lookout(transactions).owners([write]).get(write.producer_id)
+        owner = owners_of(transactions, [write]).get(write.producer_id)
     if owner is not None:
         # Ended here only, it could be committed elsewhere: half a transaction.
         return OperatorError(
@@ -198,7 +196,7 @@ def _not_hanging(
     )
 
 
-def _document(found: "Transaction", *, aborted: bool) -> dict[str, object]:
+def _document(found: "DescribedTransaction", *, aborted: bool) -> dict[str, object]:
     return {
         "transactional_id": found.transactional_id,
         "aborted": aborted,
@@ -208,7 +206,7 @@ def _document(found: "Transaction", *, aborted: bool) -> dict[str, object]:
     }
 
 
-def _spelled(found: "Transaction") -> str:
+def _spelled(found: "DescribedTransaction") -> str:
     return counted(len(found.partitions), "partition")
 
 

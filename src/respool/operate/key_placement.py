@@ -5,12 +5,10 @@ Otherwise the order of its messages is lost. Per key one partition is remembered
 turn up in another one are kept whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from zlib import crc32
-
-from respool.replay.plan import partition_for_key
 
 # About 150 bytes each.
 TRACKED_MAX = 500_000
@@ -94,13 +92,15 @@ class KeyPlacement:
     def split_count(self) -> int:
         return len(self._split) + len(self._unlisted)
 
-    def split_keys(self, partition_count: int) -> list[SplitKey]:
+    def split_keys(
+        self, partition_count: int, murmur2_partition: Callable[[bytes, int], int]
+    ) -> list[SplitKey]:
         """Up to `listed_max` of the keys that have several partitions, by key."""
         return [
             SplitKey(
                 key=key,
                 partitions=tuple(sorted(partitions)),
-                murmur2_partition=partition_for_key(key, partition_count),
+                murmur2_partition=murmur2_partition(key, partition_count),
                 crc32_partition=crc32(key) % partition_count if key else None,
             )
             for key, partitions in sorted(self._split.items())

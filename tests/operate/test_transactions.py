@@ -1,12 +1,22 @@
 """Which transactions hang, told from those that begin or end while we look."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from respool.cli.kafka_transactions import ONGOING, Transaction, TransactionInfo
 from respool.cli.transaction_abort import command_for
-from respool.cli.transaction_hanging import GRACE_MS, Hanging, Lookout, Why, judge
 from respool.client.kafka.metadata import Place
-from respool.client.kafka.transactions import OpenTransaction
+from respool.client.kafka.transactions import (
+    ONGOING,
+    DescribedTransaction,
+    ListedTransaction,
+    OpenTransaction,
+)
+from respool.operate.transactions import (
+    GRACE_MS,
+    HangingReason,
+    HangingTransaction,
+    find_hanging,
+    judge,
+)
 
 NOW_MS = 1_763_107_200_000
 TIMEOUT_MS = 60_000
@@ -24,8 +34,10 @@ def write(*, producer_id: int = 7, start_offset: int = 40, partition: int = 0) -
     )
 
 
-def transaction(*partitions: int, state: str = ONGOING, started_ms: int = NOW_MS) -> Transaction:
-    return Transaction(
+def transaction(
+    *partitions: int, state: str = ONGOING, started_ms: int = NOW_MS
+) -> DescribedTransaction:
+    return DescribedTransaction(
         transactional_id="bank",
         state=state,
         producer_id=7,
@@ -39,24 +51,26 @@ def transaction(*partitions: int, state: str = ONGOING, started_ms: int = NOW_MS
 class Both:
     """What the partitions say each time they are asked, and what the coordinators say."""
 
-    def __init__(self, *looks: list[OpenTransaction], known: Iterable[Transaction] = ()) -> None:
+    def __init__(
+        self, *looks: list[OpenTransaction], known: Iterable[DescribedTransaction] = ()
+    ) -> None:
         self._looks = list(looks)
         self._known = list(known)
         self.asked: list[set[Place]] = []
 
-    def open_writes(self, places: Iterable[Place]) -> list[OpenTransaction]:
+    def open_in(self, places: Iterable[Place]) -> list[OpenTransaction]:
         self.asked.append(set(places))
         return [one for one in self._looks.pop(0) if one.place in self.asked[-1]]
 
-    def find(self, *, producer_ids: set[int]) -> list[TransactionInfo]:
+    def find(self, *, producer_ids: Collection[int]) -> list[ListedTransaction]:
         return [one for one in self._known if one.producer_id in producer_ids]
 
-    def describe(self, names: list[str]) -> dict[str, Transaction]:
+    def describe(self, names: Sequence[str]) -> dict[str, DescribedTransaction]:
         return {one.transactional_id: one for one in self._known if one.transactional_id in names}
 
-    def look(self) -> list[tuple[OpenTransaction, Why]]:
+    def look(self) -> list[tuple[OpenTransaction, HangingReason]]:
         places = [("rides", 0), ("rides", 1)]
-        found = Lookout(self).find(places, now_ms=NOW_MS)
+        found = find_hanging(self, places, now_ms=NOW_MS)
         assert not self._looks
         return [(one.write, one.why) for one in found]
 
@@ -64,7 +78,7 @@ class Both:
 def test_one_that_no_coordinator_knows_hangs() -> None:
     hanging = write()
     both = Both([hanging], [hanging])
-    assert both.look() == [(hanging, Why.UNKNOWN)]
+    assert both.look() == [(hanging, HangingReason.UNKNOWN)]
     # The second look is only at what is suspected.
     assert both.asked == [{("rides", 0), ("rides", 1)}, {("rides", 0)}]
 
@@ -73,7 +87,7 @@ def test_one_whose_coordinator_does_not_have_the_partition_hangs() -> None:
     hanging = write(partition=0)
     at_work = write(partition=1)
     both = Both([hanging, at_work], [hanging], known=[transaction(1)])
-    assert both.look() == [(hanging, Why.NOT_LISTED)]
+    assert both.look() == [(hanging, HangingReason.NOT_LISTED)]
 
 
 def test_one_that_is_at_work_does_not() -> None:
@@ -97,14 +111,16 @@ def test_without_an_open_transaction_nobody_else_is_asked() -> None:
 
 def test_one_that_is_open_long_after_its_timeout_is_overdue() -> None:
     due_ms = NOW_MS - TIMEOUT_MS - GRACE_MS
-    for started_ms, why in ((due_ms - 1, Why.OVERDUE), (due_ms, None)):
+    for started_ms, why in ((due_ms - 1, HangingReason.OVERDUE), (due_ms, None)):
         found = judge(write(), {7: transaction(0, started_ms=started_ms)}, now_ms=NOW_MS)
         assert (found.why if found else None) == why
 
 
 def test_the_command_that_ends_it_is_for_the_partition_only_where_no_coordinator_can_help() -> None:
-    for why in (Why.UNKNOWN, Why.NOT_LISTED):
-        command = command_for(Hanging(write=write(), why=why))
+    for why in (HangingReason.UNKNOWN, HangingReason.NOT_LISTED):
+        command = command_for(HangingTransaction(write=write(), why=why))
         assert command == "respool transaction abort --topic rides --partition 0 --start-offset 40"
-    overdue = Hanging(write=write(), why=Why.OVERDUE, transaction=transaction(0))
+    overdue = HangingTransaction(
+        write=write(), why=HangingReason.OVERDUE, transaction=transaction(0)
+    )
     assert command_for(overdue) == "respool transaction abort bank"

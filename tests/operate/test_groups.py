@@ -1,15 +1,14 @@
-from respool.cli.group_lag import PartitionLag, lags_of, spelled, total_lag
-from respool.cli.kafka import OffsetRange
-from respool.cli.kafka_groups import Group, Member
-from respool.client.kafka.groups import Committed
+from respool.client.kafka.groups import Committed, DescribedGroup, DescribedMember
+from respool.client.kafka.list_offsets import OffsetRange
+from respool.operate.groups import PartitionLag, format_places, lags_of, total_lag
 
-GROUP = Group(
+GROUP = DescribedGroup(
     name="billing",
     state="Stable",
     type="classic",
     assignor="range",
     members=(
-        Member(
+        DescribedMember(
             member_id="m-1",
             instance_id=None,
             client_id="app",
@@ -78,7 +77,7 @@ def test_partitions_without_an_offset_are_shown_too() -> None:
 
 
 def test_places_are_spelled_by_topic() -> None:
-    assert spelled([("rides", 2), ("fares", 0), ("rides", 0)]) == "fares 0  rides 0,2"
+    assert format_places([("rides", 2), ("fares", 0), ("rides", 0)]) == "fares 0  rides 0,2"
 
 
 def test_the_zero_byte_that_confluent_kafka_puts_behind_a_note_is_not_shown() -> None:

@@ -2,8 +2,11 @@
 
 import pytest
 
-from respool.cli.kafka import Setting, TopicInfo
-from respool.cli.topic_promise import asks_for_too_many, fewest_replicas, promise
+from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.operate.cluster_admin import TopicConfig
+from respool.operate.topics import asks_for_too_many, fewest_replicas, promise
+
+LEADER = Leader(broker=1, epoch=0)
 
 
 @pytest.mark.parametrize(
@@ -22,9 +25,9 @@ from respool.cli.topic_promise import asks_for_too_many, fewest_replicas, promis
     ],
 )
 def test_every_flush_has_its_promise_in_words(flush: str, words: str) -> None:
-    settings = [Setting(name="respool.flush.interval.ms", value="250", source="topic")]
+    settings = [TopicConfig(name="respool.flush.interval.ms", value="250", source="topic")]
     if flush:
-        settings.append(Setting(name="respool.flush", value=flush, source="topic"))
+        settings.append(TopicConfig(name="respool.flush", value=flush, source="topic"))
     assert promise(settings) == words
 
 
@@ -42,17 +45,19 @@ def test_no_more_replicas_are_promised_than_there_are(
     asked: str, replicas: int | None, together: str
 ) -> None:
     settings = [
-        Setting(name="respool.flush", value="always", source="default"),
-        Setting(name="min.insync.replicas", value=asked, source="topic"),
+        TopicConfig(name="respool.flush", value="always", source="default"),
+        TopicConfig(name="min.insync.replicas", value=asked, source="topic"),
     ]
     told = promise(settings, replicas=replicas)
     assert told == "acks=all answers after the data is on disk (fdatasync)" + together
 
 
 def test_the_partition_with_the_fewest_replicas_counts() -> None:
-    topic = TopicInfo(name="t", leaders={0: 1, 1: 1}, replicas={0: (1, 2, 3), 1: (1, 2)})
+    topic = TopicMetadata(
+        name="t", id=None, leaders={0: LEADER, 1: LEADER}, replicas={0: (1, 2, 3), 1: (1, 2)}
+    )
     assert fewest_replicas(topic) == 2
-    assert fewest_replicas(TopicInfo(name="t", leaders={0: 1})) is None
+    assert fewest_replicas(TopicMetadata(name="t", id=None, leaders={0: LEADER})) is None
 
 
 def test_too_many_are_told_only_where_they_are_too_many() -> None:

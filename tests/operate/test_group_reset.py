@@ -5,18 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.group_moves import (
-    Move,
+from respool.cli.group_reset import parse_target
+from respool.client.kafka.groups import Committed
+from respool.client.kafka.list_offsets import OffsetRange
+from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.model.operator_errors import NotFound, UsageError
+from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
+from respool.operate.group_reset import (
+    OffsetMove,
     ShiftBy,
     Target,
     choose_places,
-    parse_target,
     plan_moves,
 )
-from respool.cli.kafka import OffsetRange, TopicInfo
-from respool.client.kafka.groups import Committed
-from respool.model.operator_errors import NotFound, UsageError
-from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 PLACE = ("rides", 0)
@@ -39,7 +40,7 @@ def move(
     committed: int | None = 50,
     held: tuple[int, int] = (10, 90),
     at: int | None = None,
-) -> Move:
+) -> OffsetMove:
     (planned,) = plan_moves(
         to,
         [PLACE],
@@ -50,8 +51,9 @@ def move(
     return planned
 
 
-def topic(name: str, partitions: int) -> TopicInfo:
-    return TopicInfo(name=name, leaders=dict.fromkeys(range(partitions), 1))
+def topic(name: str, partitions: int) -> TopicMetadata:
+    leader = Leader(broker=1, epoch=0)
+    return TopicMetadata(name=name, id=None, leaders=dict.fromkeys(range(partitions), leader))
 
 
 def test_where_to_is_said_exactly_once() -> None:

@@ -4,27 +4,33 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.errors import ExitCode
-from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Group, GroupListing, Groups, NotAllHeard
-from respool.client.kafka.groups import Committed
+from respool.client.kafka.groups import Committed, DescribedGroup
+from respool.operate.cluster_admin import ClusterAdmin
+from respool.operate.groups import GroupAdmin, GroupListing, GroupsUnknown
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.
 READ = """
 import sys
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.kafka import Cluster
-from respool.cli.kafka_groups import Groups
-cluster = Cluster.connect(BrokerConnection(bootstrap=sys.argv[1]))
-for (topic, number), held in Groups(cluster).committed("billing").items():
+from respool.operate.groups import GroupAdmin
+cluster = BrokerConnection(bootstrap=sys.argv[1]).connect().cluster
+for (topic, number), held in GroupAdmin(cluster).committed("billing").items():
     print(topic, number, held.offset, held.metadata)
 """
+
+
+@contextmanager
+def groups_at(address: str) -> Iterator[GroupAdmin]:
+    with BrokerConnection(bootstrap=address).connect() as admin:
+        yield GroupAdmin(admin.cluster)
 
 
 def test_reading_offsets_survives_that_their_coordinator_moves() -> None:
@@ -52,8 +58,7 @@ def test_what_is_noted_beside_an_offset_is_set_and_read_as_it_is() -> None:
         ("rides", 1): Committed(offset=6, metadata="note\0"),
         ("rides", 2): Committed(offset=7),
     }
-    with GroupBroker() as broker:
-        groups = Groups(Cluster.connect(BrokerConnection(bootstrap=broker.address)))
+    with GroupBroker() as broker, groups_at(broker.address) as groups:
         groups.commit("billing", places)
         held = broker.offsets["billing"]
         assert list(held.values()) == [(5, "note"), (6, "note\0"), (7, "")]
@@ -84,11 +89,11 @@ def test_groups_that_are_known_are_listed_though_one_broker_is_dead(
 
 
 def test_a_group_that_a_dead_broker_may_have_is_not_said_to_be_missing(half: GroupBroker) -> None:
-    groups = Groups(Cluster.connect(BrokerConnection(bootstrap=half.address)))
-    with pytest.raises(NotAllHeard, match="broker 2 did not say"):
-        groups.find("pricing")
-    half.cluster = [half]
-    assert groups.find("pricing") is None
+    with groups_at(half.address) as groups:
+        with pytest.raises(GroupsUnknown, match="broker 2 did not say"):
+            groups.find("pricing")
+        half.cluster = [half]
+        assert groups.find("pricing") is None
 
 
 def test_addresses_that_are_none_are_told_as_that(run: Run) -> None:
@@ -105,25 +110,25 @@ def test_lags_of_all_groups_are_told_with_one_listing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listings = []
-    list_all = Groups.list
+    list_all = GroupAdmin.list
 
-    def counted(groups: Groups) -> GroupListing:
+    def counted(groups: GroupAdmin) -> GroupListing:
         listings.append(groups)
         return list_all(groups)
 
-    monkeypatch.setattr(Groups, "list", counted)
+    monkeypatch.setattr(GroupAdmin, "list", counted)
     with GroupBroker() as broker:
         broker.cluster = [broker]
         for name in ("billing", "fraud", "pricing"):
             broker.offsets[name] = {("rides", 0): (5, "")}
-        monkeypatch.setattr(Groups, "describe", lambda _, name: described(name))
-        monkeypatch.setattr(Cluster, "topics", lambda _: {})
+        monkeypatch.setattr(GroupAdmin, "describe", lambda _, name: described(name))
+        monkeypatch.setattr(ClusterAdmin, "topics", lambda _: {})
         ended = run("group", "lag", "--broker", broker.address)
     assert ended.code == ExitCode.OK, ended.err
     assert len(listings) == 1
 
 
-def described(name: str) -> Group:
-    return Group(
+def described(name: str) -> DescribedGroup:
+    return DescribedGroup(
         name=name, state="Empty", type="classic", assignor="", members=(), coordinator=("", 0)
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.key_placement import KeyPlacement, SplitKey, divide_budget
+from respool.operate.key_placement import KeyPlacement, SplitKey, divide_budget
 from respool.replay.plan import partition_for_key
 
 
@@ -17,15 +17,17 @@ def placed(*messages: tuple[bytes | None, int], **limits: int) -> KeyPlacement:
 
 def test_a_key_in_two_partitions_is_found_with_all_of_them() -> None:
     found = placed((b"a", 0), (b"b", 1), (b"a", 2), (b"a", 0), (b"a", 1), (None, 0), (None, 1))
-    assert [(one.key, one.partitions) for one in found.split_keys(3)] == [(b"a", (0, 1, 2))]
+    assert [(one.key, one.partitions) for one in found.split_keys(3, partition_for_key)] == [
+        (b"a", (0, 1, 2))
+    ]
     assert (found.messages, found.with_key, found.keys, found.split_count) == (7, 5, 2, 1)
 
 
 def test_where_the_common_partitioners_put_a_key_is_told() -> None:
-    (found,) = placed((b"ride-1", 0), (b"ride-1", 1)).split_keys(3)
+    (found,) = placed((b"ride-1", 0), (b"ride-1", 1)).split_keys(3, partition_for_key)
     assert found.murmur2_partition == partition_for_key(b"ride-1", 3)
     assert found.crc32_partition == crc32(b"ride-1") % 3
-    (empty,) = placed((b"", 0), (b"", 1)).split_keys(3)
+    (empty,) = placed((b"", 0), (b"", 1)).split_keys(3, partition_for_key)
     assert empty.crc32_partition is None
 
 
@@ -39,7 +41,7 @@ def test_a_key_beyond_both_partitioners_places_is_not_theirs() -> None:
 def test_long_keys_are_told_apart_by_all_of_their_bytes() -> None:
     long = b"x" * 1000
     found = placed((long + b"1", 0), (long + b"2", 1), (long + b"1", 1))
-    assert [one.key for one in found.split_keys(2)] == [long + b"1"]
+    assert [one.key for one in found.split_keys(2, partition_for_key)] == [long + b"1"]
 
 
 def test_memory_is_bounded_and_what_was_not_compared_is_counted() -> None:
@@ -50,14 +52,14 @@ def test_memory_is_bounded_and_what_was_not_compared_is_counted() -> None:
 def test_keys_beyond_the_list_are_counted_once_each() -> None:
     messages = [(b"%d" % n, partition) for partition in (0, 1, 2) for n in range(5)]
     found = placed(*messages, listed_max=2)
-    assert (len(found.split_keys(3)), found.split_count) == (2, 5)
+    assert (len(found.split_keys(3, partition_for_key)), found.split_count) == (2, 5)
 
 
 def test_large_keys_are_counted_and_not_listed_beyond_the_bytes_allowed() -> None:
     large, other = b"x" * 60, b"y" * 60
     messages = [(key, partition) for partition in (0, 1, 2) for key in (large, other, b"z")]
     found = placed(*messages, listed_bytes_max=70)
-    assert [one.key for one in found.split_keys(3)] == [large, b"z"]
+    assert [one.key for one in found.split_keys(3, partition_for_key)] == [large, b"z"]
     assert found.split_count == 3
 
 

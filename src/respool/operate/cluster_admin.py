@@ -1,0 +1,274 @@
+"""A cluster as an operator sees it: its topics, their offsets and configs. Wraps the client's administration.
+
+Errors of the client become failures with a hint (`errors.py`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Self
+
+from respool.client.kafka import admin, configs, list_offsets
+from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.configs import ConfigResource, ConfigSource
+from respool.client.kafka.errors import BadArgument, BrokerUnreachable, NoBroker
+from respool.client.kafka.list_offsets import Isolation, OffsetRange
+from respool.client.kafka.metadata import Address, Place, TopicMetadata
+from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.operate.errors import PartitionOffline, client_errors_translated
+
+CLIENT_ID = "respool-cli"
+# For the first answer: an operator waits for a wrong address no longer than this.
+CONNECT_SECONDS = 3.0
+REQUEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    name: str
+    value: str
+    # 'topic', 'broker' or 'default'.
+    source: str
+
+
+class ClusterAdmin:
+    """Use it as a context, or `close` it; the process' end closes it, too."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    @classmethod
+    def connect(cls, bootstrap: Bootstrap, security: Security = IN_THE_CLEAR) -> Self:
+        """Connect to one of the brokers.
+
+        Raises:
+            UsageError: an address is not HOST:PORT.
+            Unreachable: no broker listens, or none answers as a Kafka broker.
+            OperatorError: TLS or the login was refused.
+        """
+        _check_answers(bootstrap, security)
+        admin = cls(
+            Cluster(
+                bootstrap,
+                client_id=CLIENT_ID,
+                connect_timeout_ms=int(CONNECT_SECONDS * 1000),
+                request_timeout_ms=int(REQUEST_SECONDS * 1000),
+                retry_ms=int(REQUEST_SECONDS * 1000),
+                # A broker has answered: one that does not now may be restarting.
+                first_contact_ms=int(REQUEST_SECONDS * 1000),
+                security=security,
+            )
+        )
+        with client_errors_translated():
+            admin.cluster.retrying(admin.cluster.refresh_brokers)
+        return admin
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    @property
+    def id(self) -> str | None:
+        return self.cluster.id
+
+    # -- topics ------------------------------------------------------------------------------------------------------
+
+    def topics(self) -> dict[str, TopicMetadata]:
+        with client_errors_translated():
+            return self.cluster.retrying(self.cluster.refresh_all)
+
+    def topic(self, name: str, *, hint: str = "") -> TopicMetadata:
+        """
+        Raises:
+            NotFound: there is no such topic; the hint names one that is spelled alike, or is the one given.
+        """
+        topics = self.topics()
+        if name in topics:
+            return topics[name]
+        alike = get_close_matches(name, topics, n=1)
+        if alike:
+            hint = f"did you mean {alike[0]}?"
+        elif not hint:
+            hint = (
+                f"respool topic list shows those there are, respool topic create {name} makes one"
+            )
+        raise NotFound(f"there is no topic {name!r} at {self.bootstrap}", hint=hint)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None,
+        settings: Mapping[str, str],
+        replication_factor: int | None = None,
+    ) -> None:
+        """None: the broker's default.
+
+        Raises:
+            TopicExists: there is one of this name.
+        """
+        with client_errors_translated():
+            admin.create_topic(
+                self.cluster,
+                name,
+                partitions=admin.BROKER_DEFAULT if partitions is None else partitions,
+                replication_factor=(
+                    admin.BROKER_DEFAULT if replication_factor is None else replication_factor
+                ),
+                configs=settings,
+            )
+
+    def grow_topic(self, name: str, *, partitions: int) -> None:
+        with client_errors_translated():
+            admin.create_partitions(self.cluster, name, count=partitions)
+
+    def delete_topic(self, name: str) -> None:
+        with client_errors_translated():
+            admin.delete_topic(self.cluster, name)
+
+    # -- configs -----------------------------------------------------------------------------------------------------
+
+    def settings(
+        self, topics: Sequence[str], *, seconds: float = REQUEST_SECONDS
+    ) -> dict[str, list[TopicConfig]]:
+        """By topic, sorted by name. Transient errors are retried for so many seconds."""
+        if not topics:
+            return {}
+        with client_errors_translated():
+            found = self.cluster.retrying(
+                lambda: configs.describe_configs(self.cluster, ConfigResource.TOPIC, topics),
+                limit_ms=int(seconds * 1000),
+            )
+        return {
+            topic: sorted(
+                (
+                    TopicConfig(name=one.name, value=one.value or "", source=_source(one.source))
+                    for one in entries.values()
+                ),
+                key=lambda one: one.name,
+            )
+            for topic, entries in found.items()
+        }
+
+    def alter_topic(self, name: str, *, settings: Mapping[str, str], unset: Sequence[str]) -> None:
+        with client_errors_translated():
+            configs.alter_configs(
+                self.cluster, ConfigResource.TOPIC, name, values=settings, deleted=unset
+            )
+
+    def creates_topics(self) -> bool:
+        """Whether brokers create a topic when a client asks for it; True if they do not say."""
+        name = "auto.create.topics.enable"
+        broker = str(min(self.cluster.brokers))
+        try:
+            with client_errors_translated():
+                found = configs.describe_configs(
+                    self.cluster, ConfigResource.BROKER, [broker], keys=[name]
+                )
+        except OperatorError:
+            return True
+        entry = found.get(broker, {}).get(name)
+        return entry is None or str(entry.value).lower() == "true"
+
+    # -- offsets -----------------------------------------------------------------------------------------------------
+
+    def ranges(
+        self,
+        topics: Iterable[TopicMetadata],
+        *,
+        isolation: Isolation = "read_committed",
+        led_only: bool = False,
+    ) -> dict[Place, OffsetRange]:
+        """What every partition holds now, as a reader with this isolation sees it. Leaderless partitions are left out.
+
+        With `led_only` also those whose leader turns out to lead no more; else that is an error.
+        """
+        with client_errors_translated():
+            return list_offsets.offset_ranges(
+                self.cluster, _led(topics), isolation=isolation, led_only=led_only
+            )
+
+    def offsets_at(
+        self,
+        topic: TopicMetadata,
+        partitions: Iterable[int],
+        at_ms: int,
+        *,
+        isolation: Isolation = "read_committed",
+    ) -> dict[int, int | None]:
+        """By partition, the first offset whose timestamp is `at_ms` or later; None when there is none."""
+        led = [one for one in partitions if topic.leaders[one] is not None]
+        with client_errors_translated():
+            found = list_offsets.offsets_for(
+                self.cluster, topic.name, led, at_ms, isolation=isolation
+            )
+        return {number: None if one is None else one.offset for number, one in found.items()}
+
+    def newest_ms(self, topic: TopicMetadata) -> int:
+        """The largest timestamp of any message; -1 when there is none."""
+        with client_errors_translated():
+            found = list_offsets.list_offsets(
+                self.cluster, _led([topic]), list_offsets.MAX_TIMESTAMP
+            )
+        return max((one.timestamp_ms for one in found.values() if one is not None), default=-1)
+
+    # -- brokers -----------------------------------------------------------------------------------------------------
+
+    def addresses(self) -> Mapping[int, Address]:
+        """The brokers' addresses, by their ids."""
+        with client_errors_translated():
+            return self.cluster.retrying(self.cluster.refresh_brokers)
+
+    def offline(self, topic: TopicMetadata, partition: int) -> PartitionOffline:
+        """The error for a partition without a leader."""
+        there = self.addresses()
+        absent = [one for one in topic.replicas.get(partition, ()) if one not in there]
+        return PartitionOffline(topic.name, partition, absent=absent)
+
+
+def _check_answers(bootstrap: Bootstrap, security: Security) -> None:
+    with client_errors_translated():
+        try:
+            with Cluster(
+                bootstrap,
+                client_id=CLIENT_ID,
+                connect_timeout_ms=int(CONNECT_SECONDS * 1000),
+                request_timeout_ms=int(CONNECT_SECONDS * 1000),
+                security=security,
+            ) as cluster:
+                cluster.refresh_brokers()
+        except BadArgument as error:
+            raise UsageError(str(error)) from error
+        except NoBroker:
+            raise
+        except BrokerUnreachable as error:
+            raise Unreachable(
+                f"something listens at {bootstrap.servers}, but it does not answer as a Kafka broker does: {error}",
+                hint="check the port, and --security-protocol if this listener has TLS or logins",
+            ) from error
+
+
+def _led(topics: Iterable[TopicMetadata]) -> list[Place]:
+    return [
+        (topic.name, number)
+        for topic in topics
+        for number, leader in topic.leaders.items()
+        if leader is not None
+    ]
+
+
+def _source(source: int) -> str:
+    if source == ConfigSource.TOPIC:
+        return "topic"
+    return "default" if source == ConfigSource.DEFAULT else "broker"

@@ -1,0 +1,187 @@
+"""Consumer groups: listed, described with their members and lag, their offsets set, deleted."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from respool.client.kafka import groups as client_groups
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.groups import (
+    Committed,
+    DescribedGroup,
+    DescribedMember,
+    ListedGroup,
+)
+from respool.client.kafka.list_offsets import OffsetRange
+from respool.client.kafka.metadata import Place
+from respool.model.operator_errors import NotFound, OperatorError
+from respool.operate.errors import client_errors_translated
+
+
+class GroupsUnknown(OperatorError):
+    """A broker did not list its groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    # By name.
+    groups: list[ListedGroup]
+    # Why groups may be missing: brokers that did not answer, coordinators that are moving.
+    gaps: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [info.name for info in self.groups]
+
+    def check(self) -> None:
+        """
+        Raises:
+            GroupsUnknown: some groups may be missing.
+        """
+        if self.gaps:
+            raise GroupsUnknown(
+                f"not all groups are known: {'; '.join(self.gaps)}",
+                hint="run the same command again when all brokers answer",
+            )
+
+
+class GroupAdmin:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def list(self) -> GroupListing:
+        """
+        Raises:
+            Unreachable: no broker answers.
+        """
+        with client_errors_translated():
+            found = client_groups.list_groups(self._cluster)
+        gaps = [
+            f"broker {number} did not say which groups it has ({why})"
+            for number, why in found.unheard.items()
+        ]
+        if found.unled:
+            gaps.append("some groups are just going to another broker")
+        return GroupListing(groups=found.groups, gaps=gaps)
+
+    def find(self, name: str) -> DescribedGroup | None:
+        """The group with its members; None when there is none of that name.
+
+        Raises:
+            GroupsUnknown: it may be on a broker that does not answer.
+        """
+        listing = self.list()
+        if name not in listing.names:
+            listing.check()
+            return None
+        return self.describe(name)
+
+    def describe(self, name: str) -> DescribedGroup:
+        """A listed group, with its members; without any if it has gone since."""
+        with client_errors_translated():
+            return client_groups.describe_group(self._cluster, name)
+
+    def get(self, name: str) -> DescribedGroup:
+        """
+        Raises:
+            NotFound: there is no such group; the hint names one that is spelled alike.
+            GroupsUnknown: it may be on a broker that does not answer.
+        """
+        group = self.find(name)
+        if group is None:
+            alike = get_close_matches(name, self.list().names, n=1)
+            hint = f"did you mean {alike[0]}?" if alike else "see: respool group list"
+            raise NotFound(f"there is no group {name!r} at {self._cluster.bootstrap}", hint=hint)
+        return group
+
+    def committed(self, name: str) -> dict[Place, Committed]:
+        """All committed offsets of the group."""
+        with client_errors_translated():
+            return client_groups.fetch_offsets(self._cluster, name)
+
+    def commit(self, name: str, places: Mapping[Place, Committed]) -> None:
+        """Set offsets of a group without members.
+
+        Raises:
+            OperatorError: it has members, or a partition does not exist.
+        """
+        with client_errors_translated():
+            client_groups.commit_offsets(self._cluster, name, places)
+
+    def delete(self, name: str) -> None:
+        with client_errors_translated():
+            client_groups.delete_group(self._cluster, name)
+
+
+# -- lag -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    topic: str
+    partition: int
+    # The next offset the group reads; None: none was committed.
+    committed: int | None
+    metadata: str = ""
+    # What the partition holds; None when it does not exist or has no leader.
+    held: OffsetRange | None
+    # The member that it is assigned to, as client id and host.
+    owner: str | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Messages left to read. Those that retention deleted are not counted."""
+        if self.committed is None or self.held is None:
+            return None
+        return max(0, self.held.end - max(self.committed, self.held.start))
+
+    @property
+    def lost(self) -> int:
+        """Messages that retention deleted before the group read them."""
+        if self.committed is None or self.held is None:
+            return 0
+        return max(0, self.held.start - self.committed)
+
+
+def owners_of(group: DescribedGroup) -> dict[Place, DescribedMember]:
+    """By assigned partition."""
+    return {place: member for member in group.members for place in member.partitions}
+
+
+def lags_of(
+    group: DescribedGroup,
+    committed: Mapping[Place, Committed],
+    ranges: Mapping[Place, OffsetRange],
+    *,
+    places: Iterable[Place] = (),
+) -> list[PartitionLag]:
+    """The lag in each partition that the group has committed or is assigned, and in each of `places`."""
+    owners = owners_of(group)
+    lags = []
+    for topic, number in sorted({*committed, *owners, *places}):
+        place = committed.get((topic, number))
+        owner = owners.get((topic, number))
+        lags.append(
+            PartitionLag(
+                topic=topic,
+                partition=number,
+                committed=place.offset if place else None,
+                # confluent-kafka commits a zero byte after the metadata, and does not show it either.
+                metadata=place.metadata.rstrip("\0") if place else "",
+                held=ranges.get((topic, number)),
+                owner=f"{owner.client_id}@{owner.host}" if owner else None,
+            )
+        )
+    return lags
+
+
+def total_lag(lags: Iterable[PartitionLag]) -> int:
+    return sum(each.lag or 0 for each in lags)
+
+
+def format_places(places: Iterable[Place]) -> str:
+    """`rides 0,1,2  fares 0`."""
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in sorted(places):
+        by_topic.setdefault(topic, []).append(str(number))
+    return "  ".join(f"{topic} {','.join(numbers)}" for topic, numbers in by_topic.items())

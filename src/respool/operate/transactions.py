@@ -1,0 +1,171 @@
+"""Transactions: listed, described, aborted by fencing their producer or, where no coordinator knows them, by a marker.
+
+Two sides know a transaction: its coordinator (by the transactional id) and each partition it has written to (by the
+producer id). They agree, except for a moment at its beginning and end, or when something went wrong.
+
+A transaction hangs if nobody will ever end it. It is open in a partition from its first record there to its marker. All
+that time its coordinator has the partition on its list: it adds it before the first record, and removes it after the
+marker. So:
+
+```
+  1. partitions: which transactions are open?    2. coordinators: whose are they?    3. partitions: still open?
+```
+What is open at 1 and still at 3, and was on no list at 2, hangs. One that is about to end needs no waiting to tell.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Protocol
+
+from respool.client.kafka import transactions as client_transactions
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.metadata import Place
+from respool.client.kafka.producer_ids import fence_producer
+from respool.client.kafka.transactions import (
+    DescribedTransaction,
+    ListedTransaction,
+    OpenTransaction,
+)
+from respool.model.operator_errors import NotFound
+from respool.operate.errors import client_errors_translated
+
+# Coordinators check timeouts periodically, by their own clock.
+GRACE_MS = 60_000
+
+
+class TransactionAdmin:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # Partitions that did not answer which transactions are open, and why.
+        self.unasked: dict[Place, str] = {}
+
+    def find(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        open_longer_than_ms: int | None = None,
+    ) -> list[ListedTransaction]:
+        """Those that meet all conditions, by transactional id."""
+        with client_errors_translated():
+            return client_transactions.list_transactions(
+                self._cluster,
+                states=states,
+                producer_ids=producer_ids,
+                open_longer_than_ms=open_longer_than_ms,
+            )
+
+    def describe(self, names: Sequence[str]) -> dict[str, DescribedTransaction]:
+        """Those of them that exist."""
+        with client_errors_translated():
+            return client_transactions.describe_transactions(self._cluster, names)
+
+    def get(self, name: str) -> DescribedTransaction:
+        """
+        Raises:
+            NotFound: no producer had this transactional id; the hint names one that is spelled alike.
+        """
+        found = self.describe([name]).get(name)
+        if found is not None:
+            return found
+        alike = get_close_matches(name, [one.transactional_id for one in self.find()], n=1)
+        raise NotFound(
+            f"there is no transactional id {name!r} at {self._cluster.bootstrap}",
+            hint=f"did you mean {alike[0]}?" if alike else "see: respool transaction list",
+        )
+
+    def fence(self, transaction: DescribedTransaction) -> int:
+        """End the producer's open transaction by taking its place; return the epoch of its successor."""
+        with client_errors_translated():
+            return fence_producer(
+                self._cluster, transaction.transactional_id, timeout_ms=transaction.timeout_ms
+            ).epoch
+
+    def open_in(self, places: Iterable[Place]) -> list[OpenTransaction]:
+        """The open transactions in these partitions, as their leaders know them; see `unasked` for the others."""
+        with client_errors_translated():
+            found, unasked = client_transactions.open_transactions(self._cluster, places)
+        self.unasked |= unasked
+        return found
+
+    def abort_in_partition(self, transaction: OpenTransaction) -> None:
+        """Write an abort marker into one partition, whatever its coordinator says."""
+        with client_errors_translated():
+            client_transactions.write_abort_marker(self._cluster, transaction)
+
+
+# -- hanging ---------------------------------------------------------------------------------------------------------
+
+
+class HangingReason(StrEnum):
+    # No coordinator knows the producer.
+    UNKNOWN = "no coordinator knows its producer"
+    # One does, but not that it has written here.
+    NOT_LISTED = "its coordinator does not know of this partition"
+    # The coordinator should have ended it long ago.
+    OVERDUE = "open for longer than its timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction:
+    write: OpenTransaction
+    why: HangingReason
+    # None: no coordinator knows it.
+    transaction: DescribedTransaction | None = None
+
+
+class TransactionSource(Protocol):
+    """What `find_hanging` asks; `TransactionAdmin` is one."""
+
+    def open_in(self, places: Iterable[Place]) -> list[OpenTransaction]: ...
+
+    def find(self, *, producer_ids: Collection[int]) -> list[ListedTransaction]: ...
+
+    def describe(self, names: Sequence[str]) -> dict[str, DescribedTransaction]: ...
+
+
+def find_hanging(
+    source: TransactionSource, places: Iterable[Place], *, now_ms: int
+) -> list[HangingTransaction]:
+    """The transactions that hang in these partitions."""
+    seen = source.open_in(places)
+    if not seen:
+        return []
+    known = owners_of(source, seen)
+    suspects = [one for write in seen if (one := judge(write, known, now_ms=now_ms))]
+    still_open = {
+        _identity(write) for write in source.open_in({one.write.place for one in suspects})
+    }
+    return [one for one in suspects if _identity(one.write) in still_open]
+
+
+def owners_of(
+    source: TransactionSource, writes: Iterable[OpenTransaction]
+) -> Mapping[int, DescribedTransaction]:
+    """By producer id, what the coordinators know of the writers."""
+    listed = source.find(producer_ids={write.producer_id for write in writes})
+    described = source.describe([info.transactional_id for info in listed])
+    return {one.producer_id: one for one in described.values()}
+
+
+def judge(
+    write: OpenTransaction, known: Mapping[int, DescribedTransaction], *, now_ms: int
+) -> HangingTransaction | None:
+    """What is wrong with it, if anything; it may also have ended just now."""
+    transaction = known.get(write.producer_id)
+    if transaction is None:
+        return HangingTransaction(write=write, why=HangingReason.UNKNOWN)
+    if write.place not in transaction.partitions:
+        return HangingTransaction(
+            write=write, why=HangingReason.NOT_LISTED, transaction=transaction
+        )
+    started_ms = transaction.started_ms
+    if started_ms is not None and now_ms > started_ms + transaction.timeout_ms + GRACE_MS:
+        return HangingTransaction(write=write, why=HangingReason.OVERDUE, transaction=transaction)
+    return None
+
+
+def _identity(write: OpenTransaction) -> tuple[Place, int, int]:
+    return write.place, write.producer_id, write.start_offset
