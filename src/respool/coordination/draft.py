@@ -1,4 +1,4 @@
-"""A decision in the making: what it writes, whom it answers, which timers it sets."""
+"""Builds a decision: its records, replies and timers."""
 
 from typing import Any
 
@@ -29,16 +29,16 @@ class Draft:
     )
 
     def __init__(self, now_ms: int, *, wall_ms: int | None = None) -> None:
-        """See `decision.py` for the two times; with one only, the clocks agree."""
+        """See `decision.py` for the two clocks; with one time only, they agree."""
         self.now_ms = now_ms
         self.wall_ms = now_ms if wall_ms is None else wall_ms
         self._records: list[CoordinatorRecord] = []
-        # Of the records' keys and values.
+        # Bytes of the records' keys and values.
         self.record_bytes = 0
         self._answers: list[Answer] = []
         self._timers: list[TimerChange] = []
         self._effects: list[Any] = []
-        # Whose transaction the records are part of, if any.
+        # The transaction that the records are part of, if any.
         self.producer: RecordsProducer | None = None
 
     def write(self, key: bytes, value: bytes | None) -> None:
@@ -60,7 +60,7 @@ class Draft:
 
     @property
     def surely_ms(self) -> int:
-        """It is at least that late by both clocks: for what is lost for good when its time is over."""
+        """Whether the time is past by both clocks: for state that is lost for good when it expires."""
         return min(self.now_ms, self.wall_ms)
 
     @property

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic looks after a name: Java's String.hashCode, as Kafka's tools compute it."""
+"""The coordinator's partition for a group or transactional id: Java's String.hashCode, as in Kafka's tools."""
 
 
 def java_string_hash(text: str) -> int:
@@ -12,5 +12,5 @@ def java_string_hash(text: str) -> int:
 
 def partition_for(name: str, partition_count: int) -> int:
     value = java_string_hash(name)
-    # In Java the absolute value of the smallest integer is itself; Kafka says 0 there.
+    # In Java the absolute value of the smallest integer is itself; Kafka uses 0 for it.
     return 0 if value == -(2**31) else abs(value) % partition_count

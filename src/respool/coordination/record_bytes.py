@@ -1,4 +1,4 @@
-"""The primitives Kafka's records of internal topics are made of, read and written one after another.
+"""Reads and writes the primitive types of Kafka's records in internal topics.
 
 ```
  up to a certain version              in "flexible" versions
@@ -9,8 +9,8 @@
                                       and after each struct its tagged fields:
                                       varint count | varint tag | varint size | bytes | ...
 ```
-Integers are big-endian. A varint here is unsigned: seven bits a byte, lowest first, the top bit says that another
-follows.
+Integers are big-endian. A varint here is unsigned: seven bits per byte, lowest first; the top bit means that another
+byte follows.
 """
 
 from struct import Struct, error
@@ -26,17 +26,17 @@ _VARINT_BITS_MAX = 35
 
 
 class CoordinatorRecordDamaged(StorageError):
-    """A record of an internal topic cannot be read, so the coordinator's state cannot be known."""
+    """A record of an internal topic cannot be read, so the coordinator's state is unknown."""
 
 
 def fits_a_string(text: str) -> bool:
-    """Whether the text can be written with a length of two bytes."""
-    # No character needs more than four bytes: the common case is decided without encoding.
+    """Whether the text fits into a string field with a 2-byte length."""
+    # No character needs more than four bytes, so short texts need no encoding.
     return len(text) <= STRING_BYTES_MAX // 4 or len(text.encode()) <= STRING_BYTES_MAX
 
 
 class RecordReader:
-    """Reads the fields of one struct in their order; `is_flexible` may be set once the version is known."""
+    """Reads the fields of one struct in order; `is_flexible` may be set once the version is known."""
 
     __slots__ = ("_data", "_position", "_what", "is_flexible")
 
@@ -56,7 +56,7 @@ class RecordReader:
         return self._integer(_INT64)
 
     def fields(self, form: Struct) -> tuple[int, ...]:
-        """Several fields of fixed size at once, for records that are read often."""
+        """Read several fields of fixed size at once, for records that are read often."""
         try:
             values = form.unpack_from(self._data, self._position)
         except error:
@@ -86,15 +86,15 @@ class RecordReader:
         return self._take(length)
 
     def count(self) -> int:
-        """How many items an array has; a null array has none."""
+        """Read an array's number of items; 0 for a null array."""
         number = self._varint() - 1 if self.is_flexible else self.int32()
-        # An item has at least one byte, so this stops a damaged count before anyone loops over it.
+        # An item has at least one byte, so this rejects a damaged count before a loop over it.
         if number > len(self._data) - self._position:
             raise self.damaged(f"an array announces {number} items")
         return max(0, number)
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """What follows a struct; nothing before flexible versions."""
+        """The tagged fields after a struct; none before flexible versions."""
         if not self.is_flexible:
             return {}
         fields = {}
@@ -104,7 +104,7 @@ class RecordReader:
         return fields
 
     def end(self) -> None:
-        """There must be nothing left."""
+        """Check that no bytes are left."""
         left = len(self._data) - self._position
         if left:
             raise self.damaged(f"{left} bytes too many")
@@ -126,7 +126,7 @@ class RecordReader:
         return taken
 
     def _varint(self) -> int:
-        # Nearly all are of one byte.
+        # Nearly all have one byte.
         first = self._data[self._position : self._position + 1]
         if first and first[0] < 0x80:
             self._position += 1
@@ -142,7 +142,7 @@ class RecordReader:
 
 
 class RecordWriter:
-    """Writes the fields of one record in their order; without a version, those of a part of one."""
+    """Writes the fields of one record in order; without a version, the fields of a part of a record."""
 
     __slots__ = ("_is_flexible", "_out")
 
@@ -162,7 +162,7 @@ class RecordWriter:
         if self._is_flexible:
             self._varint(length + 1)
         else:
-            # Who lets texts into the coordinator has asked `fits_a_string`.
+            # Texts were checked with `fits_a_string` when they entered the coordinator.
             assert length <= STRING_BYTES_MAX, length
             self._out += _INT16.pack(length)
         self._out += data or b""

@@ -1,8 +1,7 @@
 """The committed offsets of all groups of a shard.
 
-There may be very many, and most are never asked for. So what is kept is the value of the record as it lies in the log,
-one small bytes object each, and read when somebody asks; and a record replayed is found by the beginning of its key
-without reading that.
+There may be very many, and most are never fetched. So each is kept as the value of its record, one small bytes object,
+and decoded when it is fetched; and a replayed record is found by the prefix of its key without decoding it.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -48,11 +47,11 @@ _KEY_VERSION = OFFSET_KEY_VERSION.to_bytes(2, "big")
 
 
 class ExpiryRule(NamedTuple):
-    """When a group's offsets may go. A group whose offsets all stay has none."""
+    """When a group's offsets expire. A group whose offsets never expire has no rule."""
 
-    # The retention time runs from here, or from the commit where that was later.
+    # The retention time starts here, or at the commit if that was later.
     since_ms: int
-    # Topics whose offsets stay all the same.
+    # Topics whose offsets do not expire.
     reads: Callable[[str], bool]
 
 
@@ -63,7 +62,7 @@ class _TopicOffsets:
 
     def __init__(self, key_prefix: bytes) -> None:
         self.key_prefix = key_prefix
-        # By partition: the values of the records.
+        # Values of records, by partition.
         self.values: dict[int, bytes] = {}
 
     def key(self, partition: int) -> bytes:
@@ -73,12 +72,12 @@ class _TopicOffsets:
 class CommittedOffsets:
     def __init__(self, *, metadata_length_max: int) -> None:
         self._metadata_length_max = metadata_length_max
-        # Invariant: no group without topics, no topic without partitions; and both ways find the same.
+        # Invariant: no group without topics, no topic without partitions; both indexes have the same entries.
         self._groups: dict[str, dict[str, _TopicOffsets]] = {}
         self._by_prefix: dict[bytes, _TopicOffsets] = {}
         self._pending = PendingOffsets()
 
-    # --- questions
+    # --- queries
 
     def __len__(self) -> int:
         return sum(len(topic.values) for topic in self._by_prefix.values())
@@ -90,7 +89,7 @@ class CommittedOffsets:
         return group_id in self._groups
 
     def committed_of(self, group_id: str) -> list[tuple[str, int, Offset]]:
-        """Topic, partition and offset of all that the group has committed."""
+        """Topic, partition and offset of all committed offsets of the group."""
         return [
             (name, partition, read_committed_offset(value))
             for name, topic in self._groups.get(group_id, {}).items()
@@ -98,11 +97,11 @@ class CommittedOffsets:
         ]
 
     def has_pending(self, group_id: str) -> bool:
-        """Whether a transaction is open that has committed offsets of the group."""
+        """Whether an open transaction has pending offsets of the group."""
         return next(self._pending_keys(group_id), None) is not None
 
     def fetch(self, asked: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
-        """What is committed; nothing for what is not known, and no error."""
+        """The committed offsets; no offset and no error for unknown partitions."""
         topics = self._groups.get(asked.group_id, {})
         wanted = asked.topics
         if wanted is None:
@@ -159,7 +158,7 @@ class CommittedOffsets:
         draft: Draft,
         retention_ms: int = RETENTION_BY_BROKER,
     ) -> tuple[TopicResult, ...]:
-        """Write what can be written; each partition has its own result."""
+        """Commit offsets; each partition has its own result."""
         expires_at_ms = (
             NO_TIMESTAMP if retention_ms < 0 else min(draft.wall_ms + retention_ms, _INT64_MAX)
         )
@@ -199,7 +198,7 @@ class CommittedOffsets:
         reads: Callable[[str], bool],
         draft: Draft,
     ) -> tuple[TopicResult, ...]:
-        """Take offsets out, except of topics the group reads. What is not there is as good as gone."""
+        """Delete offsets, except of subscribed topics. Deleting a missing offset succeeds."""
         results = []
         for one in topics:
             error = None
@@ -238,7 +237,7 @@ class CommittedOffsets:
                 draft.write(key, None)
 
     def expire(self, group_id: str, rule: ExpiryRule, *, retention_ms: int, draft: Draft) -> bool:
-        """Take out what nobody has needed for long. Says whether the group has none left then."""
+        """Delete expired offsets. Return whether the group has none left."""
         are_all_gone = True
         for name, topic in self._groups.get(group_id, {}).items():
             if rule.reads(name):
@@ -254,7 +253,7 @@ class CommittedOffsets:
                     are_all_gone = False
         return are_all_gone and not self.has_pending(group_id)
 
-    # --- what the log says
+    # --- replay
 
     def replay(
         self, key: bytes, value: bytes | None, *, producer_id: ProducerId = NO_PRODUCER_ID
@@ -263,7 +262,7 @@ class CommittedOffsets:
         CoordinatorRecordDamaged: the record cannot be read.
         """
         if key[:2] != _KEY_VERSION:
-            # The old version means the same, and the two must be one key to us.
+            # The old version of the key means the same; both must be one entry.
             key = _KEY_VERSION + key[2:]
         if value is None:
             self._remove(key)
@@ -320,7 +319,7 @@ class CommittedOffsets:
         return offset_key_prefix(group_id, name) if topic is None else topic.key_prefix
 
     def _is_pending(self, group_id: str, name: str, partition: int) -> bool:
-        # Any text may be asked for, also such as cannot be in a key.
+        # A request may have any text, also one that does not fit into a key.
         if not self._pending or not fits_a_string(group_id) or not fits_a_string(name):
             return False
         return _key(self._key_prefix(group_id, name), partition) in self._pending
@@ -330,7 +329,7 @@ class CommittedOffsets:
         return {} if topic is None else topic.values
 
     def _pending_keys(self, group_id: str) -> Iterator[bytes]:
-        # A key begins with the group, after its length: another group's name cannot be mistaken for it.
+        # A key begins with the length and name of the group, so the prefix is unambiguous.
         return self._pending.keys_beginning_with(offset_key_prefix(group_id, "")[:-2])
 
 

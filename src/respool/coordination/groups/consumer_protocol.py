@@ -1,7 +1,7 @@
-"""What consumers of the classic protocol tell each other through the coordinator, read and written by the coordinator.
+"""Kafka's ConsumerProtocol: subscriptions and assignments embedded in the classic protocol.
 
-As long as all members are classic these are opaque bytes. When a group has members of both protocols, the coordinator
-shares out for all of them, so it must read what a classic member subscribes to and has, and write what it gets.
+In a classic group these are opaque bytes. In a group with members of both protocols the coordinator assigns partitions
+to all of them, so it reads a classic member's subscription and owned partitions, and writes its assignment.
 
 ```
  subscription                                          assignment
@@ -11,7 +11,7 @@ shares out for all of them, so it must read what a classic member subscribes to 
  | generation 4, from version 2 |                      partitions of a topic
  | rack: string or null, from version 3 |              | topic: string | array of numbers 4 |
 ```
-Later versions only add behind, so what is newer than we know is read as the newest we know.
+Later versions only append fields, so a newer version is read as the newest known one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,14 +35,14 @@ NamedPartitionSet: TypeAlias = Mapping[str, frozenset[int]]
 class Subscription(NamedTuple):
     version: int
     topic_names: frozenset[str]
-    # What it has. One that gives everything up before it joins again has nothing, and so has one that cannot say.
+    # Owned partitions. None for an eager member, which revokes all before it joins again, and for old versions.
     owned: NamedPartitionSet
     rack_id: str | None
 
 
 class Assignment(NamedTuple):
     partitions: NamedPartitionSet
-    # What an assignor of the client's own adds for its members; we could not.
+    # User data of a custom assignor in the client, which the coordinator cannot produce.
     user_data: bytes | None
 
 
@@ -67,7 +67,7 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """Read an assignment of any version; a member that has none yet has empty bytes.
+    """Read an assignment of any version; empty bytes for a member without one.
 
     Raises:
         InconsistentGroupProtocol: it cannot be read.
@@ -129,14 +129,12 @@ class _Reader(RecordReader):
 
 
 # -- subscribed topics -------------------------------------------------------------------------------------------------
-# What the coordinator reads of a member's own words: which topics a consumer subscribes to.
-#
-# The classic protocol leaves subscriptions to the clients; to the coordinator they are opaque bytes. Only to know
-# whether a group still reads a topic does it look into those of protocol type "consumer":
+# The coordinator reads subscriptions of protocol type "consumer" to know whether a classic group still subscribes to a
+# topic:
 #
 # ```
 #  0         2       6
-#  | version | count | topics: strings with a length of 2 | ...        later versions only add behind
+#  | version | count | topics: strings with a length of 2 | ...        later versions only append fields
 # ```
 
 
@@ -144,7 +142,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that any of the members subscribes to, or None when one of them cannot be read."""
+    """The topics that any of the members subscribes to; None if a subscription cannot be read."""
     topics: set[str] = set()
     try:
         for subscription in subscriptions:

@@ -1,4 +1,4 @@
-"""Requests of those who look after groups: list, describe, delete, and throw the members out."""
+"""Administrative requests: list, describe, delete and fence groups."""
 
 from respool.coordination.draft import Draft
 from respool.coordination.groups.classic.classic_group import ClassicGroup
@@ -47,7 +47,7 @@ class GroupAdmin:
         self._consumers = consumers
 
     def list(self, request: ListGroups) -> ListGroupsReply:
-        """All groups the filters let through; one that only has offsets is an Empty one."""
+        """The groups that match the filters; a group that only has offsets is Empty."""
         states = {state.strip().lower() for state in request.states}
         types = {group_type.strip().lower() for group_type in request.types}
         groups = self._classic.groups
@@ -83,7 +83,7 @@ class GroupAdmin:
         if group is not None:
             return _described(group)
         if group_id in self._consumers.groups:
-            # Clients that find no such classic group ask for the consumer group.
+            # Clients that get this error describe it as a consumer group instead.
             error = GroupIdNotFound(f"group {group_id} is not a classic group")
             return DescribedGroup(group_id=group_id, error=error)
         if self._offsets.has_group(group_id):
@@ -126,7 +126,7 @@ class GroupAdmin:
             draft.write(write_group_key(group_id), None)
 
     def fence(self, request: FenceGroup, draft: Draft) -> FenceGroupReply:
-        """Members out and offsets set, in one batch: nobody can commit in between."""
+        """Remove all members and set offsets in one batch, so that no commit comes in between."""
         try:
             check_group_id(request.group_id)
             topics = self._offsets.commit(request.group_id, request.topics, draft=draft)
@@ -141,7 +141,7 @@ class GroupAdmin:
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
-    # While it rebalances, who has what is known to nobody but the leader.
+    # During a rebalance only the leader knows the assignment.
     name = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,
@@ -187,7 +187,7 @@ def describe_consumer_group(
     names = {topic.topic_id: name for name, topic in topics.items()}
 
     def named(partitions: PartitionSet) -> tuple[NamedPartitions, ...]:
-        """Of the topics there are: a deleted one has no name any more."""
+        """Existing topics only: a deleted topic has no name."""
         return tuple(
             NamedPartitions(topic_id, names[topic_id], tuple(sorted(numbers)))
             for topic_id, numbers in sorted(partitions.items())

@@ -1,7 +1,7 @@
-"""The group coordinator's machine for one partition of `__consumer_offsets`: groups, their members and offsets.
+"""The group coordinator's state machine for one partition of `__consumer_offsets`: groups, members and offsets.
 
-See `decision.py` for how it is used. A request is answered by the decision it leads to or, where a member must wait
-for the others, by a later one.
+See `decision.py` for the interface. A request is answered by its own decision or, if a member must wait for others, by
+a later one.
 """
 
 import logging
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 EXPIRY_TIMER: TimerKey = ("offset expiry",)
 
-# Enough for two heartbeats at the usual intervals, and for looking the coordinator up.
+# Enough for two heartbeats at the usual interval, and for finding the coordinator.
 HEARD_AGAIN_MS = 10_000
 
 
@@ -68,7 +68,7 @@ class GroupCoordinatorShard:
             offsets=self._offsets, classic=self._classic, consumers=self._consumers
         )
         self._skipped_kinds: set[int] = set()
-        # Requests that members wait in, and the most frequent one, make their own decisions.
+        # Requests that may wait, and the most frequent one, build their own decisions.
         self._deciders: dict[type, Callable[[Any, Ticket, Draft], Decision]] = {
             JoinGroup: protocols.join,
             SyncGroup: protocols.sync,
@@ -76,7 +76,7 @@ class GroupCoordinatorShard:
             LeaveGroup: protocols.leave,
             ConsumerGroupHeartbeat: protocols.consumer_heartbeat,
         }
-        # The others are answered at once.
+        # All others are answered at once.
         self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
             OffsetCommit: self._group_offsets.commit,
             TxnOffsetCommit: self._group_offsets.commit_in_transaction,
@@ -91,7 +91,7 @@ class GroupCoordinatorShard:
 
     @property
     def offsets(self) -> CommittedOffsets:
-        """What groups have committed, for looking at."""
+        """The committed offsets, for reading."""
         return self._offsets
 
     def decide(
@@ -122,7 +122,7 @@ class GroupCoordinatorShard:
         return draft.decision()
 
     def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
-        """The whole log has been replayed: begin to time members and offsets out."""
+        """The whole log has been replayed: start the timers of members and offsets."""
         draft = Draft(now_ms, wall_ms=wall_ms)
         draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
         self._classic.on_loaded(draft)
@@ -130,10 +130,10 @@ class GroupCoordinatorShard:
         return draft.decision()
 
     def on_heard_again(self, *, now_ms: int) -> None:
-        """For a while this coordinator could answer nobody: who was silent meanwhile was not by its own doing.
+        """The coordinator was unavailable for a while, so members that sent no heartbeat are not to blame.
 
-        Members get some time and not a whole session anew. librdkafka gives its membership up by itself after a session
-        without an answer, and joins as another member, which has to wait until the old one is out.
+        Members get some time, but not a whole new session: librdkafka leaves the group by itself after a session
+        without a reply, and joins as another member, which has to wait until the old one has timed out.
         """
         self._classic.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
         self._consumers.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
@@ -141,16 +141,16 @@ class GroupCoordinatorShard:
     def on_topics_changed(
         self, topics: TopicsView, *, now_ms: int, wall_ms: int | None = None
     ) -> Decision:
-        """These are the topics there are: to be told before loading, and whenever one comes, goes or grows.
+        """The existing topics: called before loading, and whenever a topic is created, deleted or enlarged.
 
-        Before loading there is nothing to decide yet.
+        Before loading there is nothing to decide.
         """
         draft = Draft(now_ms, wall_ms=wall_ms)
         self._consumers.on_topics_changed(topics, draft)
         return draft.decision()
 
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision:
-        """Offsets of topics that are gone go too: a new topic of the same name begins from nothing."""
+        """Delete the offsets of deleted topics: a new topic of the same name starts without any."""
         draft = Draft(now_ms)
         self._offsets.delete_topics(names, draft=draft)
         return draft.decision()
@@ -158,10 +158,10 @@ class GroupCoordinatorShard:
     def replay(
         self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> None:
-        """Take over what a record says; with a producer id it is part of a transaction.
+        """Apply a record; with a producer id it is part of a transaction.
 
         Raises:
-            CoordinatorRecordDamaged: it cannot be read.
+            CoordinatorRecordDamaged: the record cannot be read.
         """
         kind = kind_of(record.key)
         if RecordKind.OFFSET_OLD <= kind <= RecordKind.OFFSET:
@@ -175,5 +175,5 @@ class GroupCoordinatorShard:
             logger.warning("records of kind %d are unknown here and skipped", kind)
 
     def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
-        """A transaction's marker: the offsets committed in it count from now on, or never."""
+        """A transaction marker: the transaction's offsets take effect, or are dropped."""
         self._offsets.end_transaction(producer_id, is_committed=is_committed)

@@ -1,7 +1,7 @@
-"""Which of the two protocols a group is of, and what becomes of a request of the other one.
+"""Which of the two protocols a group uses, and how a request of the other protocol is handled.
 
-A group is of one protocol at a time. Members of both may be in a next-generation group; see `group_upgrade.py` for how
-a group goes over. Where a group has no members, the protocol of whoever comes first counts.
+A group uses one protocol at a time. A next-generation group may have members of both; see `group_upgrade.py` for the
+conversion. A group without members takes the protocol of the first member that joins.
 """
 
 from respool.coordination.decision import Decision, Ticket
@@ -35,7 +35,7 @@ class GroupProtocols:
         end = Draft(draft.now_ms, wall_ms=draft.wall_ms)
         decision = self._classic.join(request, ticket, draft)
         if request.group_id in self._classic.groups:
-            # It joins, or is about to: the group of the other protocol gives way.
+            # A member joins, or is about to: the empty group of the other protocol is removed.
             self._consumers.delete(request.group_id, end)
         return Decision(
             records=end.decision().records + decision.records,
@@ -65,5 +65,5 @@ class GroupProtocols:
 
 
 def _on_downgraded(group_id: str, draft: Draft) -> None:
-    """The classic group is there once the records are replayed. Then its members' sessions begin."""
+    """The classic group exists once the records are replayed. Then its members' sessions start."""
     draft.set_timer((CLASSIC_TIMER, group_id), draft.now_ms)

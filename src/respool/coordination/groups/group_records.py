@@ -1,21 +1,21 @@
-"""A classic group <-> Kafka's record of it in `__consumer_offsets`; and the kinds of records there are.
+"""A classic group <-> Kafka's record of it in `__consumer_offsets`; and all kinds of records of that topic.
 
 ```
- key, version 2                      the key's version says what kind of record it is
+ key, version 2                      the key's version is the kind of record
  0     2
  | 2   | group: string |
 
  value
  | version 2 | protocol type: string | generation 4 | protocol: string or null | leader: string or null |
- | since when in this state 8, from version 2 | members: array |          tagged fields, from version 4
+ | time of entering this state 8, from version 2 | members: array |       tagged fields, from version 4
  a member
  | member id: string | instance id: string or null, from version 3 | client id: string | client host: string |
  | rebalance timeout 4, from version 1 | session timeout 4 | subscription: bytes | assignment: bytes |
 ```
-Version 4 is flexible. Kafka 4 writes version 3, and so do we.
+Version 4 is flexible. Like Kafka 4, Respool writes version 3.
 
-A record is written when a generation has its assignment, and when the group is left empty. So the log knows stable
-and empty groups only: a rebalance under way does not survive the coordinator.
+A record is written when a generation has its assignment, and when the group becomes empty. So the log has stable and
+empty groups only: a rebalance in progress is lost with the coordinator.
 """
 
 from dataclasses import dataclass
@@ -49,20 +49,20 @@ class StoredMember:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # What it said of itself in the chosen protocol.
+    # Its metadata for the chosen protocol.
     subscription: bytes
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGroup:
-    # Empty for a group that never had a member.
+    # Empty if the group never had a member.
     protocol_type: str
     generation: int
-    # Both None without members.
+    # Both are None without members.
     protocol_name: str | None
     leader: str | None
-    # Since when it is stable or empty; NO_TIMESTAMP in old records.
+    # Since when the group is stable or empty; NO_TIMESTAMP in old records.
     since_ms: int
     members: tuple[StoredMember, ...]
 
@@ -88,7 +88,7 @@ def read_group_key(key: bytes) -> str:
     """The group's id.
 
     Raises:
-        CoordinatorRecordDamaged: it is not such a key.
+        CoordinatorRecordDamaged: this is another kind of key.
     """
     reader = RecordReader(key, what="the key of a group")
     reader.int16()
@@ -121,7 +121,7 @@ def read_group_value(value: bytes) -> StoredGroup:
     """Read any version Kafka has written.
 
     Raises:
-        CoordinatorRecordDamaged: it is none of them, or cut off.
+        CoordinatorRecordDamaged: an unknown version, or a truncated record.
     """
     reader = RecordReader(value, what="a group")
     version = reader.int16()

@@ -25,21 +25,21 @@ from respool.model.ids import (
 # A member that joins for the first time has no id yet; one that commits without being a member never has.
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
-# Nothing is committed for the partition.
+# The partition has no committed offset.
 NO_COMMITTED_OFFSET = Offset(-1)
-# How long to keep an offset, for clients that no longer say so (OffsetCommit before version 5 does).
+# Retention time of an offset from clients that do not send one (OffsetCommit from version 5).
 RETENTION_BY_BROKER = -1
 
 
 class GroupState(StrEnum):
-    """Spelt as clients see it."""
+    """The values are the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
-    # Of the next-generation protocol only.
+    # Only in the next-generation protocol.
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
 
@@ -53,7 +53,7 @@ class GroupType(StrEnum):
 
 
 class Protocol(NamedTuple):
-    """A way of sharing out that a member knows: an assignor, and what that assignor must know of the member."""
+    """A protocol that a member supports: an assignor, and the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -63,20 +63,20 @@ class Protocol(NamedTuple):
 class JoinGroup:
     group_id: str
     member_id: str = NO_MEMBER_ID
-    # A static member's name, kept over its restarts (KIP-345).
+    # The id of a static member, which stays the same over restarts (KIP-345).
     instance_id: str | None = None
     client_id: str
     client_host: str
     session_timeout_ms: int
-    # Version 0 has none: it is the session timeout then.
+    # Version 0 has none; then it is the session timeout.
     rebalance_timeout_ms: int
     protocol_type: str
-    # The member's favourite first.
+    # In the member's order of preference.
     protocols: tuple[Protocol, ...]
     reason: str | None = None
-    # From version 4 a new member is told its id first and joins with it then, so that a retry leaves no ghost behind.
+    # From version 4 a new member first gets its id and then joins with it, so that a retry leaves no orphaned member.
     requires_known_member_id: bool = True
-    # From version 9 a leader can be told not to assign anew (KIP-814).
+    # From version 9 the reply can tell a leader to skip the assignment (KIP-814).
     supports_skipping_assignment: bool = True
 
 
@@ -89,14 +89,14 @@ class JoinedMember(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupReply:
     error: RequestError | None = None
-    # With MemberIdRequired: the id to join with.
+    # With MemberIdRequired: the member id to join with.
     member_id: str = NO_MEMBER_ID
     generation: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str = NO_MEMBER_ID
     skip_assignment: bool = False
-    # Told to the leader only, whose client shares the partitions out.
+    # Only for the leader, whose client assigns the partitions.
     members: tuple[JoinedMember, ...] = ()
 
 
@@ -111,10 +111,10 @@ class SyncGroup:
     generation: int
     member_id: str
     instance_id: str | None = None
-    # None before version 5; then not compared with the group's.
+    # None before version 5; then not checked.
     protocol_type: str | None = None
     protocol_name: str | None = None
-    # From the leader only.
+    # Only from the leader.
     assignments: tuple[MemberAssignment, ...] = ()
 
 
@@ -140,7 +140,7 @@ class HeartbeatReply:
 
 
 class LeavingMember(NamedTuple):
-    # With an instance id the member id may be left out: an administrator removes a static member so.
+    # With an instance id the member id may be empty: so an administrator removes a static member.
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
@@ -148,7 +148,7 @@ class LeavingMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
-    """Before version 3 there is one member, and its error is the reply's."""
+    """Before version 3 there is one member, and its error is the error of the reply."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
@@ -184,7 +184,7 @@ class TopicToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """The caller has checked that the topics and partitions exist, and answers for those that do not."""
+    """The caller has checked that the topics and partitions exist, and replies for those that do not."""
 
     group_id: str
     # The member epoch in the next-generation protocol.
@@ -193,16 +193,16 @@ class OffsetCommit:
     instance_id: str | None = None
     topics: tuple[TopicToCommit, ...]
     retention_ms: int = RETENTION_BY_BROKER
-    # From version 9 the client knows member epochs, so a next-generation group may take its commit.
+    # From version 9 the client knows member epochs, so a next-generation group accepts its commit.
     knows_member_epochs: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit:
-    """Offsets that count once the producer's transaction is committed. The answer is an `OffsetCommitReply`.
+    """Offsets that take effect once the producer's transaction is committed. The reply is an `OffsetCommitReply`.
 
     The caller has checked the topics, and that the group's partition is part of the transaction. A producer before
-    KIP-447 does not say which member of the group it works for; then nobody is fenced.
+    KIP-447 does not name a member of the group; then there is no fencing.
     """
 
     group_id: str
@@ -238,9 +238,9 @@ class TopicToFetch(NamedTuple):
 
 class GroupToFetch(NamedTuple):
     group_id: str
-    # None: all there are.
+    # None: all.
     topics: tuple[TopicToFetch, ...] | None
-    # Of the next-generation protocol; checked only when given.
+    # Of the next-generation protocol; checked only if given.
     member_id: str | None = None
     member_epoch: int = NO_GENERATION
 
@@ -248,7 +248,7 @@ class GroupToFetch(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch:
     groups: tuple[GroupToFetch, ...]
-    # Rather an error than an offset that an open transaction may still replace.
+    # require_stable: an error instead of an offset that an open transaction may replace.
     require_stable: bool = False
 
 
@@ -291,12 +291,12 @@ class OffsetDeleteReply:
     topics: tuple[TopicResult, ...] = ()
 
 
-# --- looking after groups
+# --- administration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
-    """Names are compared without regard to case; an empty set stands for all."""
+    """Names are case-insensitive; an empty set means all."""
 
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -304,7 +304,7 @@ class ListGroups:
 
 class ListedGroup(NamedTuple):
     group_id: str
-    # Empty for a group that only has offsets.
+    # Empty if the group only has offsets.
     protocol_type: str
     state: GroupState
     type: GroupType
@@ -333,7 +333,7 @@ class DescribedMember(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
     group_id: str
-    # GroupIdNotFound is told from version 6 on. Before, a group that is not there is a Dead one without an error.
+    # GroupIdNotFound is sent from version 6. Before, a missing group is Dead, without an error.
     error: RequestError | None = None
     state: GroupState = GroupState.DEAD
     protocol_type: str = ""
@@ -364,10 +364,10 @@ class DeleteGroupsReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceGroup:
-    """Throw all members out and set these offsets, in one decision: an operator's forced reset.
+    """Remove all members and set these offsets in one decision: an operator's forced reset.
 
-    Members learn of it by UnknownMemberId, join again under new ids and start from the new offsets. What they had still
-    under way to commit is refused, so it cannot undo the reset.
+    Members get UnknownMemberId, join again under new ids and start from the new offsets. Their commits in flight are
+    refused, so they cannot undo the reset.
     """
 
     group_id: str
@@ -376,7 +376,7 @@ class FenceGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceGroupReply:
-    """Either everything was done, or there is an error and nothing was."""
+    """Without an error everything was done; with one, nothing."""
 
     error: RequestError | None = None
     fenced_member_ids: tuple[str, ...] = ()

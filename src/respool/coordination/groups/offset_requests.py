@@ -1,4 +1,4 @@
-"""Requests about committed offsets: whether the group allows them, then what the offsets say."""
+"""Requests about committed offsets: first checked by the group, then carried out on the offsets."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ from respool.model.errors import (
     UnknownMemberId,
 )
 
-# So many tombstones in one go; the rest follows at once, with other requests in between.
+# Maximum number of tombstones per decision; the rest follows at once, with other requests in between.
 EXPIRED_RECORDS_MAX = 5_000
 
 
@@ -96,7 +96,7 @@ class OffsetRequests:
         elif consumer is not None:
             consumer.check_commit(request)
         elif request.generation < 0:
-            # A consumer that manages its partitions itself, or a tool. The group is made by this commit.
+            # A consumer with manual assignment, or a tool. This commit creates the group.
             _check_new_group(request.group_id)
         elif self._offsets.has_group(request.group_id):
             raise UnknownMemberId(f"group {request.group_id} has no members")
@@ -129,7 +129,7 @@ class OffsetRequests:
             missing = GroupIdNotFound(f"there is no group {request.group_id}")
             return OffsetDeleteReply(error=missing)
         if group is not None and group.members and not group.uses_consumer_protocol:
-            # Nobody can tell what its members read.
+            # It is unknown what its members subscribe to.
             return OffsetDeleteReply(error=NonEmptyGroup(f"{request.group_id} has members"))
         topics = self._offsets.delete(
             request.group_id,
@@ -140,7 +140,7 @@ class OffsetRequests:
         return OffsetDeleteReply(topics=topics)
 
     def expire(self, draft: Draft) -> bool:
-        """Take out offsets and groups that nobody has needed for long. Says whether there may be more of them."""
+        """Delete expired offsets and groups. Return whether there may be more of them."""
         group_ids = dict.fromkeys(
             [*self._offsets.group_ids(), *self._classic.groups, *self._consumers.groups]
         )
@@ -180,7 +180,7 @@ def _refused(request: OffsetCommit | TxnOffsetCommit, error: RequestError) -> Of
 
 
 def _expiry_rule(group: ClassicGroup | None) -> ExpiryRule | None:
-    """Offsets are kept while a member may go on from them, and for the retention time after that."""
+    """Offsets are kept while the group has members or is subscribed, and for the retention time after that."""
     if group is None:
         return ExpiryRule(since_ms=0, reads=_reads_nothing)
     if group.state is GroupState.EMPTY:

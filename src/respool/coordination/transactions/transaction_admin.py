@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions: what there is, for operators. They change nothing."""
+"""ListTransactions and DescribeTransactions, for operators. They change nothing."""
 
 from collections.abc import Collection
 
@@ -16,7 +16,7 @@ from respool.coordination.transactions.transaction_requests import (
 from respool.model.errors import InvalidRegularExpression, InvalidRequest, TransactionalIdNotFound
 
 _STATES = {state.kafka_name: state for state in TransactionState}
-# Kafka has these too, in passing. Here no id is ever in one of them, but they may be asked for.
+# Transient states of Kafka. No id is ever in one of them here, but requests may name them.
 _STATES_IN_PASSING = {"Dead", "PrepareEpochFence"}
 
 
@@ -75,7 +75,7 @@ class TransactionAdmin:
 
 
 def _is_open_for(transaction: TransactionMetadata, duration_ms: int, now_ms: int) -> bool:
-    # Kafka also lists all that are idle here, which is of no use to whoever looks for hanging ones.
+    # Kafka also lists idle ids here, which does not help to find hanging transactions.
     return not transaction.is_idle and now_ms - transaction.started_at_ms > duration_ms
 
 

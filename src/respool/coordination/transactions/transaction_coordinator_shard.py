@@ -56,16 +56,16 @@ logger = logging.getLogger(__name__)
 
 EXPIRY_TIMER: TimerKey = ("transactional id expiry",)
 TIMEOUT_TIMER: TimerKey = ("transaction timeout",)
-# So much is written in one go when time is up for many; the rest follows at once, with other requests in between. It is
-# one batch, so it must stay well below what the log takes.
+# Size limit of one batch when many timeouts are due; the rest follows at once, with other requests in between. A batch
+# must stay well below the log's limit.
 RECORD_BYTES_PER_TIMER = 128 * 1_024
-# All open transactions are looked through when the first is due, so not too often.
+# Limits how often all open transactions are scanned for timeouts.
 TIMEOUT_PAUSE_MS = 100
-# Whoever may connect may invent transactional ids. So many bytes of one partition's are remembered, each with this much
-# beside its name; beyond that those unused for longest are forgotten before their time.
+# Any client may invent transactional ids. Limit of the bytes for the ids of one partition, and the overhead of each id;
+# beyond the limit, the ids unused for longest are forgotten before they expire.
 IDS_BYTES_MAX = 8 * 1_024 * 1_024
 ID_BYTES = 512
-# So many are looked at to find some that may be forgotten.
+# The number of ids examined to find some that may be forgotten.
 FORGETTABLE_MAX = 1_000
 
 
@@ -79,23 +79,23 @@ class TransactionCoordinatorShard:
 
     def __init__(self, settings: TransactionSettings) -> None:
         self._settings = settings
-        # The longest unused first.
+        # Least recently used first.
         self._transactions: dict[str, TransactionMetadata] = {}
         self._ids_bytes = 0
-        # Invariant: exactly those that are Ongoing.
+        # Invariant: exactly the ids in state Ongoing.
         self._open: dict[str, TransactionMetadata] = {}
-        # When they are aborted, by our own clock: the times in the records are the wall clock's, which may be set. And
-        # when they were begun, by the record: what was decided may not have been written, and is begun again then.
+        # When they time out, by the monotonic clock: records have times of the wall clock, which may be set. And when
+        # they began, by the record: a decision may not have been written, and is then made again.
         self._due: dict[str, _Due] = {}
         self._admin = TransactionAdmin(self._transactions)
         self._waiting = WaitingRequests(hold_ms_max=settings.hold_ms_max)
-        # For transactions with markers in some partitions: where they are missing.
+        # Partitions without markers yet, of transactions with markers in some partitions.
         self._unmarked: dict[str, set[TopicPartition]] = {}
-        # When the time-out timer rings; None: it is not set. Invariant: not later than any open transaction is due,
-        # or than TIMEOUT_PAUSE_MS after it rang last.
+        # When the timeout timer fires; None: it is not set. Invariant: not later than any open transaction is due, or
+        # than TIMEOUT_PAUSE_MS after it fired last.
         self._rings_at_ms: int | None = None
         self._skipped_kinds: set[int] = set()
-        # What records say that were just decided on: they are replayed at once, and need not be read for that.
+        # Values of records that were just decided on: they are replayed at once, without decoding them.
         self._written: dict[tuple[bytes, bytes], TransactionMetadata] = {}
         self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
             VerifyPartitions: lambda request, _: verify_partitions(
@@ -144,7 +144,7 @@ class TransactionCoordinatorShard:
         return draft.decision()
 
     def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
-        """The whole log has been replayed: have missing markers written, and begin to time transactions out."""
+        """The whole log has been replayed: write missing markers, and start the timeouts of transactions."""
         draft = Draft(now_ms, wall_ms=wall_ms)
         draft.set_timer(
             EXPIRY_TIMER, now_ms + self._settings.transactional_id_expiration_check_interval_ms
@@ -159,12 +159,12 @@ class TransactionCoordinatorShard:
     def replay(
         self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> None:
-        """Take over what a record says.
+        """Apply a record.
 
         Raises:
-            CoordinatorRecordDamaged: it cannot be read.
+            CoordinatorRecordDamaged: the record cannot be read.
         """
-        assert producer_id == NO_PRODUCER_ID, "this topic is not written in transactions"
+        assert producer_id == NO_PRODUCER_ID, "a transactional record in this topic"
         kind = kind_of(record.key)
         if kind != TRANSACTION_KEY_VERSION:
             if kind not in self._skipped_kinds:
@@ -229,7 +229,7 @@ class TransactionCoordinatorShard:
             or transaction.producer_id != report.producer_id
             or transaction.producer_epoch != report.producer_epoch
         ):
-            # Of a transaction that is over.
+            # Markers of a transaction that is complete.
             return
         unmarked = self._unmarked.pop(transactional_id, None) or set(transaction.partitions)
         unmarked.difference_update(report.partitions)
@@ -238,7 +238,7 @@ class TransactionCoordinatorShard:
             return
         transaction = complete(transaction, draft.wall_ms)
         self._write(transaction, draft)
-        # Each is decided from what the one before it has left.
+        # Each request is decided on the state that the previous one has left.
         for waiting in self._waiting.take(transactional_id):
             step = self._step(transaction, waiting.request, draft.wall_ms)
             self._write_step(step, draft)
@@ -251,15 +251,15 @@ class TransactionCoordinatorShard:
     # --- time
 
     def _watch(self, transaction: TransactionMetadata, draft: Draft) -> None:
-        """Have the timer ring when an open transaction is due, or earlier."""
+        """Set the timer to when an open transaction is due, or earlier."""
         due_at_ms = self._due_at_ms(transaction, draft)
         if self._rings_at_ms is None or due_at_ms < self._rings_at_ms:
             self._ring_at(due_at_ms, draft)
 
     def _due_at_ms(self, transaction: TransactionMetadata, draft: Draft) -> int:
-        """One that goes on is due as before, whatever was done with the wall clock since.
+        """A transaction that continues is due as before, whatever happened to the wall clock since.
 
-        Who wrote when it began may have had another time: it is open for its time-out at most from when it is seen.
+        The broker that wrote its begin may have had another time: it is due at most its timeout from now.
         """
         name, started_at_ms = transaction.transactional_id, transaction.started_at_ms
         known = self._due.get(name)
@@ -297,9 +297,9 @@ class TransactionCoordinatorShard:
             )
 
     def _make_room(self, step: Step, draft: Draft) -> Step:
-        """Let a new id begin, and forget as many as it needs room; where none may be forgotten, it must wait.
+        """Admit a new id, and forget ids until there is room for it; if none may be forgotten, it must wait.
 
-        As with those that expire, a producer that comes back must begin anew. Nobody loses a transaction.
+        As with expired ids, a producer that returns must initialise again. No transaction is lost.
         """
         assert step.transaction is not None
         excess = self._ids_bytes + _bytes_of(step.transaction.transactional_id) - IDS_BYTES_MAX
@@ -318,7 +318,7 @@ class TransactionCoordinatorShard:
         return Step(None, InitProducerIdReply(error=error))
 
     def _expire(self, draft: Draft) -> None:
-        """Take out ids that nobody has used for long."""
+        """Remove expired ids."""
         unused_since_ms = draft.surely_ms - self._settings.transactional_id_expiration_ms
         for transaction in self._transactions.values():
             if draft.record_bytes >= RECORD_BYTES_PER_TIMER:
@@ -331,7 +331,7 @@ class TransactionCoordinatorShard:
 
 
 def _bytes_of(transactional_id: str) -> int:
-    # A character takes up to four.
+    # A character has up to four bytes.
     return ID_BYTES + 4 * len(transactional_id)
 
 
@@ -349,7 +349,7 @@ def _markers_of(prepared: TransactionMetadata) -> WriteMarkers:
 def _tell_of_takeover(
     before: TransactionMetadata | None, step: Step, request: TransactionRequest
 ) -> None:
-    """An operator may want to know why a producer's open transaction is gone."""
+    """Log why a producer's open transaction was aborted, for operators."""
     if (
         isinstance(request, InitProducerId)
         and before is not None

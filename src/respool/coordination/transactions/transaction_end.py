@@ -1,8 +1,8 @@
-"""How a transaction ends: by its producer, by somebody who fences it, and when the markers are written.
+"""The end of a transaction: by its producer, by fencing, and when all markers are written.
 
-In version 2 each end bumps the epoch. So a request with the current epoch is about the next transaction, and one with
-the epoch before it repeats the last end; it must say the same outcome. Before, the epoch stays, and a request for the
-outcome that there is counts as repeated.
+In version 2 each end bumps the epoch. So a request with the current epoch concerns the next transaction, and a request
+with the previous epoch repeats the last end and must have the same outcome. Before version 2 the epoch stays, and a
+request for the same outcome counts as a repetition.
 """
 
 from respool.coordination.transactions.transaction_metadata import (
@@ -47,9 +47,9 @@ def end_transaction(
 def fence(
     transaction: TransactionMetadata, *, by_producer: bool, now_ms: int
 ) -> TransactionMetadata:
-    """Abort an open transaction with the next epoch, which nobody has: whoever had it open can do no more.
+    """Abort an open transaction with the next epoch, which fences the producer.
 
-    Unless it was its own wish: then it will be told that epoch.
+    With `by_producer`, the producer itself asked for it and will get that epoch.
     """
     assert transaction.state is TransactionState.ONGOING, transaction
     return TransactionMetadata(
@@ -68,7 +68,7 @@ def fence(
 
 
 def complete(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The markers are in all partitions."""
+    """All partitions have their markers."""
     assert prepared.is_prepared, prepared
     is_exchanged = prepared.next_producer_id != NO_PRODUCER_ID
     return TransactionMetadata(
@@ -94,7 +94,7 @@ def _end_with_bump(transaction: TransactionMetadata, request: EndTransaction, no
         return _end_again(transaction, request, _go_on_with(transaction))
     is_current = transaction.is_current(*who)
     if transaction.is_next(*who) or (is_current and transaction.is_prepared):
-        # It is about the next transaction already.
+        # It concerns the next transaction.
         return Step(None, WAIT)
     if not is_current:
         return _refused(not_current(transaction, request))
@@ -107,7 +107,7 @@ def _end_with_bump(transaction: TransactionMetadata, request: EndTransaction, no
         next_producer_id = request.new_producer_id
     ended = _prepared(transaction, request, now_ms, next_producer_id=next_producer_id)
     if not is_open:
-        # There is nothing to mark: a client cannot know whether its first write came to anything, so it aborts.
+        # No markers are needed: a client that does not know whether its first write succeeded aborts.
         ended = complete(ended, now_ms)
     return Step(ended, _go_on_with(ended))
 
@@ -139,7 +139,7 @@ def _prepared(
 def _end_again(
     transaction: TransactionMetadata, request: EndTransaction, reply: EndTransactionReply
 ) -> Step:
-    """Answer an end that may have been decided already."""
+    """Reply to an end that may have been decided already."""
     is_commit = transaction.state in _COMMITS
     if transaction.state is TransactionState.EMPTY or is_commit != request.is_commit:
         return _refused(_contradiction(transaction, request))

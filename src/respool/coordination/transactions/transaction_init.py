@@ -1,13 +1,13 @@
-"""InitProducerId: who goes by a transactional id from now on, and with which epoch.
+"""InitProducerId: which producer owns a transactional id from now on, and with which epoch.
 
-| the id is          | a new producer                    | the producer it has, or one that lost its answer          |
+| the id is          | a new producer                    | the current producer, or one that lost the reply           |
 |--------------------|-----------------------------------|------------------------------------------------------------|
-| unknown            | a new producer id                 | the same: it was forgotten                                 |
-| idle               | the next epoch                    | the next epoch; the same again, if its answer was lost     |
+| unknown            | a new producer id                 | a new producer id: the id was forgotten                    |
+| idle               | the next epoch                    | the next epoch; the same again, if the reply was lost      |
 | Ongoing            | abort with the next epoch, wait   | the same                                                   |
 | Prepare            | wait                              | wait                                                       |
 
-Anyone else is fenced. When an epoch has no next, a new producer id takes its place.
+All other producers are fenced. When the epochs are exhausted, a new producer id is assigned.
 """
 
 from respool.coordination.record_bytes import fits_a_string

@@ -1,24 +1,24 @@
-"""What the coordinator knows of one transactional id: a value, replaced as a whole by each record of it.
+"""The coordinator's state of one transactional id: a value, replaced as a whole by each record of it.
 
 ```
-            first partition           EndTransaction, or too late
+            first partition           EndTransaction, or timeout
   Empty -------------------> Ongoing ----------------------------> PrepareCommit | PrepareAbort
     ^                           ^                                         |
-    | InitProducerId            | first partition                         | markers are in all partitions
+    | InitProducerId            | first partition                         | all partitions have markers
     +---------------------------+------------- CompleteCommit | CompleteAbort
 ```
-Prepare is the decision: once its record is committed, the outcome stands.
+Prepare is the decision: once its record is committed, the outcome is final.
 
-Epochs. A producer may use an epoch up to 32766; 32767 is kept free, so that it can always be fenced by one more. A
-producer that asks for the next epoch and loses the answer must be able to ask again. For that, `previous_producer_id`
-says whose request made the current epoch:
+Epochs. A producer may use epochs up to 32766; 32767 is reserved, so that a producer can always be fenced by one more. A
+producer that asks for the next epoch and loses the reply must be able to repeat the request. For that,
+`previous_producer_id` records whose request created the current epoch:
 
-- nobody's to repeat (-1): another producer's, or the coordinator's when time was up;
-- this producer's own: then with the epoch before the current one;
-- that of the producer id before: then with its last epoch, and the current epoch is 0.
+- -1: another producer's, or the coordinator's after a timeout; no request may be repeated;
+- the current producer id: its own request with the epoch before the current one;
+- the previous producer id: its request with its last epoch; the current epoch is 0.
 
-Kafka keeps this in memory and forgets it with the coordinator. The record's field is meant for the last case only, but
-to Kafka the other two mean nothing there.
+Kafka keeps this in memory and loses it with the coordinator. The record's field is meant for the last case only; Kafka
+ignores the other two values.
 """
 
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from respool.coordination.transactions.transaction_requests import (
 from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId, TopicPartition
 
 PRODUCER_EPOCH_MAX = 2**15 - 1
-# With this one a producer may still work; the next one after it comes with a new producer id.
+# The last usable epoch; after it a new producer id is assigned.
 LAST_USABLE_EPOCH = PRODUCER_EPOCH_MAX - 1
 
 _PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
@@ -43,13 +43,13 @@ class TransactionMetadata(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
-    # Without repetition. Invariant: none when Empty or complete.
+    # Without duplicates. Invariant: empty in the states Empty and Complete.
     partitions: tuple[TopicPartition, ...] = ()
     updated_at_ms: int = NO_TIMESTAMP
     # Of the current or last transaction; NO_TIMESTAMP when Empty.
     started_at_ms: int = NO_TIMESTAMP
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    # In Prepare, when the epochs have run out: what the producer goes on with once the markers are written.
+    # In Prepare, when the epochs are exhausted: the producer id after the markers are written.
     next_producer_id: ProducerId = NO_PRODUCER_ID
     version: TransactionVersion = TransactionVersion.V0
 
@@ -63,19 +63,19 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def due_at_ms(self) -> int:
-        """When an open transaction is aborted, by the clock of who wrote its first record."""
+        """When an open transaction times out, by the clock of the broker that wrote its first record."""
         return self.started_at_ms + self.timeout_ms
 
     def is_current(self, producer_id: ProducerId, producer_epoch: int) -> bool:
         return (
             producer_id == self.producer_id
             and producer_epoch == self.producer_epoch
-            # Nobody was ever given that one.
+            # That epoch was never given to a producer.
             and producer_epoch != PRODUCER_EPOCH_MAX
         )
 
     def is_next(self, producer_id: ProducerId, producer_epoch: int) -> bool:
-        """Whether a producer goes by what it will be once the markers are written."""
+        """Whether a producer has the id and epoch that will be current once the markers are written."""
         return (
             producer_id == self.next_producer_id
             and producer_id != NO_PRODUCER_ID
@@ -83,7 +83,7 @@ class TransactionMetadata(NamedTuple):
         )
 
     def was_bumped_by(self, producer_id: ProducerId, producer_epoch: int) -> bool:
-        """Whether the producer's own request made the current epoch, so that it may repeat it."""
+        """Whether the producer's own request created the current epoch, so that it may be repeated."""
         if producer_id != self.previous_producer_id or producer_id == NO_PRODUCER_ID:
             return False
         if producer_id == self.producer_id:
@@ -92,14 +92,14 @@ class TransactionMetadata(NamedTuple):
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
-# What a request does to one transactional id: the id's new state, if any, and the answer, if it can be given yet.
+# The effect of a request on one transactional id: the new state, if any, and the reply, if it can be sent yet.
 
 
-# The answer follows when the markers of the transaction before are written; the request is decided anew then.
+# The reply waits for the markers of the previous transaction; then the request is decided again.
 WAIT = None
 
 
 class Step(NamedTuple):
-    # None: it stays as it is.
+    # None: unchanged.
     transaction: TransactionMetadata | None
     reply: Any

@@ -1,4 +1,4 @@
-"""Which partitions a transaction writes to: adding them, and asking whether they were added."""
+"""The partitions of a transaction: adding them, and verifying that they were added."""
 
 from collections.abc import Container
 
@@ -21,7 +21,7 @@ from respool.model.errors import (
 from respool.model.ids import NO_PRODUCER_ID, TopicPartition
 
 _ADDED = AddPartitionsReply()
-# So few are looked through one by one.
+# Up to this number, a linear search is faster.
 _FEW_PARTITIONS = 16
 
 
@@ -38,7 +38,7 @@ def add_partitions(
         return Step(None, WAIT)
     known = transaction.partitions
     known_here = _lookup(known)
-    # Also for partitions named twice in one request.
+    # Also removes partitions that are named twice in one request.
     added = tuple(dict.fromkeys(one for one in request.partitions if one not in known_here))
     if not added:
         return Step(None, _ADDED)
@@ -53,7 +53,7 @@ def add_partitions(
             known + added,
             now_ms,
             transaction.started_at_ms if is_open else now_ms,
-            # The producer works with the current epoch, so it has its answer: nothing is left to repeat.
+            # The producer uses the current epoch, so it has got its reply: nothing is left to repeat.
             NO_PRODUCER_ID,
             NO_PRODUCER_ID,
             request.version,
@@ -86,7 +86,7 @@ def verify_partitions(
 
 
 def _lookup(partitions: tuple[TopicPartition, ...]) -> Container[TopicPartition]:
-    """For asking which partitions are among these. A transaction may have all there are, and a request name all."""
+    """A container for membership tests. Both a transaction and a request may have very many partitions."""
     return partitions if len(partitions) <= _FEW_PARTITIONS else frozenset(partitions)
 
 
@@ -94,7 +94,7 @@ def not_current(
     transaction: TransactionMetadata | None,
     request: AddPartitions | VerifyPartitions | EndTransaction,
 ) -> RequestError:
-    """Why a request is not from the producer that goes by the transactional id."""
+    """Why a request is not from the current producer of the transactional id."""
     if transaction is None:
         return InvalidProducerIdMapping(
             f"there is no transactional id {request.transactional_id!r}"

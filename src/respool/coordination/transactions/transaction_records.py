@@ -12,12 +12,12 @@
  an item of the array, for one topic
  | topic: string | partitions: array of 4 |                                    tagged fields, in version 1
 
- tag 0   the producer id before, 8
+ tag 0   the previous producer id, 8
  tag 1   the next producer id, 8
  tag 2   the client's transaction version, 2
 ```
-Version 1 is flexible. We write it for what version 0 has no place for. An id without a transaction has null for
-partitions; one whose transaction is over has an empty array.
+Version 1 is flexible. It is written only if a value does not fit into version 0. An id without a transaction has null
+for partitions; one whose transaction is complete has an empty array.
 """
 
 from functools import lru_cache
@@ -43,7 +43,7 @@ _HEAD = Struct(">hqhib")
 _TIMES = Struct(">qq")
 _TAG_INT64 = Struct(">BBq")
 _TAG_INT16 = Struct(">BBh")
-# Partitions of so few are kept as bytes for the next time.
+# Up to this number of entries, encoded partitions are cached.
 _FEW_PARTITIONS = 16
 
 _STATES = tuple(TransactionState)
@@ -59,7 +59,7 @@ def read_transaction_key(key: bytes) -> str:
     """The transactional id.
 
     Raises:
-        CoordinatorRecordDamaged: it is not such a key.
+        CoordinatorRecordDamaged: this is another kind of key.
     """
     reader = RecordReader(key, what="the key of a transactional id")
     reader.int16()
@@ -101,7 +101,7 @@ def read_transaction_value(transactional_id: str, value: bytes) -> TransactionMe
     """Read any version Kafka has written.
 
     Raises:
-        CoordinatorRecordDamaged: it is none of them, or cut off, or says what cannot be.
+        CoordinatorRecordDamaged: an unknown version, a truncated record, or an invalid value.
     """
     reader = RecordReader(value, what=f"the transaction of {transactional_id!r}")
     version, producer_id, producer_epoch, timeout_ms, state = reader.fields(_HEAD)
@@ -148,7 +148,7 @@ def _tagged(
 
 
 def _version(number: int) -> TransactionVersion:
-    # A newer one is at least what we know.
+    # A newer version includes at least the newest known one.
     return _VERSIONS[min(max(0, number), len(_VERSIONS) - 1)]
 
 
@@ -170,7 +170,7 @@ def _write_partitions(partitions: tuple[TopicPartition, ...] | None, is_flexible
     return writer.done()
 
 
-# Producers write to the same partitions in one transaction after another.
+# Producers often write to the same partitions in consecutive transactions.
 _write_few_partitions = lru_cache(maxsize=1_024)(_write_partitions)
 
 

@@ -16,10 +16,10 @@ NO_PRODUCER_EPOCH = -1
 
 
 class TransactionVersion(IntEnum):
-    """How a client does transactions (the feature `transaction.version`)."""
+    """The client's transaction protocol (the feature `transaction.version`)."""
 
     V0 = 0
-    # To clients the same as 0; Kafka writes its records in the newer form then.
+    # For clients the same as 0; Kafka writes its records in the newer format.
     V1 = 1
     # Every end of a transaction bumps the epoch, and partitions are added by writing to them (KIP-890).
     V2 = 2
@@ -44,22 +44,22 @@ class TransactionState(IntEnum):
         return self.name.title().replace("_", "")
 
 
-# --- what producers ask
+# --- requests of producers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """A producer starts, or goes on after an error and then says which it is (KIP-360).
+    """A producer starts, or continues after an error and then sends its producer id (KIP-360).
 
-    Without a producer id it is a new one: whoever had the transactional id before is fenced, and what it had open is
-    aborted. That is also how an operator ends an open transaction.
+    Without a producer id it is a new producer: the previous one is fenced, and its open transaction is aborted. That is
+    also how an operator aborts an open transaction.
     """
 
     transactional_id: str
     timeout_ms: int
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-    # One that nobody has had yet. Brought when the answer was ProducerIdNeeded.
+    # A new, unused producer id. Present if the previous reply was ProducerIdNeeded.
     new_producer_id: ProducerId | None = None
 
 
@@ -72,9 +72,9 @@ class InitProducerIdReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """The partitions will be written to in the transaction; it begins with the first of them.
+    """Add partitions that the transaction will write to; it begins with the first of them.
 
-    The caller has checked that they exist. The partition of a group's offsets is one as well.
+    The caller has checked that they exist. The partition of a group's offsets is added in the same way.
     """
 
     transactional_id: str
@@ -116,7 +116,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionReply:
-    # What the producer goes on with; told in version 2 only.
+    # The producer's id and epoch for the next transaction; only in version 2.
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     error: RequestError | None = None
@@ -124,7 +124,7 @@ class EndTransactionReply:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """The answer to a request that cannot be decided without a new producer id: ask again with one."""
+    """The reply to a request that needs a new producer id: repeat it with one."""
 
 
 # --- markers
@@ -132,9 +132,9 @@ class ProducerIdNeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteMarkers:
-    """An effect: the outcome cannot change any more, so write it to all partitions, then say `MarkersWritten`.
+    """An effect: the outcome is final; write markers to all partitions, then send `MarkersWritten`.
 
-    It may come again after the coordinator has started anew, and markers may be written twice.
+    It may be repeated after a restart of the coordinator, so markers may be written twice.
     """
 
     transactional_id: str
@@ -142,16 +142,16 @@ class WriteMarkers:
     producer_epoch: int
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
-    # How it was ended. In version 2 the epoch is newer than that of anything the transaction has written.
+    # The epoch of the end. In version 2 it is newer than the epoch of the transaction's batches.
     version: TransactionVersion = TransactionVersion.V0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
-    """Markers are committed in these partitions, or the partitions are gone. May come in parts; the answer is None.
+    """Markers are committed in these partitions, or the partitions are deleted. May come in parts; the reply is None.
 
-    To be told to the machine that had the effect, not to one that was loaded after it: a client before version 2 keeps
-    its epoch from one transaction to the next, so a late word could be taken for the next transaction's.
+    It must go to the shard that emitted the effect, not to one that was loaded later: a client before version 2 keeps
+    its epoch over transactions, so a late message could be taken for the next transaction's.
     """
 
     transactional_id: str
@@ -160,12 +160,12 @@ class MarkersWritten:
     partitions: tuple[TopicPartition, ...]
 
 
-# --- looking after transactions
+# --- requests of operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactions:
-    """Those that meet all conditions; an empty set, a negative time or no pattern is no condition."""
+    """The transactions that meet all conditions; an empty set, a negative time or no pattern is no condition."""
 
     # As in `TransactionState.kafka_name`.
     states: frozenset[str] = frozenset()
@@ -185,7 +185,7 @@ class ListedTransaction(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactionsReply:
     error: RequestError | None = None
-    # Of those asked for: there is no such state.
+    # Requested states that do not exist.
     unknown_states: tuple[str, ...] = ()
     transactions: tuple[ListedTransaction, ...] = ()
 
@@ -203,7 +203,7 @@ class DescribedTransaction:
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     timeout_ms: int = 0
-    # NO_TIMESTAMP: none has begun since the producer started.
+    # NO_TIMESTAMP: no transaction has begun since the producer started.
     started_at_ms: int = NO_TIMESTAMP
     partitions: tuple[TopicPartition, ...] = ()
 

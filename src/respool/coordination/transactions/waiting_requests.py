@@ -1,7 +1,7 @@
-"""Requests that wait until the markers of a transaction are written, each for a while at most.
+"""Requests that wait until the markers of a transaction are written, up to a time limit.
 
-Kafka sends them back at once with CONCURRENT_TRANSACTIONS, and clients try again after a pause that is longer than the
-markers take. Who waits need not survive the coordinator: a client that hears nothing asks again.
+Kafka rejects them at once with CONCURRENT_TRANSACTIONS, and clients retry after a pause that is longer than the markers
+take. Waiting requests are kept in memory only: a client without a reply retries.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from respool.coordination.transactions.transaction_requests import (
 from respool.model.errors import ConcurrentTransactions
 
 WAITING_TIMER: TimerKey = ("waiting for markers",)
-# One producer has one or two requests under way. More come from many that fence each other, or from a client gone wild.
+# A producer has one or two requests in flight. More come from producers that fence each other, or a faulty client.
 WAITING_PER_ID_MAX = 32
 
 WaitingRequest: TypeAlias = InitProducerId | AddPartitions | EndTransaction
@@ -40,13 +40,13 @@ class Waiting(NamedTuple):
 class WaitingRequests:
     def __init__(self, *, hold_ms_max: int) -> None:
         self._hold_ms_max = hold_ms_max
-        # In the order they came.
+        # In order of arrival.
         self._by_id: dict[str, dict[Ticket, Waiting]] = {}
-        # All of them by time, and some that wait no more. Invariant: when there are any, the timer is set.
+        # All by time, and some that no longer wait. Invariant: if there are any, the timer is set.
         self._queue: deque[Waiting] = deque()
 
     def add(self, request: WaitingRequest, ticket: Ticket, draft: Draft) -> None:
-        """Let a request wait, or send it back when too many do."""
+        """Let a request wait, or reject it if too many do."""
         waiting = self._by_id.setdefault(request.transactional_id, {})
         if len(waiting) >= WAITING_PER_ID_MAX:
             _send_back(request, ticket, draft)
@@ -58,12 +58,12 @@ class WaitingRequests:
         self._queue.append(one)
 
     def take(self, transactional_id: str) -> tuple[Waiting, ...]:
-        """All that wait for the id's markers. They wait no more, unless they are put back."""
+        """Remove and return all requests that wait for the id's markers."""
         waiting = self._by_id.pop(transactional_id, None)
         return () if waiting is None else tuple(waiting.values())
 
     def put_back(self, one: Waiting) -> None:
-        """It must wait again; its time runs on."""
+        """Let a request wait again, with its old time limit."""
         self._by_id.setdefault(one.request.transactional_id, {})[one.ticket] = one
 
     def on_timer(self, draft: Draft) -> None:

@@ -1,17 +1,17 @@
-"""A group of the classic protocol: its members, their votes, and who waits for what.
+"""A group of the classic protocol: its members, their votes, and the requests that wait.
 
 ```
-          first member joins                all joined, or time is up
+          first member joins                all joined, or timeout
   Empty ---------------------> Preparing --------------------------> Completing
     ^                          Rebalance <-------------------------- Rebalance
-    |   nobody joined             |  ^    a member comes, goes, changes   |
-    +-----------------------------+  |                                    | the leader brings
+    |   no member joined          |  ^    a member joins, leaves, changes  |
+    +-----------------------------+  |                                    | the leader sends
                                      +------------- Stable <--------------+ the assignment
 ```
-What the log knows is `stored`: it changes by `replay` only. All else is the live group, which a rebalance takes ahead
-of the log. It is in step with it again when the group is Stable or Empty, for then a record was written. When the
-coordinator is lost in between, the group starts again from `stored`, and members of the unfinished generation are told
-to join again.
+`stored` is the state in the log: it changes only by `replay`. Everything else is the live group, which is ahead of the
+log during a rebalance. Both agree again when the group is Stable or Empty, since a record is written then. If the
+coordinator fails in between, the group starts again from `stored`, and members of the unfinished generation have to
+join again.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ class ClassicGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        # What a restart would find.
+        # The state that a restart would load.
         self.stored: StoredGroup | None = None
 
         self.state = GroupState.EMPTY
@@ -59,21 +59,21 @@ class ClassicGroup:
         self.protocol_type = ""
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        # In the order they joined.
+        # In order of joining.
         self.members: dict[str, ClassicMember] = {}
         # Instance id -> member id. Invariant: exactly the members that have an instance id.
         self.static_members: dict[str, str] = {}
-        # Told to come back with this id, and how long we wait for that. Not members yet.
+        # Member ids that were given out, and until when to wait for their joins. Not members yet.
         self.pending_joins: dict[str, int] = {}
-        # Whose join or sync will be answered later. Invariant: members, all of them.
+        # Members whose join or sync is answered later. Invariant: all are members.
         self.joins_waiting: dict[str, Ticket] = {}
         self.syncs_waiting: dict[str, Ticket] = {}
-        # Of this generation, and not heard of since they were told so.
+        # Members of this generation that have not sent a SyncGroup yet.
         self.pending_syncs: set[str] = set()
 
-        # When the join phase ends, come who may; None outside of it.
+        # When the join phase ends in any case; None outside of it.
         self.join_due_ms: int | None = None
-        # By when all must have asked for their assignment; None when they have.
+        # By when all members must have synced; None if they have.
         self.sync_due_ms: int | None = None
         # The rebalance began with an empty group: it waits a little for more members, and while more come, goes on
         # waiting as long as time is left.
@@ -84,11 +84,11 @@ class ClassicGroup:
         # Invariant: not later than any deadline of the group.
         self.wake_at_ms: int | None = None
 
-        # How many members support each protocol.
+        # The number of members that support each protocol.
         self._supporters: Counter[str] = Counter()
         self._subscribed: frozenset[str] | None = frozenset()
 
-    # --- questions
+    # --- queries
 
     @property
     def has_all_joined(self) -> bool:
@@ -100,7 +100,7 @@ class ClassicGroup:
 
     @property
     def is_forgettable(self) -> bool:
-        """Nobody would miss it: neither the log nor any client knows of it."""
+        """True if neither the log nor any client knows the group, so it can be dropped."""
         return self.stored is None and not self.members and not self.pending_joins
 
     @property
@@ -111,7 +111,7 @@ class ClassicGroup:
         return member.member_id in self.joins_waiting or member.member_id in self.syncs_waiting
 
     def reads(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic; yes too when that cannot be known."""
+        """Whether a member subscribes to the topic; True if that is unknown."""
         if not self.members or not self.uses_consumer_protocol:
             return False
         return self._subscribed is None or topic in self._subscribed
@@ -121,7 +121,7 @@ class ClassicGroup:
         return self.uses_consumer_protocol and self._subscribed is not None
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether a member with these protocols would leave the group one that all support."""
+        """Whether all members, and one with these protocols, have a protocol in common."""
         if not self.members:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -132,7 +132,7 @@ class ClassicGroup:
         """The member that a request comes from.
 
         Raises:
-            FencedInstanceId: another has taken the static member's place.
+            FencedInstanceId: another member has taken the static member's place.
             UnknownMemberId: there is no such member.
         """
         if instance_id is not None:
@@ -149,7 +149,7 @@ class ClassicGroup:
         return member
 
     def choose_protocol(self) -> str:
-        """The one most members like best among those that all support; of equals the first voted for."""
+        """The protocol with most votes among those that all support; the first voted for wins a tie."""
         everyone = len(self.members)
         candidates = {name for name, count in self._supporters.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -169,7 +169,7 @@ class ClassicGroup:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> ClassicMember:
-        """Take a member out. Whoever does so has answered what it waited for."""
+        """Remove a member. The caller has answered its waiting request."""
         assert member_id not in self.joins_waiting, member_id
         assert member_id not in self.syncs_waiting, member_id
         member = self.members.pop(member_id)
@@ -182,7 +182,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Another member takes the old one's name, assignment and, where it led, leadership."""
+        """Another member takes the old one's instance id, assignment and, if it led, leadership."""
         led = self.leader == old.member_id
         self.remove(old.member_id)
         self.add(new)
@@ -203,7 +203,7 @@ class ClassicGroup:
         self._learn_subscriptions()
 
     def become_empty(self) -> None:
-        """A generation without members. Whoever does so has removed them."""
+        """Start a generation without members. The caller has removed them."""
         assert not self.members
         self.generation += 1
         self.protocol_name = None
@@ -217,7 +217,7 @@ class ClassicGroup:
         if self.wake_at_ms is None or deadline_ms < self.wake_at_ms:
             self.wake_at_ms = deadline_ms
 
-    # --- changes of what the log knows
+    # --- replay
 
     def replay(self, stored: StoredGroup) -> None:
         """Become what the record says: Stable with these members, or Empty. What only the live group knows of

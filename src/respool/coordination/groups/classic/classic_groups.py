@@ -1,4 +1,4 @@
-"""The classic protocol for all groups of a shard: which group a request is for, and when it must be looked at again."""
+"""The classic groups of a shard: dispatches requests to groups, and runs their timers."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ CLASSIC_TIMER = "classic group"
 class ClassicGroups:
     def __init__(self, settings: GroupSettings, *, rng: RandomSource) -> None:
         self._size_max = settings.group_max_size
-        # Groups that have or had members, or that somebody is about to join.
+        # Groups that have or had members, or that a member is about to join.
         self._groups: dict[str, ClassicGroup] = {}
         self._rebalance = Rebalance(settings)
         self._joining = Joining(settings, rebalance=self._rebalance, rng=rng)
@@ -84,18 +84,18 @@ class ClassicGroups:
 
     def check_commit(self, group: ClassicGroup, request: OffsetCommit, now_ms: int) -> None:
         """Raises:
-        RequestError: the group's offsets are not for this client to move.
+        RequestError: this client may not commit offsets of the group.
         """
         self._membership.check_commit(group, request, now_ms)
 
     def check_txn_commit(self, group: ClassicGroup, request: TxnOffsetCommit) -> None:
         """Raises:
-        RequestError: the group's offsets are not for this producer to move.
+        RequestError: this producer may not commit offsets of the group.
         """
         self._membership.check_txn_commit(group, request)
 
     def remove_all(self, group_id: str, draft: Draft) -> tuple[str, ...]:
-        """Throw all members of a group out; return who they were."""
+        """Remove all members of a group; return their ids."""
         group = self._groups.get(group_id)
         if group is None or group.state is GroupState.EMPTY:
             return ()
@@ -110,7 +110,7 @@ class ClassicGroups:
         if group is None:
             return NOTHING
         for member in group.members.values():
-            # The group was one of the next-generation protocol until now; its members' sessions begin here.
+            # The group was a next-generation group until now; its members' sessions start here.
             if member.expires_at_ms == NEVER_MS:
                 self._rebalance.restart_session(group, member, draft.now_ms)
         self._membership.on_timer(group, draft)
@@ -118,17 +118,17 @@ class ClassicGroups:
         return draft.decision()
 
     def on_loaded(self, draft: Draft) -> None:
-        """Members have their session timeout from now to be heard of."""
+        """Start the sessions of all members."""
         for group in self._groups.values():
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, draft.now_ms)
             if len(group.members) > self._size_max:
-                # Those who join first may stay.
+                # The members that join first may stay.
                 self._rebalance.begin(group, draft, reason="more members than group.max.size")
             self._set_timer(group, draft, timer_at_ms=None)
 
     def on_heard_again(self, *, until_ms: int) -> None:
-        """For a while nobody was answered: members have time until then. Timers that ring earlier look again."""
+        """No request was answered for a while: extend sessions until then. Timers that fire earlier are set again."""
         for group in self._groups.values():
             for member in group.members.values():
                 member.expires_at_ms = max(member.expires_at_ms, until_ms)
@@ -161,14 +161,14 @@ class ClassicGroups:
             draft.set_timer((CLASSIC_TIMER, group.group_id), group.wake_at_ms)
 
     def _forget_if_nothing(self, group: ClassicGroup) -> None:
-        # Else every made-up group id that somebody tries to join would stay in memory.
+        # Otherwise every made-up group id of a join would stay in memory.
         if group.is_forgettable:
             del self._groups[group.group_id]
 
 
 def check_group_id(group_id: str) -> None:
     """Raises:
-    InvalidGroupId: there cannot be a record of such a group.
+    InvalidGroupId: the id does not fit into a record.
     """
     if not group_id:
         raise InvalidGroupId("the group id is empty")

@@ -1,11 +1,11 @@
-"""A member of a classic group, as the coordinator knows it now."""
+"""A member of a classic group."""
 
 from collections.abc import Container
 
 from respool.coordination.groups.group_records import StoredMember
 from respool.coordination.groups.group_requests import JoinGroup, Protocol
 
-# A session that nobody has timed yet: the member came out of the log.
+# A session without a deadline yet: the member was loaded from the log.
 NEVER_MS = 2**63 - 1
 
 
@@ -42,12 +42,12 @@ class ClassicMember:
         self.client_host = client_host
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
-        # Its favourite first. Never empty.
+        # In order of preference. Never empty.
         self.protocols = protocols
-        # Of the generation last synced; empty before the first.
+        # The assignment of the last synced generation; empty before the first.
         self.assignment = assignment
-        # It has not been through a rebalance yet. While it waits for its first, nobody can tell whether it is still
-        # there, so it is dropped after a while even though it waits.
+        # It has not completed a rebalance yet. While it waits for its first one it sends no heartbeats, so it is
+        # dropped after a while even though it waits.
         self.is_new = is_new
         self.expires_at_ms = NEVER_MS
 
@@ -73,7 +73,7 @@ class ClassicMember:
             client_host=stored.client_host,
             session_timeout_ms=stored.session_timeout_ms,
             rebalance_timeout_ms=stored.rebalance_timeout_ms,
-            # The record has only the chosen one. The rest comes with the member's next join.
+            # The record has only the chosen protocol. The others come with the member's next join.
             protocols=(Protocol(protocol_name, stored.subscription),),
             assignment=stored.assignment,
         )
@@ -91,7 +91,7 @@ class ClassicMember:
         )
 
     def metadata_for(self, protocol_name: str) -> bytes:
-        """What it says of itself in a protocol it supports."""
+        """Its metadata for a protocol it supports."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -101,7 +101,7 @@ class ClassicMember:
         return any(protocol.name == protocol_name for protocol in self.protocols)
 
     def vote(self, candidates: Container[str]) -> str:
-        """Its favourite among protocols of which it supports at least one."""
+        """Its most preferred protocol among the candidates, of which it supports at least one."""
         for protocol in self.protocols:
             if protocol.name in candidates:
                 return protocol.name

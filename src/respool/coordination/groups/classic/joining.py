@@ -1,4 +1,4 @@
-"""JoinGroup: who may join, under which id, and whether that needs a rebalance."""
+"""JoinGroup: whether a member may join, its member id, and whether the join needs a rebalance."""
 
 import logging
 
@@ -29,9 +29,9 @@ from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
-# A new member that waits in its first join may have gone away and come back as another. Kafka's number.
+# A new member in its first join may have disconnected and joined again under another id. Kafka's value.
 NEW_MEMBER_JOIN_MS = 5 * 60_000
-# How much of a client's own words goes into its member id, which stands in many records.
+# The maximum length of client-supplied text in a member id, which is in many records.
 _NAME_IN_ID_LENGTH_MAX = 255
 
 
@@ -42,7 +42,7 @@ class Joining:
         self._rng = rng
 
     def join(self, group: ClassicGroup, request: JoinGroup, ticket: Ticket, draft: Draft) -> None:
-        """Answer the join at once, or keep its ticket until the generation is complete."""
+        """Reply to the join at once, or keep its ticket until the generation is complete."""
         try:
             self._check(group, request)
             if request.member_id != NO_MEMBER_ID:
@@ -83,7 +83,7 @@ class Joining:
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self._settings.group_max_size
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Whoever joins first stays, should the limit have been lowered since.
+            # If the limit was lowered, the members that join first stay.
             return member_id in group.joins_waiting or len(group.joins_waiting) < limit
         return member_id in group.members or len(group.members) < limit
 
@@ -143,7 +143,7 @@ class Joining:
     def _new_member_id(self, name: str) -> str:
         return f"{name[:_NAME_IN_ID_LENGTH_MAX]}-{self._rng.uuid()}"
 
-    # --- a static member comes back
+    # --- a static member joins again
 
     def _replace(
         self,
@@ -167,7 +167,7 @@ class Joining:
         group.replace_static(old, new)
         self._rebalance.restart_session(group, new, draft.now_ms)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
-            # It takes its partitions over where they are. Nobody else notices.
+            # It keeps the partitions of its predecessor, without a rebalance.
             assignments = {one.member_id: one.assignment for one in group.members.values()}
             self._rebalance.write_stable(group, assignments, draft)
             self._rebalance.expect_syncs(group, [new.member_id], draft)
@@ -191,8 +191,8 @@ class Joining:
         request: JoinGroup,
         leader_before: str | None,
     ) -> JoinGroupReply:
-        """The leader must not share out anew on its own while the others go on: it is told to skip that, or, when it
-        cannot be told, that the leader is the member it has just replaced.
+        """The returning leader must not assign partitions while the other members continue: the reply tells it to skip
+        the assignment or, for older clients, names the replaced member as leader.
         """
         assert group.leader is not None
         assert leader_before is not None
@@ -222,10 +222,10 @@ class Joining:
         if group.state is GroupState.PREPARING_REBALANCE:
             needs_rebalance = True
         elif group.state is GroupState.COMPLETING_REBALANCE:
-            # With nothing changed it only missed the answer to its first join.
+            # Nothing changed: it only missed the reply to its join.
             needs_rebalance = changed
         else:
-            # The leader joins again when it wants to share out anew, for reasons its metadata does not show.
+            # The leader joins again to assign partitions again, for reasons that its metadata does not show.
             needs_rebalance = changed or is_leader
         if needs_rebalance:
             self._join_again(group, member, request, ticket, draft)
@@ -241,7 +241,7 @@ class Joining:
         ticket: Ticket,
         draft: Draft,
     ) -> None:
-        # A member asks again when it has lost its connection; nobody reads the answer to its first request.
+        # A member that lost its connection joins again; the reply to its first request would not be read.
         stale = RebalanceInProgress(f"{member.member_id} has asked again")
         self._rebalance.answer_join(
             group,

@@ -1,4 +1,4 @@
-"""What members of a classic group do between joins: sync, send heartbeats, leave, fall silent, commit."""
+"""Requests of classic members between joins: SyncGroup, Heartbeat, LeaveGroup, commits; and session timeouts."""
 
 from respool.coordination.decision import Ticket
 from respool.coordination.draft import Draft
@@ -27,7 +27,7 @@ from respool.model.errors import (
     UnknownMemberId,
 )
 
-# Most heartbeats say nothing else, so it is made once.
+# The reply to most heartbeats, created once.
 _ALL_WELL = HeartbeatReply()
 
 
@@ -38,7 +38,7 @@ class MemberRequests:
     # --- sync
 
     def sync(self, group: ClassicGroup, request: SyncGroup, ticket: Ticket, draft: Draft) -> None:
-        """Answer with the member's assignment, once the leader has brought it and it is on its way to the log."""
+        """Reply with the member's assignment, once the leader has sent it and it is written to the log."""
         try:
             member = self._check_sync(group, request)
         except RequestError as error:
@@ -69,7 +69,7 @@ class MemberRequests:
         return member
 
     def _share_out(self, group: ClassicGroup, request: SyncGroup, draft: Draft) -> None:
-        """The leader has spoken. Members it forgot get nothing, those it made up are passed over."""
+        """Take the leader's assignment. Members it left out get nothing; unknown ones are ignored."""
         assignments = {one.member_id: one.assignment for one in request.assignments}
         self._rebalance.write_stable(group, assignments, draft)
         waiting, group.syncs_waiting = group.syncs_waiting, {}
@@ -93,11 +93,11 @@ class MemberRequests:
         return _ALL_WELL
 
     def check_commit(self, group: ClassicGroup, request: OffsetCommit, now_ms: int) -> None:
-        """Let only current members move the group's offsets; and anyone, while it has no members.
+        """Let only current members commit offsets; any client may while the group has no members.
 
         Raises:
             UnknownMemberId, FencedInstanceId, IllegalGeneration: it is not a current member.
-            RebalanceInProgress: the new generation is not assigned yet, so nobody owns anything.
+            RebalanceInProgress: the new generation has no assignment yet.
         """
         if request.generation < 0 and group.state is GroupState.EMPTY:
             return
@@ -108,11 +108,10 @@ class MemberRequests:
         member.expires_at_ms = now_ms + member.session_timeout_ms
 
     def check_txn_commit(self, group: ClassicGroup, request: TxnOffsetCommit) -> None:
-        """Let a producer commit for a current member, also while partitions are being shared out; and one that names
-        no member, always.
+        """Let a producer commit for a current member, also during a rebalance; and one that names no member, always.
 
         Raises:
-            UnknownMemberId, FencedInstanceId, IllegalGeneration: it is not a current member that it works for.
+            UnknownMemberId, FencedInstanceId, IllegalGeneration: it names a member that is not current.
         """
         if request.generation < 0 and (
             group.state is GroupState.EMPTY
@@ -147,16 +146,16 @@ class MemberRequests:
                 return
             member_id = group.check_member(leaving.member_id, leaving.instance_id).member_id
         else:
-            # By its instance id alone: an administrator removes a static member that will not come back.
+            # Only by its instance id: an administrator removes a static member.
             if leaving.instance_id not in group.static_members:
                 raise UnknownMemberId(f"group {group.group_id} has no {leaving.instance_id}")
             member_id = group.static_members[leaving.instance_id]
         self._rebalance.remove(group, [member_id], draft)
 
-    # --- silence
+    # --- session timeouts
 
     def on_timer(self, group: ClassicGroup, draft: Draft) -> None:
-        """See to everything whose time is over, and note when to look again."""
+        """Handle all expired deadlines, and set the timer for the next one."""
         group.wake_at_ms = None
         self._expire(group, draft)
         if group.join_due_ms is not None and group.join_due_ms <= draft.now_ms:
@@ -176,7 +175,7 @@ class MemberRequests:
                 group.wake_by(expires_at_ms)
         expired = []
         for member in group.members.values():
-            # Whoever waits for us need not send heartbeats; its session starts again with the answer.
+            # A member with a waiting request need not send heartbeats; its session restarts with the reply.
             if not member.is_new and group.is_waiting(member):
                 continue
             if member.expires_at_ms <= now_ms:

@@ -1,6 +1,6 @@
-"""How a classic group goes from one generation to the next: the join phase, the choice, the wait for the syncs.
+"""The rebalance of a classic group: the join phase, the choice of leader and protocol, and the wait for the syncs.
 
-Every method leaves the group in a state in which something will go on: a member answers, or a deadline passes.
+Every method leaves the group in a state from which it continues: by a member's request or by a deadline.
 """
 
 import logging
@@ -24,11 +24,11 @@ from respool.coordination.groups.group_requests import (
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import RebalanceInProgress, RequestError, UnknownMemberId
 
-# Names and reasons come from clients: %r keeps a line break in one of them from making up a line of ours.
+# Names and reasons come from clients: %r keeps line breaks in them from forging log lines.
 logger = logging.getLogger(__name__)
 
-# A client may announce a rebalance timeout of nothing. It may hurry the others' joins, but members must be able to
-# sync, and while only silent static members are left, their session timeouts must come before we look again.
+# A client may send a rebalance timeout of 0. That may shorten the join phase, but members need time to sync, and while
+# only silent static members are left, their session timeouts must come before the next check.
 WAIT_MS_MIN = 1_000
 
 
@@ -39,14 +39,14 @@ class Rebalance:
     # --- the join phase
 
     def begin_or_go_on(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
-        """Something changed that a new generation must take into account."""
+        """Start a rebalance, unless one is in its join phase, for a change that needs a new generation."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.maybe_end_join_phase(group, draft)
         else:
             self.begin(group, draft, reason=reason)
 
     def begin(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
-        """Have everybody join again."""
+        """Make all members join again."""
         logger.info(
             "group %r: rebalance after generation %d: %r", group.group_id, group.generation, reason
         )
@@ -75,7 +75,7 @@ class Rebalance:
         self._wait_for_joins(group, draft.now_ms + self._initial_delay_ms)
 
     def on_join_due(self, group: ClassicGroup, draft: Draft) -> None:
-        """The time for joining is over. Of an empty group's first rebalance it goes on while members come."""
+        """The join phase is over; for the initial rebalance of an empty group it is extended while members join."""
         extension_ms = min(self._initial_delay_ms, group.initial_join_left_ms)
         if group.is_initial and group.new_member_added and extension_ms:
             group.new_member_added = False
@@ -85,7 +85,7 @@ class Rebalance:
             self.end_join_phase(group, draft)
 
     def maybe_end_join_phase(self, group: ClassicGroup, draft: Draft) -> None:
-        # An initial rebalance takes its time on purpose.
+        # The initial rebalance has a deliberate delay.
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and not group.is_initial
@@ -94,7 +94,7 @@ class Rebalance:
             self.end_join_phase(group, draft)
 
     def end_join_phase(self, group: ClassicGroup, draft: Draft) -> None:
-        """Go on with those who joined. Static members stay without joining: their session times them out."""
+        """Continue with the members that joined. Static members stay until their sessions time out."""
         absent = [
             member.member_id
             for member in group.members.values()
@@ -131,7 +131,7 @@ class Rebalance:
         self.expect_syncs(group, group.members, draft)
 
     def joined(self, group: ClassicGroup, member: ClassicMember) -> JoinGroupReply:
-        """What a member is told of the current generation; the leader also who is in it."""
+        """The join reply for the current generation; for the leader, with the members."""
         assert group.leader is not None
         is_leader = group.leader == member.member_id
         return JoinGroupReply(
@@ -151,7 +151,7 @@ class Rebalance:
         group.wake_by(group.sync_due_ms)
 
     def on_sync_due(self, group: ClassicGroup, draft: Draft) -> None:
-        """Members that joined and never asked for their assignment hold partitions that nobody reads."""
+        """Members that joined but did not sync hold partitions that no one reads: start again without them."""
         group.sync_due_ms = None
         silent = sorted(group.pending_syncs)
         self.remove(group, silent, draft)
@@ -165,7 +165,7 @@ class Rebalance:
     # --- leaving
 
     def remove(self, group: ClassicGroup, member_ids: Iterable[str], draft: Draft) -> None:
-        """Take members out; what they wait for is answered so that those still alive join as new ones."""
+        """Remove members; their waiting requests are answered so that live ones join as new members."""
         for member_id in member_ids:
             gone = UnknownMemberId(f"{member_id} is not in group {group.group_id} any more")
             self.answer_join(
@@ -178,14 +178,14 @@ class Rebalance:
             group.remove(member_id)
 
     def on_removed(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
-        """Members or pending members are gone: the rest shares anew, or need not wait for them any longer."""
+        """Members or pending members are gone: rebalance, or stop waiting for them."""
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.begin(group, draft, reason=reason)
         else:
             self.maybe_end_join_phase(group, draft)
 
     def empty(self, group: ClassicGroup, draft: Draft) -> None:
-        """The last member is gone. The log is told of it, if it ever knew of the group."""
+        """The last member is gone: write that, if the log has the group."""
         group.become_empty()
         logger.info("group %r: empty in generation %d", group.group_id, group.generation)
         if group.stored is None:
@@ -200,12 +200,12 @@ class Rebalance:
         )
         draft.write(write_group_key(group.group_id), write_group_value(stored))
 
-    # --- what all of them need
+    # --- helpers
 
     def write_stable(
         self, group: ClassicGroup, assignments: Mapping[str, bytes], draft: Draft
     ) -> None:
-        """The generation and who has what; `replay` makes the group Stable."""
+        """Write the generation and its assignments; `replay` makes the group Stable."""
         assert group.protocol_name is not None
         stored = StoredGroup(
             protocol_type=group.protocol_type,
