@@ -9,7 +9,7 @@ from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Leader, TopicMetadata
 from respool.client.kafka.security import Security
 from respool.model.operator_errors import NotFound, OperatorError
-from respool.operate.cluster_admin import TopicConfig
+from respool.operate.cluster_admin import TopicSetting
 from respool.operate.errors import PartitionOffline, TopicExists
 
 LEADER = Leader(broker=1, epoch=0)
@@ -89,12 +89,12 @@ class FakeCluster:
             if held is not None
         }
 
-    def settings(self, topics: Sequence[str]) -> dict[str, list[TopicConfig]]:
-        found: dict[str, list[TopicConfig]] = {}
+    def settings(self, topics: Sequence[str]) -> dict[str, list[TopicSetting]]:
+        found: dict[str, list[TopicSetting]] = {}
         for name in topics:
             own = self.held[name].settings
             found[name] = [
-                TopicConfig(
+                TopicSetting(
                     name=key, value=own.get(key, value), source="topic" if key in own else "default"
                 )
                 for key, value in sorted(DEFAULTS.items())

@@ -12,14 +12,14 @@ import pytest
 
 from cli.running import Run
 from cli.stored_cluster import StoredCluster, image_of
-from respool.cli import asking, cluster_status, output
-from respool.cli.errors import ExitCode
+from respool.cli import cluster_status, output
+from respool.cli.exit_codes import ExitCode
 from respool.cluster import keys
 from respool.model.cluster import RegistryEntry
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.operate import cluster_store, move_progress
-from respool.operate.brokers import stuck_replicas
+from respool.operate.broker_changes import stuck_replicas
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from support.etcd_process import EtcdCluster, find_etcd
 from support.waiting import wait_until
@@ -50,7 +50,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, *, yes: bool) -> list[str]:
         asked.append(question)
         return yes
 
-    monkeypatch.setattr(asking, "can_ask", lambda: True)
+    monkeypatch.setattr(output, "can_ask", lambda: True)
     monkeypatch.setattr("typer.confirm", confirm)
     return asked
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.running import Run
 from cli.stored_cluster import StoredCluster, image_of
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 from support.etcd_process import EtcdCluster, find_etcd
@@ -74,7 +74,7 @@ def test_an_unclean_election_is_shown_and_asked_for(
         asked.append(question)
         return False
 
-    monkeypatch.setattr("respool.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("respool.cli.output.can_ask", lambda: True)
     monkeypatch.setattr("typer.confirm", confirm)
     assert cluster.command(run, "elect", "--unclean").code == ExitCode.FAILED
     assert len(asked) == 1
@@ -124,7 +124,7 @@ def test_who_comes_back_while_one_is_asked_is_not_pushed_aside(
         cluster.register(1)
         return True
 
-    monkeypatch.setattr("respool.cli.asking.can_ask", lambda: True)
+    monkeypatch.setattr("respool.cli.output.can_ask", lambda: True)
     monkeypatch.setattr("typer.confirm", confirm)
     ended = cluster.command(run, "elect", "rides", "--unclean")
     assert ended.code == ExitCode.FAILED

@@ -13,7 +13,7 @@ import pytest
 
 from cli.running import Run
 from respool.cli.cluster_up import next_step
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.devcluster.local_cluster import EndedBroker
 from respool.drivers.folder_lock import FolderLock
 from respool.model.cluster import RegistryEntry

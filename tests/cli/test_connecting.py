@@ -7,7 +7,7 @@ import pytest
 
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.model.operator_errors import Unreachable, UsageError
 from respool.operate import cluster_admin
 from respool.operate.cluster_admin import ClusterAdmin

@@ -14,7 +14,7 @@ from respool.cli.connection_options import (
     SecurityOptions,
     connection_to,
 )
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.client.kafka.bootstrap import ENVIRONMENT
 from respool.client.kafka.security import IN_THE_CLEAR, Login, Tls
 from respool.model.operator_errors import UsageError

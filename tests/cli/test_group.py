@@ -10,27 +10,27 @@ import pytest
 
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.client.kafka.groups import Committed, DescribedGroup
 from respool.operate.cluster_admin import ClusterAdmin
-from respool.operate.groups import GroupAdmin, GroupListing, GroupsUnknown
+from respool.operate.consumer_groups import ConsumerGroups, GroupListing, GroupsUnknown
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.
 READ = """
 import sys
 from respool.cli.connection_options import BrokerConnection
-from respool.operate.groups import GroupAdmin
+from respool.operate.consumer_groups import ConsumerGroups
 cluster = BrokerConnection(bootstrap=sys.argv[1]).connect().cluster
-for (topic, number), held in GroupAdmin(cluster).committed("billing").items():
+for (topic, number), held in ConsumerGroups(cluster).committed("billing").items():
     print(topic, number, held.offset, held.metadata)
 """
 
 
 @contextmanager
-def groups_at(address: str) -> Iterator[GroupAdmin]:
+def groups_at(address: str) -> Iterator[ConsumerGroups]:
     with BrokerConnection(bootstrap=address).connect() as admin:
-        yield GroupAdmin(admin.cluster)
+        yield ConsumerGroups(admin.cluster)
 
 
 def test_reading_offsets_survives_that_their_coordinator_moves() -> None:
@@ -110,18 +110,18 @@ def test_lags_of_all_groups_are_told_with_one_listing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listings = []
-    list_all = GroupAdmin.list
+    list_all = ConsumerGroups.list
 
-    def counted(groups: GroupAdmin) -> GroupListing:
+    def counted(groups: ConsumerGroups) -> GroupListing:
         listings.append(groups)
         return list_all(groups)
 
-    monkeypatch.setattr(GroupAdmin, "list", counted)
+    monkeypatch.setattr(ConsumerGroups, "list", counted)
     with GroupBroker() as broker:
         broker.cluster = [broker]
         for name in ("billing", "fraud", "pricing"):
             broker.offsets[name] = {("rides", 0): (5, "")}
-        monkeypatch.setattr(GroupAdmin, "describe", lambda _, name: described(name))
+        monkeypatch.setattr(ConsumerGroups, "describe", lambda _, name: described(name))
         monkeypatch.setattr(ClusterAdmin, "topics", lambda _: {})
         ended = run("group", "lag", "--broker", broker.address)
     assert ended.code == ExitCode.OK, ended.err

@@ -10,7 +10,7 @@ import pytest
 import respool
 from cli.running import Run
 from respool.cli import cluster_status
-from respool.cli.errors import EXIT_CODE_MEANING, ExitCode
+from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode
 from respool.cli.main import main
 
 RESPOOL = [sys.executable, "-m", "respool.cli"]
@@ -116,6 +116,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
         "respool.model.json_bytes",
         "respool.model.operator_errors",
         "respool.model.quantities",
+        "respool.model.seek_target",
         "respool.model.times",
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from cli.running import Run
 from respool.cli import pipeline, pipeline_run
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.pipeline_run import cause_of
 from respool.model.operator_errors import OperatorError
 from respool.pipeline.job_outcome import JobOutcome

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 import respool
 from cli.running import Run
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import CtrlC
 from respool.rides.ride_plan import DAY_MS, HOUR_MS
 from respool.testing import Broker

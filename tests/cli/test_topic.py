@@ -8,8 +8,8 @@ from cli.fake_cluster import FakeCluster
 from cli.running import Run
 from respool.cli.main import main
 from respool.cli.topic import with_unit
-from respool.operate.cluster_admin import TopicConfig
-from respool.operate.topics import retention
+from respool.operate.cluster_admin import TopicSetting
+from respool.operate.topic_description import retention
 
 
 class Terminal(io.StringIO):
@@ -110,8 +110,8 @@ def test_retention_is_told_by_the_policy_that_is_in_force(
     policy: str, kept_ms: str, words: str
 ) -> None:
     settings = [
-        TopicConfig(name="cleanup.policy", value=policy, source="topic"),
-        TopicConfig(name="retention.ms", value=kept_ms, source="default"),
+        TopicSetting(name="cleanup.policy", value=policy, source="topic"),
+        TopicSetting(name="retention.ms", value=kept_ms, source="default"),
     ]
     assert retention(settings) == words
 

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 import respool
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.topic_keys import StoppedBy, in_words, parse_scan, scan_keys
 from respool.testing import Broker
 

@@ -11,7 +11,7 @@ from respool import testing
 from respool.cluster.view import ClusterView
 from respool.model.cluster import BrokerEndpoint
 from respool.model.ids import BrokerId, TopicPartition
-from respool.operate.move_progress import CopyProgress, copy_progress_of, read_copy_progress
+from respool.operate.move_progress import MoveProgress, copy_progress_of, read_copy_progress
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 MOVING = image_of(1, 2, 3, isr=[1], adding=(TWO, THREE))
@@ -20,13 +20,13 @@ MOVING = image_of(1, 2, 3, isr=[1], adding=(TWO, THREE))
 def test_what_is_copied_is_told_for_all_who_copy_it_together() -> None:
     sizes = {ONE: {FIRST: 100, SECOND: 7}, TWO: {FIRST: 30}, THREE: {FIRST: 0, SECOND: 7}}
     assert copy_progress_of(view_of(MOVING, image_of(1, 2)), sizes) == {
-        FIRST: CopyProgress(30, 200)
+        FIRST: MoveProgress(30, 200)
     }
 
 
 def test_a_copy_that_is_larger_than_its_leader_is_no_more_than_whole() -> None:
     sizes = {ONE: {FIRST: 100}, TWO: {FIRST: 130}, THREE: {FIRST: 40}}
-    assert copy_progress_of(view_of(MOVING), sizes) == {FIRST: CopyProgress(140, 200)}
+    assert copy_progress_of(view_of(MOVING), sizes) == {FIRST: MoveProgress(140, 200)}
 
 
 def test_nothing_is_told_of_a_move_of_which_somebody_says_nothing() -> None:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from respool.cli import options, output
-from respool.cli.asking import confirm
+from respool.cli.output import confirm
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.operator_errors import OperatorError, UsageError
@@ -18,7 +18,7 @@ from respool.operate.balance import (
     return_leaders,
     wait_until_balanced,
 )
-from respool.operate.brokers import (
+from respool.operate.broker_changes import (
     AddedBroker,
     RemovedBroker,
     StuckReplica,

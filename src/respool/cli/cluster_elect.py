@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from respool.cli import output
-from respool.cli.asking import confirm
+from respool.cli.output import confirm
 from respool.model.errors import ElectionNotNeeded, RequestError
 from respool.model.ids import TopicPartition
 from respool.model.operator_errors import OperatorError

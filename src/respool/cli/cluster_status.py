@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import typer
 
 from respool.cli import output
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cluster.cluster_status import Awaited
 from respool.model.internal_topics import is_internal
 from respool.model.quantities import counted, part_of_bytes

@@ -11,11 +11,11 @@ from pathlib import Path
 import typer
 
 from respool.cli import output
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import handling_signals
 from respool.devcluster.child_process import ChildProcess
+from respool.devcluster.cluster_plan import ClusterPlan, plan_cluster
 from respool.devcluster.local_cluster import EndedBroker, RunningBroker, run_local_cluster
-from respool.devcluster.plan import ClusterPlan, plan_cluster
 from respool.model.addresses import format_address
 from respool.model.cluster import BrokerEndpoint
 from respool.node.config import unknown_variables

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from respool.cli.option_groups import option_group
+from respool.cli.options import option_group
 from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT, Bootstrap
 from respool.model.operator_errors import UsageError
 

@@ -11,7 +11,7 @@ import typer
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.consume_range import Cursor, Until, is_empty, parse_start, parse_until
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
 from respool.cli.options import Isolation
@@ -155,9 +155,9 @@ def consume(
             )
             reader = TopicReader(connection, topic, cursors, follow=follow, isolation=isolation)
         else:
-            from respool.cli.group_reader import GroupReader
+            from respool.cli.consume_group import GroupTopicReader
 
-            reader = GroupReader(
+            reader = GroupTopicReader(
                 connection,
                 cluster,
                 known,

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import group_reset, options, output
-from respool.cli.asking import confirm
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
+from respool.cli.output import confirm
 from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
     from respool.client.kafka.groups import DescribedGroup
     from respool.operate.cluster_admin import ClusterAdmin
-    from respool.operate.groups import GroupAdmin, PartitionLag
+    from respool.operate.consumer_groups import ConsumerGroups, PartitionLag
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
 app.command("reset", epilog=group_reset.EPILOG)(group_reset.reset)
@@ -46,9 +46,9 @@ def list_groups(
     connection: BrokerConnection,
 ) -> None:
     """List groups: name, state and protocol."""
-    from respool.operate.groups import GroupAdmin
+    from respool.operate.consumer_groups import ConsumerGroups
 
-    listing = GroupAdmin(connection.connect().cluster).list()
+    listing = ConsumerGroups(connection.connect().cluster).list()
     groups = [
         info
         for info in listing.groups
@@ -82,10 +82,10 @@ def describe(
     connection: BrokerConnection,
 ) -> None:
     """Show a group: its state, its members and what they read, and how far it is in each partition."""
-    from respool.operate.groups import GroupAdmin
+    from respool.operate.consumer_groups import ConsumerGroups
 
     admin = connection.connect()
-    groups = GroupAdmin(admin.cluster)
+    groups = ConsumerGroups(admin.cluster)
     group = groups.get(name)
     lags = _lags(admin, groups, group)
     if as_json:
@@ -113,10 +113,10 @@ def lag(
     connection: BrokerConnection,
 ) -> None:
     """Show how many messages groups have still to read, per partition and in all."""
-    from respool.operate.groups import GroupAdmin, GroupListing
+    from respool.operate.consumer_groups import ConsumerGroups, GroupListing
 
     admin = connection.connect()
-    groups = GroupAdmin(admin.cluster)
+    groups = ConsumerGroups(admin.cluster)
     with noticing_ctrl_c() as ctrl_c:
         while True:
             listing = GroupListing(groups=[], gaps=[]) if names else groups.list()
@@ -148,9 +148,9 @@ def delete(
     connection: BrokerConnection,
 ) -> None:
     """Delete groups and their committed offsets; no message is touched. A group with members is not deleted."""
-    from respool.operate.groups import GroupAdmin
+    from respool.operate.consumer_groups import ConsumerGroups
 
-    groups = GroupAdmin(connection.connect().cluster)
+    groups = ConsumerGroups(connection.connect().cluster)
     found = [groups.get(name) for name in dict.fromkeys(names)]
     for group in found:
         if group.members:
@@ -173,9 +173,9 @@ def delete(
 
 
 def _lags(
-    admin: "ClusterAdmin", groups: "GroupAdmin", group: "DescribedGroup"
+    admin: "ClusterAdmin", groups: "ConsumerGroups", group: "DescribedGroup"
 ) -> "list[PartitionLag]":
-    from respool.operate.groups import lags_of, owners_of
+    from respool.operate.consumer_groups import lags_of, owners_of
 
     committed = groups.committed(group.name)
     named = {topic for topic, _ in (*committed, *owners_of(group))}
@@ -189,7 +189,7 @@ def _lags(
 
 
 def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None:
-    from respool.operate.groups import total_lag
+    from respool.operate.consumer_groups import total_lag
 
     if as_json:
         document = [
@@ -212,7 +212,7 @@ def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None
 
 
 def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
-    from respool.operate.groups import total_lag
+    from respool.operate.consumer_groups import total_lag
 
     words = f"{counted(total_lag(lags), 'message')} to read"
     lost = sum(each.lost for each in lags)
@@ -225,7 +225,7 @@ def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
 
 
 def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> None:
-    from respool.operate.groups import format_places
+    from respool.operate.consumer_groups import format_places
 
     member_rows = [
         (
@@ -263,7 +263,7 @@ def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") 
 
 
 def _as_document(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> dict[str, object]:
-    from respool.operate.groups import total_lag
+    from respool.operate.consumer_groups import total_lag
 
     return {
         "group": group.name,

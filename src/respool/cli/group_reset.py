@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.asking import confirm
 from respool.cli.connection_options import BrokerConnection, to_broker
+from respool.cli.output import confirm
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from respool.client.kafka.groups import Committed, DescribedGroup
     from respool.client.kafka.metadata import Place
     from respool.operate.cluster_admin import ClusterAdmin
-    from respool.operate.group_reset import OffsetMove, Target
-    from respool.operate.groups import GroupAdmin
+    from respool.operate.consumer_groups import ConsumerGroups
+    from respool.operate.offset_moves import OffsetMove, Target
 
 EPILOG = (
     "Without --topic, every partition of the topics the group has committed in is moved, also where it has committed "
@@ -94,10 +94,10 @@ def reset(
     )
     wanted = options.topics_and_partitions(topics or (), option="--topic")
 
-    from respool.operate.groups import GroupAdmin
+    from respool.operate.consumer_groups import ConsumerGroups
 
     cluster = connection.connect()
-    groups = GroupAdmin(cluster.cluster)
+    groups = ConsumerGroups(cluster.cluster)
     group = groups.find(name) if wanted else groups.get(name)
     committed = groups.committed(name) if group is not None else {}
     moves = _plan(cluster, target, wanted=wanted, committed=committed, name=name)
@@ -145,7 +145,7 @@ def parse_target(
     Raises:
         UsageError: none or several are given, or the time cannot be read.
     """
-    from respool.operate.group_reset import ShiftBy
+    from respool.operate.offset_moves import ShiftBy
 
     given = [to_time is not None, to_offset is not None, to_earliest, to_latest]
     if sum([*given, shift_by is not None]) != 1:
@@ -169,7 +169,7 @@ def _plan(
     committed: "dict[Place, Committed]",
     name: str,
 ) -> "list[OffsetMove]":
-    from respool.operate.group_reset import ShiftBy, choose_places, plan_moves
+    from respool.operate.offset_moves import ShiftBy, choose_places, plan_moves
 
     known = cluster.topics()
     places = choose_places(wanted, committed=committed, topics=known)
@@ -205,7 +205,7 @@ def _plan(
 def _show(
     name: str, target: "Target", moves: "Sequence[OffsetMove]", *, dry_run: bool, as_json: bool
 ) -> None:
-    from respool.operate.group_reset import target_text
+    from respool.operate.offset_moves import target_text
 
     replays = sum(move.replays for move in moves)
     skips = sum(move.skips for move in moves)
@@ -246,7 +246,7 @@ def _show(
 
 
 def _explain(group: "DescribedGroup") -> GroupIsLive:
-    from respool.operate.groups import format_places
+    from respool.operate.consumer_groups import format_places
 
     members = "; ".join(
         f"{member.client_id} at {member.host}"
@@ -268,7 +268,7 @@ def _members(group: "DescribedGroup") -> str:
 
 def _carry_out(
     cluster: "ClusterAdmin",
-    groups: "GroupAdmin",
+    groups: "ConsumerGroups",
     name: str,
     target: "Target",
     moves: "Sequence[OffsetMove]",
@@ -277,8 +277,8 @@ def _carry_out(
 ) -> int:
     """Record it, do it, and record how it went. Returns how many members were sent out."""
     from respool.client.kafka.groups import Committed
-    from respool.operate.group_reset import target_text
-    from respool.operate.groups import format_places
+    from respool.operate.consumer_groups import format_places
+    from respool.operate.offset_moves import target_text
     from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
     places = {move.place: Committed(offset=move.target) for move in moves}
@@ -322,7 +322,7 @@ def _fence(cluster: "ClusterAdmin", name: str, places: "dict[Place, Committed]",
     return fence.set_offsets(places, seconds=FORCE_SECONDS)
 
 
-def _verify(groups: "GroupAdmin", name: str, places: "dict[Place, Committed]") -> None:
+def _verify(groups: "ConsumerGroups", name: str, places: "dict[Place, Committed]") -> None:
     have = groups.committed(name)
     for (topic, number), wanted in places.items():
         got = have.get((topic, number))

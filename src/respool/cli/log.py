@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.asking import confirm
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
+from respool.cli.output import confirm
 from respool.model.operator_errors import NotFound
 from respool.model.quantities import counted, human_bytes
 

@@ -5,9 +5,10 @@ readers are imported by the command that needs them, when it runs.
 """
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from respool import __version__
 from respool.cli import (
@@ -25,9 +26,34 @@ from respool.cli import (
     topic,
     transaction,
 )
-from respool.cli.errors import EXIT_CODE_MEANING, ExitCode, exit_code_of
-from respool.cli.help_pages import Group
+from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.model.operator_errors import OperatorError
+
+
+class Group(TyperGroup):
+    """All commands, with help options that promise no value.
+
+    typer 0.29 shows the type of every option without a metavar, `<bool>` here. It makes this option by itself, so that
+    only here it can be given one.
+    """
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _without_value(super().get_help_option(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            # A command makes its help option once, and keeps it; its names are those of the whole command line.
+            for one in (command, *getattr(command, "commands", {}).values()):
+                _without_value(one.get_help_option(ctx))
+        return command
+
+
+def _without_value(option: Any) -> Any:
+    if option is not None:
+        option.metavar = ""
+    return option
+
 
 app = typer.Typer(
     name="respool",

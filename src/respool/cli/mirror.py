@@ -25,7 +25,7 @@ from respool.cli.connection_options import (
     connection_to,
 )
 from respool.cli.interrupts import calling_on_signals
-from respool.cli.option_groups import option_group
+from respool.cli.options import option_group
 from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 

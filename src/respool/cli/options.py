@@ -1,11 +1,13 @@
 """Options that several commands share, so that they read and behave the same everywhere."""
 
+import functools
+import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import typer
 
@@ -229,3 +231,49 @@ def _bytes_of(size: re.Match[str]) -> int:
 
 def _is_whole_number(text: str) -> bool:
     return text.strip().removeprefix("-").isdecimal()
+
+
+# -- groups of options -------------------------------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def option_group(
+    parameter: str, build: Callable[..., Any], **annotations: Any
+) -> Callable[[Command], Command]:
+    """A decorator that replaces this parameter of a command by the parameters of `build`.
+
+    When the command is called, `build` gets these options, and the command gets what `build` returns; if that has a
+    `close`, it is called when the command ends. `annotations` replace those of some parameters.
+    """
+    group = {
+        name: one.replace(annotation=annotations.get(name, one.annotation))
+        for name, one in inspect.signature(build).parameters.items()
+    }
+
+    def decorate(command: Command) -> Command:
+        own = [
+            one for one in inspect.signature(command).parameters.values() if one.name != parameter
+        ]
+
+        @functools.wraps(command)
+        def call(**options: Any) -> Any:
+            value = build(**{name: options.pop(name) for name in group})
+            try:
+                return command(**options, **{parameter: value})
+            finally:
+                if isinstance(value, Closeable):
+                    value.close()
+
+        merged = [one.replace(kind=one.KEYWORD_ONLY) for one in (*own, *group.values())]
+        call.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in merged}
+        return call  # type: ignore[return-value]
+
+    return decorate

@@ -8,9 +8,14 @@ tab-separated fields without a heading, ready for cut and awk. rich is imported 
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
+
+import typer
+
+from respool.cli.exit_codes import ExitCode
+from respool.model.operator_errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -223,3 +228,33 @@ def _console(*, stderr: bool = False) -> "Console":
 
 def comma_separated(numbers: Sequence[int]) -> str:
     return ",".join(map(str, numbers))
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def confirm(
+    question: str,
+    *,
+    why: str,
+    hint: str = "add --yes when you are sure",
+    explain: Callable[[], None] = lambda: None,
+) -> None:
+    """Return when the answer is yes. `why` says why the question is needed, for the error without a terminal.
+
+    `explain` prints what the question is about; it is called on a terminal only.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+        typer.Exit: the answer is no.
+    """
+    if not can_ask():
+        raise UsageError(f"{why}, and there is no terminal to ask on", hint=hint)
+    explain()
+    if not typer.confirm(question, err=True):
+        note("nothing was changed")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty()

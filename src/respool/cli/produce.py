@@ -8,8 +8,8 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.errors import ExitCode
-from respool.cli.line_reader import LineReader
+from respool.cli.exit_codes import ExitCode
+from respool.cli.message_format import LineReader
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, partition_numbers
 
@@ -152,7 +152,7 @@ def produce(
     if file is not None and (not file.exists() or file.is_dir()):
         raise NotFound(f"there is no file {str(file)!r}")
 
-    from respool.cli.sender import Sender
+    from respool.cli.message_sender import Sender
 
     cluster = connection.connect()
     settings = _check_topic(cluster, topic, partition)

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted

@@ -11,7 +11,7 @@ import typer
 
 from respool.cli import output
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.client.arrow.errors import WriteFailed
 from respool.client.arrow.writing.producer import ArrowProducer
@@ -35,7 +35,7 @@ USUAL_RETENTION_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RideTarget:
     connection: BrokerConnection
     topic: str
     compression: Any
@@ -48,7 +48,7 @@ def find_target(
     partitions: int | None,
     days: float,
     compression: str,
-) -> Target:
+) -> RideTarget:
     """The topic, made if it is not there: so that it keeps what is written."""
     cluster = connection.connect()
     known = cluster.topics().get(topic)
@@ -69,7 +69,7 @@ def find_target(
                 hint="leave out --partitions, or give another --topic",
             )
         _warn_of_retention(cluster, topic, days)
-    return Target(connection=connection, topic=topic, compression=compression)
+    return RideTarget(connection=connection, topic=topic, compression=compression)
 
 
 def _warn_of_retention(cluster: Any, topic: str, days: float) -> None:
@@ -115,7 +115,7 @@ def _json_line(row: dict[str, Any]) -> str:
 
 def generate(
     plan: RidePlan,
-    target: Target | None,
+    target: RideTarget | None,
     *,
     truth: Path | None,
     is_live: bool,
@@ -157,7 +157,7 @@ class _Work:
     def __init__(
         self,
         plan: RidePlan,
-        target: Target | None,
+        target: RideTarget | None,
         producer: ArrowProducer | None,
         truth: TruthFile | None,
     ) -> None:
@@ -207,7 +207,7 @@ def _truth(path: Path | None) -> Iterator[TruthFile | None]:
         yield file
 
 
-def _producer(target: Target | None) -> Any:
+def _producer(target: RideTarget | None) -> Any:
     if target is None:
         return nullcontext()
     connection = target.connection
@@ -234,7 +234,7 @@ def _errors_in_words() -> Iterator[None]:
         raise OperatorError(str(error)) from error
 
 
-def _tell(tally: RideTally, target: Target | None, *, seconds: float, as_json: bool) -> None:
+def _tell(tally: RideTally, target: RideTarget | None, *, seconds: float, as_json: bool) -> None:
     document = tally.document()
     if as_json:
         output.print_json({"topic": target.topic if target else None, **document})

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from respool.cli import options, output
-from respool.cli.asking import confirm
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
+from respool.cli.output import confirm
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_duration_ms
@@ -107,10 +107,10 @@ def list_topics(
     connection: BrokerConnection,
 ) -> None:
     """List topics: name, partitions, messages and how long they are kept."""
-    from respool.operate import topics
+    from respool.operate import topic_description
 
     cluster = connection.connect()
-    documents, settings, leaderless = topics.list_topics(cluster, internal=internal)
+    documents, settings, leaderless = topic_description.list_topics(cluster, internal=internal)
     if as_json:
         output.print_json({"topics": documents})
         return
@@ -120,7 +120,7 @@ def list_topics(
             each["topic"],
             each["partition_count"],
             _at_most(each["messages_max"]) if each["messages"] is None else each["messages"],
-            topics.retention(settings[each["topic"]]),
+            topic_description.retention(settings[each["topic"]]),
         )
         for each in documents
     ]
@@ -179,7 +179,7 @@ def describe(
         raise UsageError("--scan, --since and --scan-time need --keys")
 
     from respool.cli.topic_keys import StoppedBy, parse_scan, print_report, scan_keys, tell_cause
-    from respool.operate.topics import describe_topic
+    from respool.operate.topic_description import describe_topic
 
     wanted = parse_scan(scan, since, scan_time)
     cluster = connection.connect()
@@ -225,7 +225,7 @@ def alter(
     connection: BrokerConnection,
 ) -> None:
     """Change a topic's settings, or add partitions."""
-    from respool.operate.topics import check_growth, check_setting_names, describe_topic
+    from respool.operate.topic_description import check_growth, check_setting_names, describe_topic
 
     wanted = options.topic_settings(settings)
     both = sorted(set(wanted) & set(unset or ()))
@@ -303,7 +303,7 @@ def _at_most(number: object) -> str:
 
 def _tell_what_it_means(cluster: "ClusterAdmin", name: str, wanted: Mapping[str, str]) -> None:
     """Where more replicas were asked for than there are, say what was got."""
-    from respool.operate.topics import MIN_ISR, asks_for_too_many, fewest_replicas
+    from respool.operate.topic_description import MIN_ISR, asks_for_too_many, fewest_replicas
 
     if MIN_ISR not in wanted:
         return
@@ -318,7 +318,7 @@ def _tell_what_it_means(cluster: "ClusterAdmin", name: str, wanted: Mapping[str,
 
 
 def _print_description(description: dict[str, Any]) -> None:
-    from respool.operate.topics import promise_in_words
+    from respool.operate.topic_description import promise_in_words
 
     name, settings, partitions = (description[key] for key in ("topic", "settings", "partitions"))
     promised = promise_in_words(description["acks_all"])
@@ -357,7 +357,7 @@ def with_unit(name: str, value: str) -> str:
 
 
 def _note_contents(cluster: "ClusterAdmin", topics: Sequence["TopicMetadata"]) -> None:
-    from respool.operate.topics import is_compacted
+    from respool.operate.topic_description import is_compacted
 
     ranges = cluster.ranges(topics, isolation="read_uncommitted", led_only=True)
     settings = cluster.settings([topic.name for topic in topics])

@@ -18,7 +18,7 @@ from respool.model.times import (
 
 if TYPE_CHECKING:
     from respool.client.kafka.transactions import DescribedTransaction, ListedTransaction
-    from respool.operate.transactions import HangingTransaction
+    from respool.operate.transaction_admin import HangingTransaction
 
 app = typer.Typer(
     no_args_is_help=True, help="List, describe and abort transactions, and find those that hang."
@@ -65,7 +65,7 @@ def list_transactions(
     )
 
     from respool.client.kafka.transactions import ONGOING, PREPARED
-    from respool.operate.transactions import TransactionAdmin
+    from respool.operate.transaction_admin import TransactionAdmin
 
     wanted = _states(states or ())
     transactions = TransactionAdmin(connection.connect().cluster)
@@ -98,7 +98,7 @@ def describe(
     connection: BrokerConnection,
 ) -> None:
     """Show how a transactional id stands: its state, its producer, since when it is open, and where it has written."""
-    from respool.operate.transactions import TransactionAdmin
+    from respool.operate.transaction_admin import TransactionAdmin
 
     found = TransactionAdmin(connection.connect().cluster).get(transactional_id)
     if as_json:
@@ -143,7 +143,7 @@ def hanging(
     connection: BrokerConnection,
 ) -> None:
     """Find transactions that are open in a partition and that nobody will end."""
-    from respool.operate.transactions import TransactionAdmin, find_hanging
+    from respool.operate.transaction_admin import TransactionAdmin, find_hanging
 
     cluster = connection.connect()
     topics = [cluster.topic(topic)] if topic is not None else list(cluster.topics().values())

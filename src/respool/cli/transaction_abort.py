@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
-from respool.cli.asking import confirm
 from respool.cli.connection_options import BrokerConnection, to_broker
+from respool.cli.output import confirm
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, partition_numbers
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from respool.client.kafka.metadata import Place
     from respool.client.kafka.transactions import DescribedTransaction
     from respool.operate.cluster_admin import ClusterAdmin
-    from respool.operate.transactions import HangingTransaction, TransactionAdmin
+    from respool.operate.transaction_admin import HangingTransaction, TransactionAdmin
 
 EPILOG = (
     "With an ID: its producer is fenced, as if a new one with its transactional.id had started, and its transaction is "
@@ -82,7 +82,7 @@ def abort(
 
 def command_for(hanging: "HangingTransaction") -> str:
     """What ends it."""
-    from respool.operate.transactions import HangingReason
+    from respool.operate.transaction_admin import HangingReason
 
     if hanging.why is HangingReason.OVERDUE and hanging.transaction is not None:
         return shlex.join(["respool", "transaction", "abort", hanging.transaction.transactional_id])
@@ -94,7 +94,7 @@ def command_for(hanging: "HangingTransaction") -> str:
 
 
 def _abort_known(cluster: "ClusterAdmin", name: str, *, yes: bool, as_json: bool) -> None:
-    from respool.operate.transactions import TransactionAdmin
+    from respool.operate.transaction_admin import TransactionAdmin
 
     transactions = TransactionAdmin(cluster.cluster)
     found = transactions.get(name)
@@ -129,7 +129,7 @@ def _abort_known(cluster: "ClusterAdmin", name: str, *, yes: bool, as_json: bool
 def _abort_hanging(
     cluster: "ClusterAdmin", place: "Place", start_offset: int, *, yes: bool, as_json: bool
 ) -> None:
-    from respool.operate.transactions import HangingReason, TransactionAdmin, find_hanging
+    from respool.operate.transaction_admin import HangingReason, TransactionAdmin, find_hanging
 
     topic, number = place
     known = cluster.topic(topic)
@@ -172,7 +172,7 @@ def _abort_hanging(
 def _not_hanging(
     transactions: "TransactionAdmin", place: "Place", start_offset: int
 ) -> OperatorError:
-    from respool.operate.transactions import owners_of
+    from respool.operate.transaction_admin import owners_of
 
     topic, number = place
     opened = transactions.open_in([place])

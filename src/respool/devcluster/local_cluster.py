@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from respool.devcluster.broker_registry import GuestBrokers, is_removed, read_entry, registered
 from respool.devcluster.child_process import ChildProcess
+from respool.devcluster.cluster_plan import BrokerPlan, ClusterPlan
 from respool.devcluster.etcd_server import EtcdMissing, EtcdServer, find_etcd
-from respool.devcluster.plan import BrokerPlan, ClusterPlan
-from respool.devcluster.registry import GuestBrokers, is_removed, read_entry, registered
 from respool.drivers.folder_lock import FolderLock
 from respool.model.addresses import format_address, parse_address
 from respool.model.cluster import BrokerEndpoint, RegistryEntry

@@ -36,14 +36,14 @@ REMEDY_CHECKPOINT = (
 )
 
 
-class ProgressDisplay(Protocol):
+class VerifyDisplay(Protocol):
     def advance(self, amount: int) -> None: ...
 
     def describe(self, text: str) -> None: ...
 
 
 # Opens the display for this many bytes.
-OpenDisplay = Callable[[int], AbstractContextManager[ProgressDisplay]]
+OpenDisplay = Callable[[int], AbstractContextManager[VerifyDisplay]]
 
 
 class _NoDisplay:
@@ -54,7 +54,7 @@ class _NoDisplay:
         pass
 
 
-def _no_display(total: int) -> AbstractContextManager[ProgressDisplay]:
+def _no_display(total: int) -> AbstractContextManager[VerifyDisplay]:
     del total
     return nullcontext(_NoDisplay())
 
@@ -141,7 +141,7 @@ class _LogFiles:
         self,
         files: Sequence[Path],
         report: VerifyReport,
-        display: ProgressDisplay,
+        display: VerifyDisplay,
         recorded: RecordedEnds | None,
     ) -> None:
         self._files = files

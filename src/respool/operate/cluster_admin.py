@@ -26,7 +26,7 @@ REQUEST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
+class TopicSetting:
     name: str
     value: str
     # 'topic', 'broker' or 'default'.
@@ -141,7 +141,7 @@ class ClusterAdmin:
 
     def settings(
         self, topics: Sequence[str], *, seconds: float = REQUEST_SECONDS
-    ) -> dict[str, list[TopicConfig]]:
+    ) -> dict[str, list[TopicSetting]]:
         """By topic, sorted by name. Transient errors are retried for so many seconds."""
         if not topics:
             return {}
@@ -153,7 +153,7 @@ class ClusterAdmin:
         return {
             topic: sorted(
                 (
-                    TopicConfig(name=one.name, value=one.value or "", source=_source(one.source))
+                    TopicSetting(name=one.name, value=one.value or "", source=_source(one.source))
                     for one in entries.values()
                 ),
                 key=lambda one: one.name,

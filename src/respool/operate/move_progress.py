@@ -38,7 +38,7 @@ COPIED_EVERY_S = 1.0
 STUCK_S = 20.0
 
 
-class CopyProgress(NamedTuple):
+class MoveProgress(NamedTuple):
     copied_bytes: int
     # The leader's size, once for each replica being added.
     total_bytes: int
@@ -102,7 +102,7 @@ async def _copied(view: ClusterView) -> str:
     return f", {part_of_bytes(sum(one.copied_bytes for one in moves), total)} copied"
 
 
-async def read_copy_progress(view: ClusterView) -> dict[TopicPartition, CopyProgress]:
+async def read_copy_progress(view: ClusterView) -> dict[TopicPartition, MoveProgress]:
     """The progress of each reassigned partition, as far as brokers answer."""
     wanted = _replicas_to_measure(view)
     if not wanted:
@@ -122,7 +122,7 @@ async def read_copy_progress(view: ClusterView) -> dict[TopicPartition, CopyProg
 
 def copy_progress_of(
     view: ClusterView, sizes: Mapping[BrokerId, Sizes]
-) -> dict[TopicPartition, CopyProgress]:
+) -> dict[TopicPartition, MoveProgress]:
     """The progress computed from these sizes; a partition with a missing size is left out."""
     found = {}
     for of, image in reassignments(view).items():
@@ -132,7 +132,7 @@ def copy_progress_of(
             continue
         # A replica compacted at another time may be larger than its leader.
         copied = sum(min(part, whole) for part in parts if part is not None)
-        found[of] = CopyProgress(copied, whole * len(parts))
+        found[of] = MoveProgress(copied, whole * len(parts))
     return found
 
 

@@ -11,7 +11,7 @@ from respool.model.addresses import format_address
 from respool.model.cluster import PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, TopicPartition
 from respool.operate.cluster_store import ClusterSnapshot, ClusterStore
-from respool.operate.move_progress import CopyProgress, read_copy_progress
+from respool.operate.move_progress import MoveProgress, read_copy_progress
 from respool.operate.throttle import throttle_documents, throttles
 
 Document = dict[str, Any]
@@ -27,7 +27,7 @@ async def read_status(cluster: ClusterStore) -> Document:
     return describe(snapshot, await read_copy_progress(snapshot.view))
 
 
-def describe(snapshot: ClusterSnapshot, copied: Mapping[TopicPartition, CopyProgress]) -> Document:
+def describe(snapshot: ClusterSnapshot, copied: Mapping[TopicPartition, MoveProgress]) -> Document:
     """The document that `respool cluster status --json` prints."""
     view, found = snapshot.view, status(snapshot.view)
     return {
@@ -105,7 +105,7 @@ def _partitions(snapshot: ClusterSnapshot, partitions: Sequence[TopicPartition])
     return shown
 
 
-def _move(of: TopicPartition, image: PartitionImage, progress: CopyProgress | None) -> Document:
+def _move(of: TopicPartition, image: PartitionImage, progress: MoveProgress | None) -> Document:
     return {
         "topic": of.topic,
         "partition": of.partition,

@@ -11,7 +11,7 @@ from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Leader, TopicMetadata
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
-from respool.operate.group_reset import (
+from respool.operate.offset_moves import (
     OffsetMove,
     ShiftBy,
     Target,

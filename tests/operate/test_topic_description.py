@@ -3,8 +3,8 @@
 import pytest
 
 from respool.client.kafka.metadata import Leader, TopicMetadata
-from respool.operate.cluster_admin import TopicConfig
-from respool.operate.topics import asks_for_too_many, fewest_replicas, promise
+from respool.operate.cluster_admin import TopicSetting
+from respool.operate.topic_description import asks_for_too_many, fewest_replicas, promise
 
 LEADER = Leader(broker=1, epoch=0)
 
@@ -25,9 +25,9 @@ LEADER = Leader(broker=1, epoch=0)
     ],
 )
 def test_every_flush_has_its_promise_in_words(flush: str, words: str) -> None:
-    settings = [TopicConfig(name="respool.flush.interval.ms", value="250", source="topic")]
+    settings = [TopicSetting(name="respool.flush.interval.ms", value="250", source="topic")]
     if flush:
-        settings.append(TopicConfig(name="respool.flush", value=flush, source="topic"))
+        settings.append(TopicSetting(name="respool.flush", value=flush, source="topic"))
     assert promise(settings) == words
 
 
@@ -45,8 +45,8 @@ def test_no_more_replicas_are_promised_than_there_are(
     asked: str, replicas: int | None, together: str
 ) -> None:
     settings = [
-        TopicConfig(name="respool.flush", value="always", source="default"),
-        TopicConfig(name="min.insync.replicas", value=asked, source="topic"),
+        TopicSetting(name="respool.flush", value="always", source="default"),
+        TopicSetting(name="min.insync.replicas", value=asked, source="topic"),
     ]
     told = promise(settings, replicas=replicas)
     assert told == "acks=all answers after the data is on disk (fdatasync)" + together

@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.cli.errors import ExitCode, exit_code_of
+from respool.cli.exit_codes import ExitCode, exit_code_of
 from respool.model.operator_errors import (
     EtcdUnreachable,
     NotFound,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import respool
-from respool.cli.process_exit import FLUSH_FAILED
+from respool.cli.start import FLUSH_FAILED
 
 # A thread of Arrow's pool waits in a Python callback while the command ends. Only the interpreter's finalization frees
 # it, and there it takes the GIL: CPython ends the thread, and C++ aborts the process.
@@ -100,7 +100,7 @@ def test_threads_and_exit_handlers_are_waited_for_and_output_is_flushed(module: 
 
 def test_output_that_cannot_be_flushed_is_no_success() -> None:
     script = (
-        "import sys, pyarrow; from respool.cli.process_exit import ProcessExit;"
+        "import sys, pyarrow; from respool.cli.start import ProcessExit;"
         "end = ProcessExit(); sys.stdout = open('/dev/full', 'w'); sys.stdout.write('lost'); end.code = 0"
     )
     assert ended(script).returncode == FLUSH_FAILED

@@ -9,14 +9,14 @@ from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_duration_ms
-from respool.operate.cluster_admin import ClusterAdmin, TopicConfig
+from respool.operate.cluster_admin import ClusterAdmin, TopicSetting
 
 MIN_ISR = "min.insync.replicas"
 
 
 def list_topics(
     admin: ClusterAdmin, *, internal: bool
-) -> tuple[list[dict[str, Any]], dict[str, list[TopicConfig]], int]:
+) -> tuple[list[dict[str, Any]], dict[str, list[TopicSetting]], int]:
     """A document for each topic, the topics' configs, and how many partitions have no leader."""
     topics = [
         topic for _, topic in sorted(admin.topics().items()) if internal or not topic.is_internal
@@ -65,7 +65,7 @@ def describe_topic(admin: ClusterAdmin, name: str) -> dict[str, Any]:
 def _list_document(
     topic: TopicMetadata,
     ranges: Mapping[Place, OffsetRange],
-    settings: Sequence[TopicConfig],
+    settings: Sequence[TopicSetting],
 ) -> dict[str, Any]:
     held = [each for (name, _), each in ranges.items() if name == topic.name]
     # None if no partition has a leader: the offsets are unknown.
@@ -80,16 +80,16 @@ def _list_document(
     }
 
 
-def is_compacted(settings: Sequence[TopicConfig]) -> bool:
+def is_compacted(settings: Sequence[TopicSetting]) -> bool:
     return "compact" in _policies(settings)
 
 
-def _policies(settings: Sequence[TopicConfig]) -> set[str]:
+def _policies(settings: Sequence[TopicSetting]) -> set[str]:
     found = [each.value for each in settings if each.name == "cleanup.policy"]
     return {word.strip() for text in found or ["delete"] for word in text.split(",")}
 
 
-def retention_limits(settings: Sequence[TopicConfig]) -> dict[str, object]:
+def retention_limits(settings: Sequence[TopicSetting]) -> dict[str, object]:
     """When messages are deleted; None: not by that limit."""
     values = {setting.name: setting.value for setting in settings}
     policies = _policies(settings)
@@ -105,7 +105,7 @@ def retention_limits(settings: Sequence[TopicConfig]) -> dict[str, object]:
     }
 
 
-def retention(settings: Sequence[TopicConfig]) -> str:
+def retention(settings: Sequence[TopicSetting]) -> str:
     """How long messages are kept, in words: by time, by size, by key, or for ever."""
     limits = retention_limits(settings)
     kept_ms, kept_bytes = limits["retention_ms"], limits["retention_bytes"]
@@ -133,7 +133,7 @@ class AcksAll(TypedDict):
     replicas_min: int
 
 
-def acks_all(settings: Sequence[TopicConfig], *, replicas: int | None = None) -> AcksAll:
+def acks_all(settings: Sequence[TopicSetting], *, replicas: int | None = None) -> AcksAll:
     """`replicas` is the replication factor; None: unknown."""
     values = {setting.name: setting.value for setting in settings}
     needed = int(values.get(MIN_ISR) or 1)
@@ -153,7 +153,7 @@ def promise_in_words(promised: AcksAll) -> str:
     return _on_each_replica(promised) + together
 
 
-def promise(settings: Sequence[TopicConfig], *, replicas: int | None = None) -> str:
+def promise(settings: Sequence[TopicSetting], *, replicas: int | None = None) -> str:
     """What acks=all means for this topic, in words."""
     return promise_in_words(acks_all(settings, replicas=replicas))
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from respool.devcluster import etcd_server
-from respool.devcluster.plan import ClusterPlan, plan_cluster
+from respool.devcluster.cluster_plan import ClusterPlan, plan_cluster
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.node.config import load_settings
 

@@ -7,7 +7,7 @@ import pytest
 
 from cli.stored_cluster import StoredCluster
 from respool.cluster import keys
-from respool.devcluster.registry import GuestBrokers, read_entry
+from respool.devcluster.broker_registry import GuestBrokers, read_entry
 from respool.model.cluster import RegistryEntry
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
@@ -57,7 +57,7 @@ def test_one_that_lost_its_registration_may_come_back(
     assert world.has_guests()
     world.stored.die(2)
     assert world.has_guests()
-    monkeypatch.setattr("respool.devcluster.registry.REREGISTRATION_S_MAX", 0.0)
+    monkeypatch.setattr("respool.devcluster.broker_registry.REREGISTRATION_S_MAX", 0.0)
     assert not world.has_guests()
 
 

@@ -6,18 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from respool.cli import output
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.errors import ExitCode
+from respool.cli.exit_codes import ExitCode
 from respool.cli.kafka_library import KafkaException, make_producer, reason
-from respool.cli.line_reader import LINE_BYTES_MAX, LineReader, read_lines
-from respool.cli.message_format import NewMessage
-from respool.cli.refusals import TOO_FEW_REPLICAS, Replicas, explain
+from respool.cli.message_format import LINE_BYTES_MAX, LineReader, NewMessage, read_lines
 from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted, human_bytes
+from respool.model.times import format_duration_ms
 from respool.operate.cluster_admin import ClusterAdmin
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
@@ -27,6 +26,103 @@ PROGRESS_EVERY = 1_000
 FLUSH_STEP_SECONDS = 0.5
 # Somebody who pressed Ctrl-C wants to leave, but what is on its way should be accounted for.
 AFTER_CTRL_C_SECONDS = 5.0
+
+
+# The client tries again where replicas are missing, so that it may also come out as a message whose time was over.
+TOO_FEW_REPLICAS = {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "_MSG_TIMED_OUT"}
+
+
+class Refusal(NamedTuple):
+    why: str
+    hint: str
+
+
+class Replicas(NamedTuple):
+    """How many a partition has, and how many of them are in sync."""
+
+    held: int
+    in_sync: int
+
+
+def explain(
+    code: str, *, topic: str, settings: Mapping[str, str], replicas: Replicas | None = None
+) -> Refusal | None:
+    """The topic's setting behind an error code, by its Kafka name; None when no setting explains it.
+
+    `replicas` are the partition's; None where they are not known or do not matter.
+    """
+    try:
+        if code in TOO_FEW_REPLICAS:
+            return _too_few_replicas(topic, settings, replicas)
+        return _explain(code, topic, settings)
+    except (KeyError, ValueError):
+        # Another broker than ours, whose settings are others.
+        return None
+
+
+def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | None:
+    match code:
+        case "_UNKNOWN_PARTITION":
+            return Refusal(
+                f"{topic} has fewer partitions than that",
+                "without --keep-partition and --partition, the key decides the partition",
+            )
+        case "MSG_SIZE_TOO_LARGE":
+            limit = int(settings["max.message.bytes"])
+            return Refusal(
+                f"{topic} takes at most {limit:,} bytes at once ({human_bytes(limit)}, max.message.bytes)",
+                f"raise it with: respool topic alter {topic} --set max.message.bytes=BYTES; "
+                "or compress: --compression zstd",
+            )
+        case "INVALID_RECORD" if "compact" in settings["cleanup.policy"]:
+            return Refusal(
+                f"{topic} keeps the newest message of each key (cleanup.policy={settings['cleanup.policy']}), so every "
+                "message needs a key",
+                "give one with --key, with --key-separator, or in --json-lines",
+            )
+        case "POLICY_VIOLATION" if settings["respool.mirror"] == "true":
+            return Refusal(
+                f"{topic} is a mirror of another cluster's topic (respool.mirror=true): only respool mirror writes it",
+                f"produce to that cluster; or, to write here: respool mirror promote {topic} --to HOST:PORT",
+            )
+        case "INVALID_TIMESTAMP":
+            before, after = (
+                _span(settings[f"message.timestamp.{side}.max.ms"]) for side in ("before", "after")
+            )
+            return Refusal(
+                f"{topic} takes timestamps at most {before} before and {after} after the broker's clock "
+                "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
+                f"send other timestamps, or widen it with: respool topic alter {topic} --set "
+                "message.timestamp.after.max.ms=TIME",
+            )
+    return None
+
+
+def _too_few_replicas(
+    topic: str, settings: Mapping[str, str], replicas: Replicas | None
+) -> Refusal | None:
+    if replicas is None:
+        return None
+    if not replicas.in_sync:
+        return Refusal(
+            f"nobody leads a partition of {topic}: none of the brokers that have all of it is there",
+            "start them; what has become of them is shown by: respool cluster status --etcd HOST:PORT",
+        )
+    # No more than there are: that is how the broker takes it.
+    needed = min(int(settings["min.insync.replicas"]), replicas.held)
+    if replicas.in_sync >= needed:
+        return None
+    return Refusal(
+        f"{topic} takes messages with {counted(needed, 'replica')} in sync (min.insync.replicas), "
+        f"and has {replicas.in_sync}",
+        f"start the brokers that are missing, or lower it: respool topic alter {topic} --set min.insync.replicas=N; "
+        "or send with --acks 1",
+    )
+
+
+def _span(ms: str) -> str:
+    # The largest number there is stands for no limit.
+    return "any time" if int(ms) >= 2**63 - 1 else format_duration_ms(int(ms))
 
 
 class Sender:
@@ -48,7 +144,7 @@ class Sender:
         self._timeout = timeout
         # How many replicas each partition has in sync; None until something fails that this might explain.
         self._known: dict[int, Replicas] | None = None
-        self._summary = Summary(topic, settings)
+        self._summary = SendSummary(topic, settings)
         # Only acks=all waits for replicas.
         self._cluster = cluster if acks == "all" else None
         self._producer = make_producer(
@@ -68,7 +164,7 @@ class Sender:
 
     def send_all(
         self, reader: LineReader, *, messages: list[str] | None, file: Path | None
-    ) -> "Summary":
+    ) -> "SendSummary":
         began = time.monotonic()
         summary = self._summary
         with ExitStack() as stack:
@@ -166,7 +262,7 @@ class Sender:
         return len(self._producer)
 
 
-class Summary:
+class SendSummary:
     """What became of the messages."""
 
     def __init__(self, topic: str, settings: Mapping[str, str]) -> None:

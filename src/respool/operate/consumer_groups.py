@@ -45,7 +45,7 @@ class GroupListing:
             )
 
 
-class GroupAdmin:
+class ConsumerGroups:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 

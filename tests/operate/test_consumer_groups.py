@@ -1,6 +1,6 @@
 from respool.client.kafka.groups import Committed, DescribedGroup, DescribedMember
 from respool.client.kafka.list_offsets import OffsetRange
-from respool.operate.groups import PartitionLag, format_places, lags_of, total_lag
+from respool.operate.consumer_groups import PartitionLag, format_places, lags_of, total_lag
 
 GROUP = DescribedGroup(
     name="billing",

@@ -28,15 +28,15 @@ from respool.client.kafka.metadata import TopicMetadata
 from respool.model.operator_errors import OperatorError
 from respool.model.seek_target import SeekTarget
 from respool.operate.cluster_admin import REQUEST_SECONDS, ClusterAdmin
+from respool.operate.consumer_groups import ConsumerGroups, GroupsUnknown
 from respool.operate.errors import NobodyLeads, PartitionOffline
-from respool.operate.groups import GroupAdmin, GroupsUnknown
 
 COMMIT_SECONDS = 1.0
 COOPERATIVE = "cooperative-sticky"
 NEXT_GENERATION = "consumer"
 
 
-class GroupReader(TopicReader):
+class GroupTopicReader(TopicReader):
     """Reads the partitions that the group assigns until all of them are done; none are done before there are any."""
 
     resume_hint = "run it again: the group goes on where it stopped"
@@ -57,7 +57,7 @@ class GroupReader(TopicReader):
         """`start` is for partitions where the group has committed nothing; `start_option` is how it was given."""
         self._admin = admin
         self._group = group
-        self._groups = GroupAdmin(admin.cluster)
+        self._groups = ConsumerGroups(admin.cluster)
         self._info = topic
         self._start_option = start_option
         self._start = start
