@@ -19,7 +19,7 @@ from respool.records.batch import Codec, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, api_versions_fallback, decode_request, encode_reply
-from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
+from respool.wire.hot_replies import FetchedPartition, FetchReplyTopic, encode_fetch_reply
 
 TOPIC = "story"
 HANG_UP = b""
@@ -132,7 +132,7 @@ class ScriptedBroker:
 
     def fetched(self, request: Request, read: Callable[[Any], FetchedPartition]) -> bytes:
         topics = [
-            FetchedTopic(
+            FetchReplyTopic(
                 getattr(topic, "topic", TOPIC),
                 getattr(topic, "topic_id", None) or UUID(int=0),
                 [read(one) for one in topic.partitions],

@@ -12,7 +12,7 @@ from respool.wire.client_codec import decode_reply
 from respool.wire.fetch_reply import FetchedPart, read_fetch_reply
 from respool.wire.hot_replies import (
     FetchedPartition,
-    FetchedTopic,
+    FetchReplyTopic,
     NodeEndpoint,
     encode_fetch_reply,
 )
@@ -37,7 +37,7 @@ partitions = st.builds(
     file_range=st.none(),
 )
 topics = st.builds(
-    FetchedTopic,
+    FetchReplyTopic,
     name=st.text(min_size=1, max_size=10),
     topic_id=st.uuids(),
     partitions=st.lists(partitions, max_size=3),
@@ -45,13 +45,13 @@ topics = st.builds(
 replies = st.lists(topics, max_size=3)
 
 
-def frame_of(version: int, found: list[FetchedTopic], **fields: Any) -> memoryview:
+def frame_of(version: int, found: list[FetchReplyTopic], **fields: Any) -> memoryview:
     return memoryview(b"".join(encode_fetch_reply(7, version, found, **fields)))[4:]
 
 
 @given(VERSIONS, replies, st.sampled_from([0, 70]))
 def test_everything_the_broker_says_is_read_as_kio_reads_it(
-    version: int, found: list[FetchedTopic], code: int
+    version: int, found: list[FetchReplyTopic], code: int
 ) -> None:
     endpoints = [NodeEndpoint(1, "host", 9092)] if version >= 16 else []
     frame = frame_of(version, found, error_code=code, session_id=9, node_endpoints=endpoints)
@@ -66,7 +66,7 @@ def test_everything_the_broker_says_is_read_as_kio_reads_it(
 
 @given(VERSIONS, replies, st.data())
 def test_a_reply_that_is_cut_or_garbled_is_refused_or_read_but_never_reaches_beyond_it(
-    version: int, found: list[FetchedTopic], data: st.DataObject
+    version: int, found: list[FetchReplyTopic], data: st.DataObject
 ) -> None:
     frame = bytearray(frame_of(version, found))
     if data.draw(st.booleans()):
@@ -83,7 +83,7 @@ def test_a_reply_that_is_cut_or_garbled_is_refused_or_read_but_never_reaches_bey
 
 def test_every_reply_that_is_cut_short_is_refused() -> None:
     one = FetchedPartition(0, 0, 9, 9, 0, b"records", [(1, 2)], diverging_epoch=(1, 2))
-    frame = frame_of(13, [FetchedTopic("rides", uuid4(), [one])])
+    frame = frame_of(13, [FetchReplyTopic("rides", uuid4(), [one])])
     for size in range(4, len(frame)):
         with pytest.raises(RequestMalformed):
             read_fetch_reply(frame[:size], 13)
@@ -91,7 +91,7 @@ def test_every_reply_that_is_cut_short_is_refused() -> None:
 
 def test_records_are_not_copied() -> None:
     one = FetchedPartition(0, 0, 9, 9, 0, b"a" * 1000)
-    frame = bytearray(frame_of(13, [FetchedTopic("rides", uuid4(), [one])]))
+    frame = bytearray(frame_of(13, [FetchReplyTopic("rides", uuid4(), [one])]))
     (part,) = read_fetch_reply(memoryview(frame), 13).parts
     at = frame.index(b"aaa")
     frame[at] = ord("b")

@@ -12,7 +12,7 @@ from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.hot_replies import (
     FetchedPartition,
-    FetchedTopic,
+    FetchReplyTopic,
     NodeEndpoint,
     ProducedPartition,
     encode_fetch_reply,
@@ -58,7 +58,7 @@ fetched = st.builds(
     file_range=st.none(),
 )
 fetched_topics = st.lists(
-    st.builds(FetchedTopic, texts, st.uuids(), st.lists(fetched, max_size=3)), max_size=3
+    st.builds(FetchReplyTopic, texts, st.uuids(), st.lists(fetched, max_size=3)), max_size=3
 )
 
 
@@ -163,7 +163,7 @@ def test_a_produce_reply_is_byte_for_byte_what_kio_writes(
 def test_a_fetch_reply_is_byte_for_byte_what_kio_writes(
     *,
     version: int,
-    topics: list[FetchedTopic],
+    topics: list[FetchReplyTopic],
     throttle_ms: int,
     error_code: int,
     session_id: int,
@@ -204,7 +204,7 @@ def test_a_fetch_reply_is_byte_for_byte_what_kio_writes(
 @settings(max_examples=examples(10, long=200), deadline=None)
 @given(topics=fetched_topics)
 def test_record_bytes_are_passed_on_and_never_copied(
-    version: int, topics: list[FetchedTopic]
+    version: int, topics: list[FetchReplyTopic]
 ) -> None:
     records = [item.records for topic in topics for item in topic.partitions if item.records]
     buffers = encode_fetch_reply(11, version, topics)
@@ -225,7 +225,7 @@ def test_records_in_pieces_make_the_same_frame_as_in_one(version: int) -> None:
     def reply(records: bytes | InPieces) -> list[bytes | memoryview]:
         one = FetchedPartition(3, 0, 9, 9, 0, records, [(1, 2)])
         other = FetchedPartition(4, 0, 9, 9, 0, b"others")
-        return encode_fetch_reply(11, version, [FetchedTopic("t", UUID(int=7), [one, other])])
+        return encode_fetch_reply(11, version, [FetchReplyTopic("t", UUID(int=7), [one, other])])
 
     rest = memoryview(b"the rest of it")
     buffers = reply(InPieces([b"a stamp, ", rest]))

@@ -12,7 +12,7 @@ from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply, encode_request
 from respool.wire.codec import decode_request
 from respool.wire.fetch_reply import read_fetch_reply
-from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
+from respool.wire.hot_replies import FetchedPartition, FetchReplyTopic, encode_fetch_reply
 from respool.wire.local_read import unpack_file_range
 from respool.wire.protocol_errors import RequestMalformed
 from respool.wire.schema import load_request_class
@@ -36,7 +36,7 @@ PLACE = FileRange("/data/rides-0/00.log", 1, 2, 3, 400, bytes(range(21)))
 
 
 def reply_with(*partitions: FetchedPartition, version: int = 13) -> memoryview:
-    topics = [FetchedTopic("rides", uuid4(), partitions)]
+    topics = [FetchReplyTopic("rides", uuid4(), partitions)]
     return memoryview(b"".join(encode_fetch_reply(7, version, topics)))[4:]
 
 

@@ -7,7 +7,7 @@ from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.hot_replies import (
     FetchedPartition,
-    FetchedTopic,
+    FetchReplyTopic,
     ProducedPartition,
     encode_fetch_reply,
     encode_produce_reply,
@@ -44,7 +44,7 @@ def test_a_reply_without_errors_is_plain_bytes() -> None:
     assert with_errors(frame, [0, 0]) is frame
     assert type(reply_to(Api.HEARTBEAT, error_code=0)) is bytes
     assert type(encode_produce_reply(1, 9, [("t", [ProducedPartition(0, 0, 5)])])) is bytes
-    buffers = encode_fetch_reply(1, 13, [FetchedTopic("t", TOPIC_ID, [fetched(0, b"r")])])
+    buffers = encode_fetch_reply(1, 13, [FetchReplyTopic("t", TOPIC_ID, [fetched(0, b"r")])])
     assert {type(one) for one in buffers} == {bytes}
 
 
@@ -75,7 +75,7 @@ def test_a_produce_reply_tells_its_partitions_codes() -> None:
 
 @pytest.mark.parametrize("records", [b"", b"records"])
 def test_a_fetch_reply_tells_them_with_its_last_buffer(records: bytes) -> None:
-    topics = [FetchedTopic("t", TOPIC_ID, [fetched(1, b""), fetched(0, records)])]
+    topics = [FetchReplyTopic("t", TOPIC_ID, [fetched(1, b""), fetched(0, records)])]
     buffers = encode_fetch_reply(1, 13, topics)
     assert codes_told(buffers[-1]) == (1,)
     assert {type(one) for one in buffers[:-1]} <= {bytes}

@@ -227,7 +227,7 @@ class Broker:
         await self.partitions.open_all(wanted)
         self._partitions_to_open = None
         await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
-        self.deferred_deletion.delete_later(self.folder.leftovers(), delay_ms=0)
+        self.deferred_deletion.delete_later(self.folder.folders_to_delete(), delay_ms=0)
         self.topics.on_changed = self.groups.on_topics_changed
         if self.member is not None:
             self.member.wire(

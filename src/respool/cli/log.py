@@ -100,7 +100,7 @@ def accept_loss(
     from respool.inspect.accept_loss import accept_loss
 
     loss = accept_loss(data, partition, lambda loss: _confirm_loss(loss, yes=yes))
-    if not loss.given_up:
+    if not loss.offsets_lost:
         output.print_line("nothing that was on the disk is missing; nothing was changed")
         return
     output.print_line(
@@ -111,9 +111,9 @@ def accept_loss(
 def _confirm_loss(loss: "LogLoss", *, yes: bool) -> None:
     for line in _described(loss):
         output.print_line(line)
-    if loss.given_up and not yes:
+    if loss.offsets_lost and not yes:
         confirm(
-            f"Give up {counted(loss.given_up, 'message')}?",
+            f"Give up {counted(loss.offsets_lost, 'message')}?",
             why="this gives messages up for good",
             hint="add --yes when you are sure that they cannot be brought back",
         )
@@ -130,11 +130,11 @@ def _described(loss: "LogLoss") -> list[str]:
     lines.append(f"  what is left:    {left}")
     if loss.damage:
         lines.append(f"  what comes then: {loss.damage}")
-    if loss.given_up:
-        first = loss.recorded_end - loss.given_up
+    if loss.offsets_lost:
+        first = loss.recorded_end - loss.offsets_lost
         lines.append(
             f"  given up:        offsets {first:,} to {loss.recorded_end - 1:,}, "
-            f"up to {counted(loss.given_up, 'message')}, and whatever came after"
+            f"up to {counted(loss.offsets_lost, 'message')}, and whatever came after"
         )
     return lines
 

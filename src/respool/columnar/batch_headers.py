@@ -32,7 +32,7 @@ SECTION_COLUMNS = 8
 HEADER_COLUMNS = 11
 
 # Why a walk ended: end of data, an incomplete batch, no batch, or implausible offsets.
-ENDED, CUT_OFF, OTHER_FORMAT, BAD_LENGTH, BAD_OFFSETS = range(5)
+ENDED, INCOMPLETE, OTHER_FORMAT, BAD_LENGTH, BAD_OFFSETS = range(5)
 
 _OFFSET_MAX = 2**63 - 1
 
@@ -64,7 +64,7 @@ def walk_headers(data: Bytes, table: Numbers) -> tuple[int, Word, int]:
         if size < HEADER_BYTES:
             return count, at, BAD_LENGTH
         if size > left:
-            return count, at, CUT_OFF
+            return count, at, INCOMPLETE
         base_offset, last_delta = read_int(data, at, 8), read_int(data, at + 23, 4)
         # No batch ends with the largest possible offset: the next offset must exist.
         if base_offset < offset_min or last_delta < 0 or base_offset >= _OFFSET_MAX - last_delta:

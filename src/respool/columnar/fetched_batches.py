@@ -19,10 +19,10 @@ from respool.columnar.batch_headers import (
     BASE_OFFSET,
     BEGIN,
     CRC,
-    CUT_OFF,
     END,
     ENDED,
     HEADER_COLUMNS,
+    INCOMPLETE,
     LAST_OFFSET_DELTA,
     OTHER_FORMAT,
     PRODUCER_ID,
@@ -162,7 +162,7 @@ class FetchedBatches:
         if self._rest_why == ENDED:
             return
         size = LENGTH_BYTES + int.from_bytes(self._rest(8, LENGTH_BYTES), signed=True)
-        if self._rest_why != CUT_OFF:
+        if self._rest_why != INCOMPLETE:
             raise self._rest_error(size)
         self.cut_batch_bytes = size
 

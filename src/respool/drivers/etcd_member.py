@@ -69,16 +69,16 @@ class EtcdMember:
             EtcdRefused: the member rejects this client.
         """
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + timeout_ms / 1000
+        deadline = loop.time() + timeout_ms / 1000
         for is_last_try in (False, True):
             try:
-                async with asyncio.timeout_at(give_up_at):
+                async with asyncio.timeout_at(deadline):
                     await self.prepare()
             except TimeoutError as error:
                 raise CallFailed(
                     f"no answer within {timeout_ms} ms", FailureKind.NOT_DONE
                 ) from error
-            left_ms = max(1, int((give_up_at - loop.time()) * 1000))
+            left_ms = max(1, int((deadline - loop.time()) * 1000))
             try:
                 return await self._connection.exchange(
                     method, ask, metadata=self._metadata(), timeout_ms=left_ms
@@ -177,18 +177,18 @@ class EtcdMember:
     def _check_version(self, version: str) -> None:
         if is_known_good(version):
             return
-        trouble = f"etcd at {self.url} is version {version}, which has known faults with leases and reads: {ADVICE}"
+        problem = f"etcd at {self.url} is version {version}, which has known faults with leases and reads: {ADVICE}"
         if not self._options.allow_old_versions:
             raise EtcdRefused(
-                f"{trouble}; or, for development only, accept it: --set etcd_allow_old_versions=true, which "
+                f"{problem}; or, for development only, accept it: --set etcd_allow_old_versions=true, which "
                 "is also in the file of `respool cluster up`: --config respool-cluster/cluster.toml"
             )
-        self._warn(trouble)
+        self._warn(problem)
 
-    def _warn(self, trouble: str) -> None:
+    def _warn(self, problem: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            logger.warning("%s", trouble)
+            logger.warning("%s", problem)
 
 
 # The first good patch of each line with bad ones; earlier lines are bad, later lines are good.

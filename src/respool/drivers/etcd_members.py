@@ -139,7 +139,7 @@ class CallAttempts:
     def __init__(self, members: EtcdMembers, options: EtcdOptions) -> None:
         self._members = members
         self._options = options
-        self._give_up_at = asyncio.get_running_loop().time() + options.request_timeout_ms / 1000
+        self._deadline = asyncio.get_running_loop().time() + options.request_timeout_ms / 1000
         # Half to all of the configured backoff.
         self._pauses = Backoff(
             first=0.75 * options.backoff_ms, longest=0.75 * options.backoff_ms_max, jitter=1 / 3
@@ -149,7 +149,7 @@ class CallAttempts:
         self._refusals: dict[str, EtcdRefused] = {}
 
     def left_ms(self) -> int:
-        left = self._give_up_at - asyncio.get_running_loop().time()
+        left = self._deadline - asyncio.get_running_loop().time()
         return max(1, int(left * 1000))
 
     async def failed(self, member: EtcdMember, why: CallFailed | EtcdRefused) -> None:

@@ -42,7 +42,7 @@ class KeySpace:
         return first, first[:-1] + bytes([first[-1] + 1])
 
 
-_LOGIN_TROUBLE = (
+_LOGIN_ERRORS = (
     "invalid auth token",
     "auth store is old",
     "user name is empty",
@@ -155,7 +155,7 @@ class EtcdWatch:
         failure = CallFailed(
             f"the watch was ended: {reason or 'no reason given'}", FailureKind.UNKNOWN
         )
-        if any(trouble in reason for trouble in _LOGIN_TROUBLE):
+        if any(problem in reason for problem in _LOGIN_ERRORS):
             # Old servers return "permission denied" for an invalid token. With a new token it means what it says.
             if member.url in self._new_logins or not self._options.user:
                 refusal = refusal_for_operator(

@@ -36,7 +36,7 @@ def accept_loss(data: Path, partition: str, confirm: Callable[[LogLoss], None]) 
                 raise NotFound(f"there is no partition {partition} in {str(data)!r}")
             loss = lost.find()
             confirm(loss)
-            if loss.given_up:
+            if loss.offsets_lost:
                 lost.accept(loss)
             return loss
     except DataFolderInUse as error:

@@ -24,8 +24,8 @@ FOLDER_DELETED = "-delete"
 # Written by a compaction, and then renamed into place.
 CLEANED = ".cleaned"
 SWAP = ".swap"
-# Files of interrupted work. A `.swap` log is none of them: it is valid.
-LEFTOVERS = (DELETED, CLEANED, SWAP, ".tmp")
+# Suffixes of unfinished work. A `.swap` log is not unfinished: it is valid.
+UNFINISHED_SUFFIXES = (DELETED, CLEANED, SWAP, ".tmp")
 
 FILE_NAME_BYTES_MAX = 255
 

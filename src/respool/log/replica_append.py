@@ -1,19 +1,19 @@
-"""What a leader sent in a Fetch reply -> the end of this log, byte for byte.
+"""Appends what the leader sent in a Fetch reply, byte for byte.
 
-The leader has decided all: offsets, epochs, sequences, transactions. So nothing is refused here that it accepted, and
-producers and transactions follow what the batches say, as in a recovery. What is checked is that the bytes came whole
-and that they continue this log:
+The leader has decided everything: offsets, epochs, sequences, transactions. So batches that it accepted are never
+rejected here, and producers and transactions follow the batches, as in a recovery. Checked is only that the bytes are
+intact and continue this log:
 
 ```
- log_end                        what may come in a reply
-    | skipped | batch | batch | gap | batch | cut off
+ log_end                        possible content of a reply
+    | skipped | batch | batch | gap | batch | incomplete
 ```
-- A fetch inside a batch returns the whole batch, so some that lie before the log's end may come first.
-- A reply ends where the fetch's limit is, maybe inside a batch. The rest comes with the next fetch.
-- Of a compacted log, offsets are missing. A segment's own offsets span 2^31, so a gap of more cannot be stored.
+- A fetch inside a batch returns the whole batch, so the first batches may be before the log end.
+- A reply ends at the fetch's limit, possibly within a batch. The rest comes with the next fetch.
+- A compacted log has gaps. A segment spans at most 2^31 offsets, so a larger gap cannot be stored.
 
-All batches are checked before the first is written. Those that go to one segment are written at once: per batch there
-is a header read, a checksum, and an entry in the index where one is due.
+All batches are checked before the first is written. Those of one segment are written at once: the cost per batch is a
+parsed header, a checksum, and an index entry if one is due.
 """
 
 from typing import NamedTuple

@@ -170,7 +170,7 @@ _CORRELATION_ID_AT = 4
 class ReplyTemplates:
     """Cache for repeated replies of one API, such as success: only the correlation id differs.
 
-    kio's encoder takes 15 to 20 us for a small reply, and heartbeats and ends of transactions are acknowledged
+    kio's encoder takes 15 to 20 us for a small reply, and heartbeats and EndTxn requests are acknowledged
     thousands of times a second. Equal `words` in one version mean equal replies.
     """
 

@@ -84,7 +84,7 @@ class FetchedPartition(NamedTuple):
         return len(self.records) if self.file_range is None else self.file_range.size
 
 
-class FetchedTopic(NamedTuple):
+class FetchReplyTopic(NamedTuple):
     name: str
     topic_id: UUID
     partitions: Sequence[FetchedPartition]
@@ -141,7 +141,7 @@ def encode_produce_reply(
 def encode_fetch_reply(
     correlation_id: int,
     version: int,
-    topics: Sequence[FetchedTopic],
+    topics: Sequence[FetchReplyTopic],
     *,
     throttle_ms: int = 0,
     error_code: int = 0,

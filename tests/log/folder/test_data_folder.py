@@ -486,7 +486,7 @@ def test_a_removed_partition_is_out_of_the_way_at_once_and_deleted_later() -> No
     disk = disk.reopen()
     folder = open_folder(disk)
     assert folder.partition_folders() == []
-    assert folder.leftovers() == [path]
+    assert folder.folders_to_delete() == [path]
     assert folder.put_strays_aside([]) == []
     assert close(folder, {})
     assert no_checkpoints(disk)
@@ -506,7 +506,7 @@ def test_a_removed_partition_that_a_power_cut_brings_back_is_one_that_nobody_kno
     disk.crash()
     folder = open_folder(disk.reopen())
     came_back = folder.partition_folders()
-    assert len(came_back) + len(folder.leftovers()) == 1
+    assert len(came_back) + len(folder.folders_to_delete()) == 1
     assert len(folder.put_strays_aside([])) == len(came_back)
     assert folder.partition_folders() == []
     # What is written down of it is not held against a new one of the name.
@@ -540,7 +540,7 @@ def test_a_topic_made_anew_starts_empty_however_often() -> None:
         assert log.log_end == 0
         append(log)
         folder.remove_partition(ORDERS, log)
-    assert len(folder.leftovers()) == 3
+    assert len(folder.folders_to_delete()) == 3
 
 
 def test_an_earlier_topics_folder_is_put_aside_and_not_read() -> None:
@@ -556,7 +556,7 @@ def test_an_earlier_topics_folder_is_put_aside_and_not_read() -> None:
     assert (log.log_start, log.log_end) == (0, 0)
     stray = "orders-0.00000000000000000000000000000001-stray"
     assert disk.read_file(f"{stray}/{0:020d}.log") == old
-    assert folder.leftovers() == []
+    assert folder.folders_to_delete() == []
 
 
 def test_what_checkpoints_said_of_the_earlier_topic_is_forgotten_first() -> None:
@@ -729,7 +729,7 @@ def test_strays_are_put_aside_not_deleted_and_forgotten() -> None:
     assert folder.put_strays_aside([ORDERS]) == ["rides-3.00000000000000000000000000000001-stray"]
     assert folder.put_strays_aside([ORDERS]) == []
     assert folder.partition_folders() == [ORDERS]
-    assert folder.leftovers() == []
+    assert folder.folders_to_delete() == []
     assert close(folder, {ORDERS: orders})
     assert checkpoint(disk, RECOVERY_POINT) == {ORDERS: 0}
 

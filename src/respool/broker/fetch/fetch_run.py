@@ -21,7 +21,7 @@ from respool.broker.partitions.watermarks import ReadTo
 from respool.model.errors import RequestError, StorageError, StorageFailed
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.ports.disk import NotCached
-from respool.wire.hot_replies import FetchedPartition, FetchedTopic, encode_fetch_reply
+from respool.wire.hot_replies import FetchedPartition, FetchReplyTopic, encode_fetch_reply
 
 # With less than this left in the budget a reply waits for others to be sent.
 ROOM_MIN = 64 * 1024
@@ -274,11 +274,11 @@ def _has_news(target: FetchTarget, fetched: FetchedPartition) -> bool:
     )
 
 
-def _fetched_topic(topic: object, partitions: list[FetchedPartition]) -> FetchedTopic:
+def _fetched_topic(topic: object, partitions: list[FetchedPartition]) -> FetchReplyTopic:
     if isinstance(topic, str):
-        return FetchedTopic(topic, ZERO_TOPIC_ID, partitions)
+        return FetchReplyTopic(topic, ZERO_TOPIC_ID, partitions)
     assert isinstance(topic, type(ZERO_TOPIC_ID))
-    return FetchedTopic("", topic, partitions)
+    return FetchReplyTopic("", topic, partitions)
 
 
 def _settle(future: "asyncio.Future[None]") -> None:

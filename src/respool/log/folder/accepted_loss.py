@@ -49,7 +49,7 @@ class LogLoss:
         return max(self.log_start, self.sound_end)
 
     @property
-    def given_up(self) -> int:
+    def offsets_lost(self) -> int:
         """The number of offsets lost; equal to messages, except for compacted ones and markers."""
         left = self.log_start if self.sound_end is None else self.opens_at
         return max(self.recorded_end - left, 0)
@@ -97,7 +97,7 @@ class AcceptedLoss:
         )
 
     def accept(self, loss: LogLoss) -> None:
-        """Lower the recorded ends, so that the next start accepts the log. If interrupted, repeat it."""
+        """Lower the recorded offsets, so that the next start accepts the log. If interrupted, repeat it."""
         # The log is not as it was when it was closed.
         self._disk.delete(CLEAN_MARKER)
         self._disk.sync_folder(ROOT)

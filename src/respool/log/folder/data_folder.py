@@ -269,8 +269,8 @@ class DataFolder:
                 logger.warning("%s is not a partition here; its folder is now %s", name, path)
         return paths
 
-    def leftovers(self) -> list[str]:
-        """Folders of removed partitions that are still to be deleted."""
+    def folders_to_delete(self) -> list[str]:
+        """Renamed folders of removed partitions that are not deleted yet."""
         return self._folders.with_suffix(FOLDER_DELETED)
 
     def write_checkpoints(

@@ -2,7 +2,7 @@
 transactions.
 
 The state is part of the log: every batch header has producer id, epoch and first sequence, and markers end
-transactions. So whoever has the headers, such as a follower or a recovery, has the state. `check` decides without
+transactions. So followers and recoveries derive it from the headers. `check` decides without
 changing anything; `update` and `end_transaction` replay appended batches and never refuse.
 
 A `.snapshot` holds the last five batches per producer in Kafka's format (see `producer_snapshot.py`), so retries are

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from respool.log.file_names import (
-    LEFTOVERS,
     LOG,
     OFFSET_INDEX,
     SNAPSHOT,
     TIME_INDEX,
     TRANSACTION_INDEX,
+    UNFINISHED_SUFFIXES,
     offset_name,
     parse_offset_name,
 )
@@ -35,7 +35,7 @@ class LogFolder:
         }
         for name in disk.list_folder(folder):
             parsed = parse_offset_name(name)
-            if name.endswith(LEFTOVERS):
+            if name.endswith(UNFINISHED_SUFFIXES):
                 disk.delete(f"{folder}/{name}")
             elif parsed is not None and parsed[1] in found:
                 found[parsed[1]].append(parsed[0])
