@@ -38,9 +38,9 @@ def test_what_failed_and_is_tried_again_is_told_with_the_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     failed = copying("fares")
-    failed.seek_again("the source: nobody leads fares/0", 1.0)
+    failed.seek_again("the source: fares/0 has no leader", 1.0)
     said = line(capsys, copying("rides"), failed)
-    assert said.endswith("behind; retrying 1 topic (the source: nobody leads fares/0)")
+    assert said.endswith("behind; retrying 1 topic (the source: fares/0 has no leader)")
 
 
 def test_what_stopped_is_counted_and_what_is_copied_needs_no_word(

@@ -327,8 +327,8 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copier, "NAP_SECONDS", 0.001)
-    monkeypatch.setattr(copier, "STARTS_SECONDS", 0.002)
+    monkeypatch.setattr(copier, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(copier, "LOG_STARTS_SECONDS", 0.002)
     quick = Backoff(first=0.001, longest=0.01)
     monkeypatch.setattr("respool.mirror.partition_copy.RETRY", quick)
 
@@ -402,7 +402,7 @@ def test_a_source_that_says_it_lost_messages_stops_its_topic_and_no_other() -> N
             lambda: world.stopped and world.target.logs[fares].end == world.source.logs[fares].end,
         )
     )
-    assert "the source has lost messages from offset 1 on" in world.stopped["rides"]
+    assert "the source lost messages from offset 1 on" in world.stopped["rides"]
     assert "fares" not in world.stopped
     states = {place: copy.state for place, copy in world.copy.partitions.items()}
     assert states == {

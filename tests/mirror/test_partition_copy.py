@@ -70,8 +70,8 @@ def test_it_is_done_when_all_of_the_beginning_is_there(
     fields: dict[str, Any], done: bool, done_with_start: bool
 ) -> None:
     copy = PartitionCopy(place=("rides", 0), state=CopyState.COPYING, **fields)
-    assert copy.is_done(starts_too=False) is done
-    assert copy.is_done(starts_too=True) is done_with_start
+    assert copy.is_done(with_log_start=False) is done
+    assert copy.is_done(with_log_start=True) is done_with_start
 
 
 def test_the_same_batch_under_another_leader_is_the_same() -> None:

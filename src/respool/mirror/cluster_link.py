@@ -22,8 +22,8 @@ ALL_IN_SYNC = -1
 REQUEST_MS = 30_000
 # With later versions a transactional batch adds its partition to a transaction of the target's coordinator (KIP-890).
 PRODUCE_VERSIONS = TRANSACTIONS_V1.produce
-# Fetches that wait at the broker have a connection of their own.
-LANE, FETCH_LANE = 0, 1
+# Fetches, which wait at the broker, have a connection of their own.
+MAIN_CHANNEL, FETCH_CHANNEL = 0, 1
 
 
 class LinkError(Exception):
@@ -56,7 +56,7 @@ class ClusterLink:
         fields: Mapping[str, Any],
         *,
         versions: VersionRange | None = None,
-        lane: int = LANE,
+        channel: int = MAIN_CHANNEL,
         wait_ms: int = 0,
     ) -> Any:
         """
@@ -65,7 +65,7 @@ class ClusterLink:
         """
         try:
             return await self._requests.request(
-                broker, api, fields, versions=versions, lane=lane, wait_ms=wait_ms
+                broker, api, fields, versions=versions, channel=channel, wait_ms=wait_ms
             )
         except ClientError as error:
             raise LinkError(f"{self.name}: {error}") from error
@@ -146,10 +146,10 @@ class ClusterLink:
     def _learn_brokers(self, reply: Any) -> None:
         self.cluster.learn_brokers(reply)
 
-    # -- requests about places, each sent to its leader ----------------------------------------------------------------
+    # -- requests to partitions' leaders ----------------------------------------------------------------
 
     def by_leader(self, places: Iterable[Place]) -> dict[int, list[Place]]:
-        """Those that somebody leads."""
+        """Leader -> its partitions; those without a leader are left out."""
         found: dict[int, list[Place]] = defaultdict(list)
         for place in places:
             leader = self.leader_of(place)
@@ -158,7 +158,7 @@ class ClusterLink:
         return found
 
     async def offsets(self, places: Iterable[Place], at: int) -> dict[Place, int]:
-        """LATEST or EARLIEST of those that answer; the end is that of all that is committed to the log."""
+        """The LATEST or EARLIEST offsets of the partitions whose leaders answer; LATEST is the high watermark."""
         found: dict[Place, int] = {}
         for leader, led in self.by_leader(places).items():
             partitions = [(place, {"partition_index": place[1], "timestamp": at}) for place in led]
@@ -178,14 +178,14 @@ class ClusterLink:
         return found
 
     async def first_batch(self, place: Place, offset: int) -> bytes:
-        """The batch that holds the offset, or the first one after it; empty when there is none.
+        """The batch that contains the offset, or the first one after it; empty if there is none.
 
         Raises:
-            LinkError: nobody leads it, or its leader refuses.
+            LinkError: the partition has no leader, or the leader returns an error.
         """
         leader = self.leader_of(place)
         if leader is None:
-            raise LinkError(f"{self.name}: nobody leads {place[0]}/{place[1]}")
+            raise LinkError(f"{self.name}: {place[0]}/{place[1]} has no leader")
         fields = fetch_fields([(place, offset, -1)], bytes_max=1, wait_ms=0)
         reply = await self.ask(leader, Api.FETCH, fields, versions=FETCH_BY_NAME)
         (answer,) = (one for topic in reply.responses for one in topic.partitions)
@@ -196,20 +196,20 @@ class ClusterLink:
         return answer.records or b""
 
     async def open_transactions(self, place: Place) -> list[OpenTransaction]:
-        """Those that have not ended in the partition, in the order they were begun.
+        """The transactions that are open in the partition, by their first offsets.
 
         Raises:
-            LinkError: nobody leads it, or its leader refuses.
+            LinkError: the partition has no leader, or the leader returns an error.
         """
         leader = self.leader_of(place)
         if leader is None:
-            raise LinkError(f"{self.name}: nobody leads {place[0]}/{place[1]}")
+            raise LinkError(f"{self.name}: {place[0]}/{place[1]} has no leader")
         fields = {"topics": [{"name": place[0], "partition_indexes": [place[1]]}]}
         reply = await self.ask(leader, Api.DESCRIBE_PRODUCERS, fields)
         (answer,) = (one for topic in reply.topics for one in topic.partitions)
         if answer.error_code:
             raise LinkError(
-                f"{self.name}: {place[0]}/{place[1]} does not say what is open in it: {code_name(answer.error_code)}"
+                f"{self.name}: {place[0]}/{place[1]} does not list open transactions: {code_name(answer.error_code)}"
             )
         found = open_in_reply(place[0], answer)
         return sorted(found, key=lambda one: one.start_offset)
@@ -247,7 +247,7 @@ def is_mirror_in(reply: Any) -> bool | None:
 def by_topic(
     partitions: Iterable[tuple[Place, dict[str, Any]]], *, topic: str, inside: str = "partitions"
 ) -> list[dict[str, Any]]:
-    """Fields of partitions, under their topics, in the order they come."""
+    """Fields of partitions, grouped by topic, in the given order."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for (name, _), fields in partitions:
         grouped.setdefault(name, []).append(fields)
@@ -261,7 +261,7 @@ def fetch_fields(
     wait_ms: int,
     partition_bytes_max: int | None = None,
 ) -> dict[str, Any]:
-    """A fetch of places, each with an offset and the leader epoch of what lies before it (-1: not known)."""
+    """A fetch of partitions, each with an offset and the leader epoch of the batch before it (-1: unknown)."""
     partitions = [
         (
             place,

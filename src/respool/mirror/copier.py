@@ -1,13 +1,13 @@
-"""Copies partitions, batch by batch as they are, from one cluster's leaders to another's.
+"""Copies partitions from one cluster's leaders to another's; record batches are copied unchanged.
 
 ```
  source --- fetch ---> prepare ---> produce, acks=all ---> target
-        <-- one at a time          <-- several under way
+        <-- one at a time          <-- several in flight
             for each leader
 ```
-Where to go on is never written down anywhere: it is where the copy ends. So whatever is killed, on whichever side, the
-next run finds its place by asking. While it runs, a partition's next fetch does not wait for its last batch to be
-acknowledged; when one is refused, those behind it are refused too, and all begins again from the copy's end.
+The position is stored nowhere: it is the end of the copy. So after a crash on either side the next run looks the end
+up and continues there. While it runs, a partition's next fetch does not wait until its last batch is acknowledged; if
+one is refused, those after it are refused too, and copying restarts from the end of the copy.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from respool.client.kafka.codes import Code, code_name, is_retriable
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.mirror.cluster_link import (
-    FETCH_LANE,
+    FETCH_CHANNEL,
     PRODUCE_VERSIONS,
     REQUEST_MS,
     ClusterLink,
@@ -39,23 +39,23 @@ MIB = 1024 * 1024
 FETCH_BYTES_MAX = 16 * MIB
 PARTITION_BYTES_MAX = 8 * MIB
 FETCH_WAIT_MS = 500
-# How much may be on its way to the target; with more, fetching waits.
-UNDER_WAY_BYTES_MAX = 64 * MIB
-NAP_SECONDS = 0.1
-STARTS_SECONDS = 1.0
+# Fetching waits while more than this is in flight to the target.
+IN_FLIGHT_BYTES_MAX = 64 * MIB
+POLL_SECONDS = 0.1
+LOG_STARTS_SECONDS = 1.0
 DELETE_MS = 10_000
-# A damaged batch may have been damaged on its way; after so many tries it was not.
+# A corrupt batch may have been corrupted on the network; after this many tries it is taken for corrupt at the source.
 DAMAGED_TRIES_MAX = 5
-# A copy that holds more than is committed there may look different, where the source was compacted meanwhile; after so
-# many tries, in the time that a follower may take, it is different.
+# If the target's log is longer than its high watermark, and the source was compacted meanwhile, a batch may not fit
+# until the target's followers have caught up. After this many tries the copy is taken for diverged.
 DIFFERENT_TRIES_MAX = 8
 
 # The target has no mirror of that name, or the batch does not fit the end of its log.
-_NOT_OURS = {Code.policy_violation, Code.invalid_record}
+_DOES_NOT_FIT = {Code.policy_violation, Code.invalid_record}
 
 
 class _InFlight(NamedTuple):
-    """Batches of one partition on their way to the target."""
+    """Batches of one partition in flight to the target."""
 
     copy: PartitionCopy
     run: int
@@ -64,7 +64,7 @@ class _InFlight(NamedTuple):
 
 
 class PartitionCopier:
-    """`run` copies what was `add`ed, until it is cancelled."""
+    """`run` copies the partitions that were added, until it is cancelled."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class PartitionCopier:
         on_loss: OnLoss,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_stopped` is told of a topic that cannot be copied and why; `on_loss` of what the source had deleted
-        before it was copied, and how much of it. Of `compacted` topics records may vanish from the midst of a batch.
+        """`on_stopped` is called for a topic that cannot be copied, with the reason; `on_loss` for records that the
+        source deleted before they were copied. In `compacted` topics records may disappear from within a batch.
         """
         self._source = source
         self._target = target
@@ -90,14 +90,14 @@ class PartitionCopier:
             source,
             target,
             compacted=set() if compacted is None else compacted,
-            again=self._again,
+            retry=self._retry,
             stop=self._stop,
             on_loss=on_loss,
         )
         self.bytes_copied = 0
         self.offsets_copied = 0
-        self._under_way = 0
-        self._has_room = asyncio.Event()
+        self._bytes_in_flight = 0
+        self._has_capacity = asyncio.Event()
         self._fetchers: dict[int, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._turn = 0
@@ -106,19 +106,19 @@ class PartitionCopier:
         for place in places:
             self.partitions.setdefault(place, PartitionCopy(place=place))
 
-    def stop_topic(self, topic: str, cause: StopReason, why: str) -> None:
+    def stop_topic(self, topic: str, reason: StopReason, why: str) -> None:
         copies = [copy for copy in self.partitions.values() if copy.place[0] == topic]
         was_stopped = all(copy.state is CopyState.STOPPED for copy in copies)
         for copy in copies:
             copy.stop(why)
         if not was_stopped:
-            self._on_stopped(topic, cause, why)
+            self._on_stopped(topic, reason, why)
 
     @property
     def is_done(self) -> bool:
-        """Whether all is copied that was there when it began, of what can be."""
+        """True when everything is copied that was there at the start, apart from stopped partitions."""
         return all(
-            copy.state is CopyState.STOPPED or copy.is_done(starts_too=not self._keep_longer)
+            copy.state is CopyState.STOPPED or copy.is_done(with_log_start=not self._keep_longer)
             for copy in self.partitions.values()
         )
 
@@ -126,12 +126,12 @@ class PartitionCopier:
         async with asyncio.TaskGroup() as self._tasks:
             self._tasks.create_task(self._keep_seeking())
             if not self._keep_longer:
-                self._tasks.create_task(self._keep_starts())
+                self._tasks.create_task(self._keep_log_starts())
             while True:
                 self._start_fetchers(self._tasks)
-                await asyncio.sleep(NAP_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
 
-    # -- where the copy ends -------------------------------------------------------------------------------------------
+    # -- the end of the copy -------------------------------------------------------------------------------------------
 
     async def _keep_seeking(self) -> None:
         while True:
@@ -143,15 +143,15 @@ class PartitionCopier:
             ]
             if due:
                 await self._seek.begin(due)
-            await asyncio.sleep(NAP_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
-    def _again(self, copies: Iterable[PartitionCopy], why: str) -> None:
+    def _retry(self, copies: Iterable[PartitionCopy], why: str) -> None:
         now = self._clock()
         for copy in copies:
             copy.seek_again(why, now)
 
-    def _stop(self, copy: PartitionCopy, why: str, cause: StopReason = StopReason.DIFFERS) -> None:
-        self.stop_topic(copy.place[0], cause, why)
+    def _stop(self, copy: PartitionCopy, why: str, reason: StopReason = StopReason.DIFFERS) -> None:
+        self.stop_topic(copy.place[0], reason, why)
 
     # -- fetching ------------------------------------------------------------------------------------------------------
 
@@ -162,12 +162,12 @@ class PartitionCopier:
 
     async def _keep_fetching(self, leader: int) -> None:
         while True:
-            while self._under_way >= UNDER_WAY_BYTES_MAX:
-                self._has_room.clear()
-                await self._has_room.wait()
+            while self._bytes_in_flight >= IN_FLIGHT_BYTES_MAX:
+                self._has_capacity.clear()
+                await self._has_capacity.wait()
             wanted = self._wanted_of(leader)
             if not wanted:
-                await asyncio.sleep(NAP_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
                 continue
             fields = fetch_fields(
                 [(copy.place, copy.fetch_offset, copy.epoch) for copy in wanted],
@@ -182,16 +182,16 @@ class PartitionCopier:
                     Api.FETCH,
                     fields,
                     versions=FETCH_BY_NAME,
-                    lane=FETCH_LANE,
+                    channel=FETCH_CHANNEL,
                     wait_ms=FETCH_WAIT_MS,
                 )
             except LinkError as error:
-                self._again(wanted, str(error))
+                self._retry(wanted, str(error))
                 continue
             if reply.error_code:
-                self._again(wanted, f"{self._source.name}: {code_name(reply.error_code)}")
+                self._retry(wanted, f"{self._source.name}: {code_name(reply.error_code)}")
                 continue
-            self._take(
+            self._on_fetched(
                 {
                     copy.place: copy
                     for copy, run in zip(wanted, runs, strict=True)
@@ -201,7 +201,7 @@ class PartitionCopier:
             )
 
     def _wanted_of(self, leader: int) -> list[PartitionCopy]:
-        """All that this broker leads, each time another one first: a reply may be full before the last."""
+        """The partitions that this broker leads, a different one first each time, since a reply may fill up."""
         led = [
             copy
             for copy in self.partitions.values()
@@ -209,39 +209,39 @@ class PartitionCopier:
         ]
         self._turn += 1
         at = self._turn % len(led) if led else 0
-        # Grouped by topic again, as a request has them; the order within is what matters.
+        # A request groups them by topic; the order within a topic matters.
         return led[at:] + led[:at]
 
-    def _take(self, asked: dict[Place, PartitionCopy], reply: Any) -> None:
+    def _on_fetched(self, asked: dict[Place, PartitionCopy], reply: Any) -> None:
         pieces: dict[int, list[_InFlight]] = {}
         for topic in reply.responses:
             for answer in topic.partitions:
                 copy = asked.get((topic.topic, answer.partition_index))
                 if copy is None:
                     continue
-                piece = self._take_one(copy, answer)
+                piece = self._on_partition_fetched(copy, answer)
                 if piece is None:
                     continue
                 leader = self._target.leader_of(copy.place)
                 if leader is None:
-                    self._again([copy], f"{self._target.name}: nobody leads {copy.name}")
+                    self._retry([copy], f"{self._target.name}: {copy.name} has no leader")
                 else:
                     pieces.setdefault(leader, []).append(piece)
         assert self._tasks is not None
         for leader, led in pieces.items():
-            self._under_way += sum(len(piece.data) for piece in led)
-            # In the order of their making, for they go to the same connection.
+            self._bytes_in_flight += sum(len(piece.data) for piece in led)
+            # Tasks start in this order, so the requests are sent in it: they share a connection.
             self._tasks.create_task(self._produce(leader, led))
 
-    def _take_one(self, copy: PartitionCopy, answer: Any) -> _InFlight | None:
+    def _on_partition_fetched(self, copy: PartitionCopy, answer: Any) -> _InFlight | None:
         if answer.error_code:
-            self._again([copy], f"{self._source.name}: {copy.name}: {code_name(answer.error_code)}")
+            self._retry([copy], f"{self._source.name}: {copy.name}: {code_name(answer.error_code)}")
             return None
         if answer.diverging_epoch.epoch >= 0:
             self._stop(
                 copy,
-                f"{copy.name}: the source has lost messages from offset {answer.diverging_epoch.end_offset} on, and "
-                f"they are copied up to {copy.position}",
+                f"{copy.name}: the source lost messages from offset {answer.diverging_epoch.end_offset} on; they "
+                f"are copied up to {copy.position}",
             )
             return None
         copy.source_end = max(answer.high_watermark, copy.source_end)
@@ -255,7 +255,7 @@ class PartitionCopier:
             self._stop(copy, f"{copy.name} is not what the source has: {error}")
             return None
         except OldFormat:
-            why = f"{copy.name} has messages in the format of before Kafka 0.11 at the source"
+            why = f"{copy.name} has messages at the source in a format from before Kafka 0.11"
             self._stop(copy, why, StopReason.REFUSED)
             return None
         if not prepared.data:
@@ -273,17 +273,17 @@ class PartitionCopier:
                 leader, Api.PRODUCE, fields, versions=PRODUCE_VERSIONS, wait_ms=REQUEST_MS
             )
         except LinkError as error:
-            self._again((piece.copy for piece in pieces if _is_valid(piece)), str(error))
+            self._retry((piece.copy for piece in pieces if _is_valid(piece)), str(error))
             return
         finally:
-            self._under_way -= sum(len(piece.data) for piece in pieces)
-            self._has_room.set()
+            self._bytes_in_flight -= sum(len(piece.data) for piece in pieces)
+            self._has_capacity.set()
         for place, answer in answers_of(reply):
             piece = by_place[place]
             if _is_valid(piece):
-                await self._judge(piece, answer)
+                await self._on_produced(piece, answer)
 
-    async def _judge(self, piece: _InFlight, answer: Any) -> None:
+    async def _on_produced(self, piece: _InFlight, answer: Any) -> None:
         copy, code = piece.copy, int(answer.error_code)
         if not code:
             self.bytes_copied += len(piece.data)
@@ -295,37 +295,37 @@ class PartitionCopier:
         # Out of order: an earlier request in flight failed.
         is_retriable_here = is_retriable(code) or code == Code.out_of_order_sequence_number
         if copy.tries < DAMAGED_TRIES_MAX if is_damaged else is_retriable_here:
-            self._again([copy], why)
-        elif code not in _NOT_OURS:
+            self._retry([copy], why)
+        elif code not in _DOES_NOT_FIT:
             self._stop(copy, why, StopReason.REFUSED)
         else:
             is_mirror = await self._target.is_mirror(copy.place[0])
             if not _is_valid(piece):
-                # It was begun anew meanwhile.
+                # The copy was restarted meanwhile.
                 return
             if is_mirror is False:
                 self._stop(
                     copy, f"{copy.place[0]} is no longer a mirror: {why}", StopReason.RELEASED
                 )
             elif is_mirror is None or copy.tries < DIFFERENT_TRIES_MAX:
-                self._again([copy], why)
+                self._retry([copy], why)
             else:
                 self._stop(copy, why, StopReason.DIFFERS)
 
-    # -- where the source starts ---------------------------------------------------------------------------------------
+    # -- log starts ---------------------------------------------------------------------------------------
 
-    async def _keep_starts(self) -> None:
-        """Delete what the source has deleted."""
+    async def _keep_log_starts(self) -> None:
+        """Follow the source's log starts: delete from the copy what the source has deleted."""
         while True:
-            await asyncio.sleep(STARTS_SECONDS if not self._has_behind() else NAP_SECONDS)
-            behind = [copy for copy in self.partitions.values() if _starts_before(copy)]
+            await asyncio.sleep(LOG_STARTS_SECONDS if not self._has_late_starts() else POLL_SECONDS)
+            behind = [copy for copy in self.partitions.values() if _starts_too_early(copy)]
             for leader, places in self._target.by_leader(copy.place for copy in behind).items():
-                await self._raise_starts(leader, [self.partitions[place] for place in places])
+                await self._raise_log_starts(leader, [self.partitions[place] for place in places])
 
-    def _has_behind(self) -> bool:
-        return any(map(_starts_before, self.partitions.values()))
+    def _has_late_starts(self) -> bool:
+        return any(map(_starts_too_early, self.partitions.values()))
 
-    async def _raise_starts(self, leader: int, copies: list[PartitionCopy]) -> None:
+    async def _raise_log_starts(self, leader: int, copies: list[PartitionCopy]) -> None:
         partitions = [
             (copy.place, {"partition_index": copy.place[1], "offset": copy.source_start})
             for copy in copies
@@ -334,8 +334,8 @@ class PartitionCopier:
         try:
             reply = await self._target.ask(leader, Api.DELETE_RECORDS, fields, wait_ms=DELETE_MS)
         except LinkError:
-            # It is tried again; whoever copies there says what is the matter.
-            await asyncio.sleep(STARTS_SECONDS)
+            # It is retried; the fetch or produce that fails too reports the reason.
+            await asyncio.sleep(LOG_STARTS_SECONDS)
             return
         for topic in reply.topics:
             for one in topic.partitions:
@@ -344,7 +344,7 @@ class PartitionCopier:
                     copy.target_start = max(copy.target_start, one.low_watermark)
 
 
-def _starts_before(copy: PartitionCopy) -> bool:
+def _starts_too_early(copy: PartitionCopy) -> bool:
     return (
         copy.state is CopyState.COPYING and copy.target_start < copy.source_start <= copy.target_end
     )

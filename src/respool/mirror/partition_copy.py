@@ -1,4 +1,4 @@
-"""How far the copy of one partition has come, and whether its end is the source's at that place."""
+"""The state of one partition's copy, and the check that its last batch is the source's batch at that offset."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,23 +34,23 @@ class StopReason(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class PartitionCopy:
-    """Invariant: all before `target_end` is in the copy for good; what lies from there to `position` is on its way."""
+    """Invariant: the target has committed everything before `target_end`; from there to `position` is in flight."""
 
     place: Place
     state: CopyState = CopyState.SEEKING
-    # What comes next.
+    # The next offset to produce.
     position: int = 0
-    # Where the next fetch begins: the same, or later where the source starts inside the batch that comes next.
+    # The next offset to fetch: the same, or larger if the source's log starts inside the next batch.
     fetch_offset: int = 0
-    # The source's leader epoch of the batch before it; -1 where it is not known.
+    # The source's leader epoch of the batch before it; -1 if unknown.
     epoch: int = -1
     source_start: int = -1
     source_end: int = -1
     target_start: int = -1
     target_end: int = -1
-    # Where the source ended when the copy was begun; None until that is known.
+    # The source's log end when copying began; None until known.
     goal: int | None = None
-    # Counted up whenever the position is found out anew: what belongs to an older run is void.
+    # Increased whenever the position is looked up again: requests in flight of an older run are ignored.
     run: int = 0
     tries: int = 0
     due_at: float = 0.0
@@ -63,12 +63,12 @@ class PartitionCopy:
 
     @property
     def lag(self) -> int:
-        """How many offsets the copy is behind, as far as that is known."""
+        """How many offsets the copy is behind, as far as known."""
         return max(0, self.source_end - self.target_end)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds nothing that anybody could read, and nothing is on its way."""
+        """True if the copy has no records and none are in flight."""
         return self.position == self.target_end == self.target_start
 
     def begin(self, position: int, epoch: int) -> None:
@@ -82,7 +82,7 @@ class PartitionCopy:
         self.epoch = epoch
 
     def seek_again(self, why: str, now: float) -> None:
-        """Something went wrong: forget what is on its way and look where the copy ends, after a while."""
+        """After a failure: ignore what is in flight, and look up the end of the copy again after a delay."""
         if self.state is CopyState.STOPPED:
             return
         delay = RETRY.delay(self.tries + 1)
@@ -98,18 +98,17 @@ class PartitionCopy:
         self.state, self.why = CopyState.STOPPED, why
         self.run += 1
 
-    def is_done(self, *, starts_too: bool) -> bool:
-        """Whether all is copied that was there at the beginning."""
+    def is_done(self, *, with_log_start: bool) -> bool:
+        """True when everything is copied that was there at the start."""
         if self.goal is None or self.state is CopyState.SEEKING or self.target_end < self.goal:
             return False
-        return not starts_too or self.target_start >= self.source_start
+        return not with_log_start or self.target_start >= self.source_start
 
 
 def difference(mine: bytes, theirs: bytes, offset: int, *, is_compacted: bool) -> str:
-    """Why the batches that hold this offset are not the same one; empty when they are, or that cannot be told.
+    """How the two batches that contain this offset differ; empty if they are the same, or cannot be compared.
 
-    `mine` is the copy's, and the last one there. Compaction takes records out of a batch, and leaves the rest of its
-    header.
+    `mine` is the last batch of the copy. Compaction removes records from a batch and keeps its offsets and producer.
     """
     copied, source = _holding(mine, offset), _holding(theirs, offset)
     if copied is None or source is None or _is_filler(copied):
@@ -120,7 +119,7 @@ def difference(mine: bytes, theirs: bytes, offset: int, *, is_compacted: bool) -
         return ""
     return (
         f"the copy's last batch, from offset {copied.base_offset} to {copied.last_offset} with checksum {copied.crc}, "
-        f"is at the source one from {source.base_offset} to {source.last_offset} with checksum {source.crc}"
+        f"is a batch from {source.base_offset} to {source.last_offset} with checksum {source.crc} at the source"
     )
 
 

@@ -1,6 +1,6 @@
-"""Finds out where copies of partitions end, that they are copies of this source, and what is fetched next.
+"""Looks up the ends of partitions' copies, verifies that they are copies of this source, and starts copying there.
 
-It is done when a partition is begun with, and again whenever something went wrong with it.
+It is done when a partition is added, and after every failure of it.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,9 +30,10 @@ class Stop(Protocol):
 
 class OnLoss(Protocol):
     def __call__(self, copy: PartitionCopy, count: int, *, aborted: int, left_open: int) -> None:
-        """The source deleted so many offsets before they were copied.
+        """The source deleted `count` offsets before they were copied.
 
-        So many transactions that were open there were aborted, and so many were not, for want of offsets.
+        `aborted` transactions that were open there were aborted in the copy; `left_open` were not, since fewer offsets
+        than transactions were missing.
         """
 
 
@@ -43,29 +44,29 @@ class StartOffsetFinder:
         target: ClusterLink,
         *,
         compacted: set[str],
-        again: Callable[[Iterable[PartitionCopy], str], None],
+        retry: Callable[[Iterable[PartitionCopy], str], None],
         stop: Stop,
         on_loss: OnLoss,
     ) -> None:
-        """`again` is told what is to be tried later and why, `stop` what is no copy of this source."""
+        """`retry` is called with partitions to look up again later, `stop` with one that has diverged."""
         self._source = source
         self._target = target
         self._compacted = compacted
-        self._again = again
+        self._retry = retry
         self._stop = stop
         self._on_loss = on_loss
 
     async def begin(self, due: list[PartitionCopy]) -> None:
-        """Find out where these end, and let them go on from there; or say when to try again."""
+        """Look up the ends of these copies and start copying there, or schedule a retry."""
         places = [copy.place for copy in due]
         try:
             if any(copy.tries for copy in due):
                 await self._source.refresh()
                 await self._target.refresh()
         except LinkError as error:
-            self._again(due, str(error))
+            self._retry(due, str(error))
             return
-        # The target first: the source may only grow meanwhile.
+        # The target first: the source may grow meanwhile.
         starts = await self._target.offsets(places, EARLIEST)
         ends = await self._target.offsets(places, LATEST)
         source_starts = await self._source.offsets(places, EARLIEST)
@@ -73,16 +74,20 @@ class StartOffsetFinder:
         for copy in due:
             place = copy.place
             if place not in starts or place not in ends:
-                self._again([copy], f"{self._target.name} does not say where {copy.name} ends")
+                self._retry(
+                    [copy], f"{self._target.name} did not return the offsets of {copy.name}"
+                )
             elif place not in source_starts or place not in source_ends:
-                self._again([copy], f"{self._source.name} does not say where {copy.name} ends")
+                self._retry(
+                    [copy], f"{self._source.name} did not return the offsets of {copy.name}"
+                )
             else:
                 copy.target_start, copy.target_end = starts[place], ends[place]
                 copy.source_start, copy.source_end = source_starts[place], source_ends[place]
                 try:
                     await self._begin(copy)
                 except LinkError as error:
-                    self._again([copy], str(error))
+                    self._retry([copy], str(error))
 
     async def _begin(self, copy: PartitionCopy) -> None:
         if copy.goal is None:
@@ -92,7 +97,7 @@ class StartOffsetFinder:
             self._stop(
                 copy,
                 f"{copy.name} has messages up to offset {end} in the copy, and up to {copy.source_end} at the source: "
-                "the source has lost some, or was recreated",
+                "the source lost some, or was recreated",
             )
             return
         if end > max(copy.target_start, copy.source_start):
@@ -104,7 +109,7 @@ class StartOffsetFinder:
                 self._stop(copy, f"{copy.name} is not what the source has: {different}")
                 return
             header = header_of(theirs)
-            # Of a batch that begins later nothing is known about what lies before.
+            # A batch that begins later says nothing about the epoch before it.
             epoch = header.leader_epoch if header and header.base_offset < end else -1
         elif end < copy.source_start:
             end = await self._fill(copy)
@@ -112,23 +117,23 @@ class StartOffsetFinder:
             copy.begin(end, epoch)
 
     async def _fill(self, copy: PartitionCopy) -> int:
-        """The source begins after the copy's end: let empty batches stand for what it deleted."""
+        """The source's log starts after the end of the copy: produce empty batches for the deleted offsets."""
         first = header_of(await self._source.first_batch(copy.place, copy.source_start))
-        # The source may start inside a batch, and that comes whole.
+        # If the source's log starts inside a batch, the whole batch is fetched.
         begin = copy.source_start if first is None else min(copy.source_start, first.base_offset)
-        room = max(0, begin - copy.target_end)
-        ends = await self._open_ends(copy, room)
-        left_open = max(0, len(ends) - room)
-        ends = ends[:room]
+        gap = max(0, begin - copy.target_end)
+        ends = await self._abort_markers(copy, gap)
+        left_open = max(0, len(ends) - gap)
+        ends = ends[:gap]
         if copy.target_end > 0:
             count = copy.source_start - copy.target_end
             self._on_loss(copy, count, aborted=len(ends), left_open=left_open)
-        if not room:
+        if not gap:
             return copy.target_end
         data = gap_with_ends(Offset(copy.target_end), Offset(begin), ends)
         leader = self._target.leader_of(copy.place)
         if leader is None:
-            raise LinkError(f"{self._target.name}: nobody leads {copy.name}")
+            raise LinkError(f"{self._target.name}: {copy.name} has no leader")
         reply = await self._target.ask(
             leader,
             Api.PRODUCE,
@@ -141,18 +146,17 @@ class StartOffsetFinder:
             raise LinkError(f"{self._target.name}: {copy.name}: {code_name(answer.error_code)}")
         return begin
 
-    async def _open_ends(self, copy: PartitionCopy, room: int) -> list[EndTransactionMarker]:
-        """Ends for the transactions that are open where the copy ends: theirs may be among what the source deleted.
+    async def _abort_markers(self, copy: PartitionCopy, gap: int) -> list[EndTransactionMarker]:
+        """Abort markers for the transactions that are open at the end of the copy.
 
-        Nobody can tell any more whether that is so, and how they ended. Left open, readers of committed messages would
-        wait before them for ever, and the producer's next transaction would be taken for a part of them.
-
-        Where there is no room for all, those come last that are open at the source as well: they did not end there.
+        Their markers may be among the deleted records, and whether they committed is not known any more. Left open,
+        `read_committed` consumers would wait for them for ever, and the producer's next transaction would be taken for
+        a part of them. If there are fewer offsets than transactions, those that are still open at the source come last.
         """
         found = await self._target.open_transactions(copy.place)
-        if len(found) > room:
-            going_on = await self._open_at_source(copy)
-            found.sort(key=lambda one: one.producer_id in going_on)
+        if len(found) > gap:
+            open_at_source = await self._open_at_source(copy)
+            found.sort(key=lambda one: one.producer_id in open_at_source)
         return [
             EndTransactionMarker(
                 producer_id=one.producer_id,
@@ -164,7 +168,7 @@ class StartOffsetFinder:
         ]
 
     async def _open_at_source(self, copy: PartitionCopy) -> set[int]:
-        """Producers whose transactions there began before the copy's end; none where it does not know the question."""
+        """Producers whose open transactions there began before the end of the copy; none if it cannot list them."""
         try:
             found = await self._source.open_transactions(copy.place)
         except LinkError:

@@ -22,7 +22,7 @@ from respool.wire.codec import Request
 from support.scripted_broker import HANG_UP, ScriptedBroker
 
 NAMES = {"client_software_name": "respool", "client_software_version": "0.1.0"}
-FETCH_LANE = 1
+FETCH_CHANNEL = 1
 
 
 @asynccontextmanager
@@ -80,7 +80,7 @@ def test_requests_are_sent_before_earlier_replies_came_and_answered_in_order() -
     assert played(story).connections == 2, "one for metadata, one for the requests"
 
 
-def test_a_waiting_fetch_does_not_delay_another_lane() -> None:
+def test_a_waiting_fetch_does_not_delay_another_channel() -> None:
     async def story(broker: ScriptedBroker, requests: PipelinedRequests) -> None:
         release = Event()
 
@@ -90,7 +90,7 @@ def test_a_waiting_fetch_does_not_delay_another_lane() -> None:
 
         broker.script.append(waiting)
         fetch = asyncio.ensure_future(
-            requests.request(1, Api.FETCH, fetch_fields(broker), lane=FETCH_LANE)
+            requests.request(1, Api.FETCH, fetch_fields(broker), channel=FETCH_CHANNEL)
         )
         reply = await requests.request(1, Api.API_VERSIONS, NAMES)
         assert reply.api_keys
@@ -175,7 +175,7 @@ def test_closing_fails_what_is_in_flight() -> None:
 
         broker.script.append(waiting)
         fetch = asyncio.ensure_future(
-            requests.request(1, Api.FETCH, fetch_fields(broker), lane=FETCH_LANE)
+            requests.request(1, Api.FETCH, fetch_fields(broker), channel=FETCH_CHANNEL)
         )
         await requests.request(1, Api.API_VERSIONS, NAMES)
         await requests.close()

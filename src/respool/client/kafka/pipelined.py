@@ -43,12 +43,12 @@ class PipelinedRequests:
         fields: Mapping[str, Any],
         *,
         versions: VersionRange | None = None,
-        lane: int = 0,
+        channel: int = 0,
         wait_ms: int = 0,
     ) -> Any:
-        """The decoded reply. Requests to one broker on one lane are sent in the order of the calls.
+        """The decoded reply. Requests to one broker on one channel are sent in the order of the calls.
 
-        Each lane has a connection of its own, so a request that waits at the broker delays no request on other lanes.
+        Each channel has a connection of its own: a request that waits at the broker delays none on other channels.
         `versions` narrows those of `VERSIONS`; `wait_ms` is how long the request itself allows the broker to wait.
 
         Raises:
@@ -57,13 +57,13 @@ class PipelinedRequests:
             Untrusted: TLS or the login failed.
         """
         address = self._cluster.address_of(broker)
-        pipeline = self._pipelines.get((broker, lane))
+        pipeline = self._pipelines.get((broker, channel))
         if pipeline is None or not pipeline.is_usable or pipeline.address != address:
             if pipeline is not None:
                 why = f"the connection to broker {broker} was replaced"
                 pipeline.stop(BrokerUnreachable(why))
                 self._replaced = [one for one in self._replaced if one.is_alive] + [pipeline]
-            pipeline = self._pipelines[broker, lane] = _Pipeline(self._cluster, broker, address)
+            pipeline = self._pipelines[broker, channel] = _Pipeline(self._cluster, broker, address)
         return await pipeline.request(_Queued(api, fields, versions, wait_ms))
 
     async def close(self) -> None:
