@@ -235,7 +235,7 @@ def test_a_coordinator_that_another_has_replaced_stops_and_calls_nothing_written
     producer.write(*name)
     end(world, producer, commit=True)
 
-    assert "we stop" in caplog.text
+    assert "this one stops" in caplog.text
     assert state(world, producer) == "PrepareCommit"
     assert len(world.network.bodies(Api.WRITE_TXN_MARKERS)) == 1
     assert has_open_transaction(world.two, *name)
@@ -360,34 +360,6 @@ def test_a_group_coordinator_that_loads_is_asked_again(world: TwoBrokers) -> Non
     world.settle(3)
     assert state(world, producer) == "CompleteCommit"
     assert fetch_offsets(world.two, group, "rides", stable=True) == (0, 7)
-
-
-def test_an_end_that_is_on_its_way_to_a_leader_of_before_does_not_make_the_others_try_without_a_pause() -> (
-    None
-):
-    """1. A marker is on its way to a broker.   2. That one dies, and another leads.   3. A second partition's waits."""
-    leaders = {FIRST: BrokerId(2), SECOND: None}
-    writer: Any = SimpleNamespace(remote=SimpleNamespace(leader_of=leaders.get))
-    end_of_it = EndTransactionMarker(
-        producer_id=1, producer_epoch=1, coordinator_epoch=0, is_commit=True
-    )
-    marking = _Marking(
-        writer,
-        end_of_it,
-        (FIRST, SECOND),
-        needs_newer_epoch=False,
-        on_written=lambda: None,
-        is_wanted=lambda: True,
-    )
-    marking._tried = dict(leaders)
-    marking._under_way = {FIRST}
-    assert not marking.sees_other_leaders
-
-    leaders[FIRST] = BrokerId(3)
-    assert not marking.sees_other_leaders
-
-    leaders[SECOND] = BrokerId(3)
-    assert marking.sees_other_leaders
 
 
 def test_a_new_leader_is_tried_again_soon_however_long_nobody_led() -> None:

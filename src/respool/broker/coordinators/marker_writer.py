@@ -1,12 +1,12 @@
-"""Transactions' ends on their way into the partitions they wrote to.
+"""Writes transaction markers to the partitions of finished transactions.
 
-The decision to commit or abort is committed before anything comes here, and can never change. So what cannot be written
-now is tried again until it can: a partition may be offline, a disk full, a coordinator of groups still loading. A
-partition that is gone has nothing to end. Partitions that other brokers lead get it from those (`remote_markers.py`).
+The outcome is committed before the markers are written, and final. So a marker that cannot be written now is retried: a
+partition may be offline, a disk full, a group coordinator still loading. A deleted partition needs no marker. For
+partitions that other brokers lead, the marker is sent to them (`remote_markers.py`).
 
-An end counts as written when it is on the disk, also in topics that promise less. The coordinator forgets the
-transaction then, and a marker that a power cut took after that would be written by nobody: what was aborted would
-become part of the producer's next transaction there.
+A marker counts as written when it is on the disk, whatever respool.flush says. The coordinator forgets the transaction
+then; a marker lost in a power cut after that would never be written again, and the aborted records would become part of
+the producer's next transaction in that partition.
 """
 
 import asyncio
@@ -17,6 +17,11 @@ from respool.broker.coordinators.remote_markers import RemoteMarkers
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
+from respool.coordination.transactions.pending_markers import (
+    LeaderOf,
+    NextStep,
+    PendingMarkers,
+)
 from respool.model.errors import (
     InvalidProducerEpoch,
     NotLeader,
@@ -25,7 +30,7 @@ from respool.model.errors import (
     TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
 )
-from respool.model.ids import BrokerId, Offset, TopicPartition
+from respool.model.ids import Offset, TopicPartition
 from respool.model.internal_topics import TRANSACTION_STATE
 from respool.pacing.backoff import Backoff
 from respool.ports.clock import Clock
@@ -163,7 +168,7 @@ class MarkerWriter:
 
 
 class _Marking:
-    """One transaction's end: in which partitions it is not on the disk yet."""
+    """Writes the markers of one transaction: carries out what `PendingMarkers` decides."""
 
     def __init__(
         self,
@@ -178,84 +183,63 @@ class _Marking:
         self._writer = writer
         self.marker = marker
         self.needs_newer_epoch = needs_newer_epoch
-        self._left = set(names)
-        # Of those: appended and not yet on the disk, or on its way to another broker.
-        self._under_way: set[TopicPartition] = set()
-        # Who led each of them when it was tried last; only in a cluster.
-        self._tried: dict[TopicPartition, BrokerId | None] = {}
+        self._pending = PendingMarkers(names)
         self._on_written = on_written
         self._is_wanted = is_wanted
-        # Another coordinator has taken over, though we have not heard of it.
-        self._is_fenced = False
-        self._is_appending = False
-        self._is_retrying = False
-        self._tries = 0
-        # Of those: since a partition has had another leader. Each try after that waits longer than the one before.
-        self._tries_at_leaders = 0
 
     @property
     def is_wanted(self) -> bool:
-        return not self._is_fenced and self._is_wanted()
+        return not self._pending.is_fenced and self._is_wanted()
 
     @property
     def sees_other_leaders(self) -> bool:
-        """Whether something that could be tried again would go to another broker than the last time."""
+        """Whether a marker that can be retried would go to another broker than at its last attempt."""
+        leader_of = self._leader_of
+        return leader_of is not None and self._pending.has_other_leaders(leader_of)
+
+    @property
+    def _leader_of(self) -> LeaderOf | None:
         remote = self._writer.remote
-        return remote is not None and any(
-            name in self._left
-            # What is on its way is not tried again, so it would be seen again and again.
-            and name not in self._under_way
-            and remote.leader_of(name) != leader
-            for name, leader in self._tried.items()
-        )
+        return None if remote is None else remote.leader_of
 
     def go_on(self) -> None:
-        self._is_retrying = False
-        if not self.is_wanted:
+        self._pending.on_retry()
+        if not self.is_wanted or self._pending.is_done:
             return
-        if self.sees_other_leaders:
-            # A broker that was elected, this one too, leads only when its epoch is on its disk. So the first try may
-            # come too early, and must not wait for the next as long as those to a leader that was away for minutes.
-            self._tries_at_leaders = 0
-        self._tries += 1
-        self._tries_at_leaders += 1
-        self._is_appending = True
-        for name in sorted(self._left - self._under_way):
+        for name in self._pending.begin_round(self._leader_of):
             self._append(name)
-        self._is_appending = False
-        self._look_on()
+        self._do(self._pending.end_round())
 
     def _append(self, name: TopicPartition) -> None:
         if self._writer.remote is not None:
-            self._tried[name] = self._writer.remote.leader_of(name)
+            self._pending.on_attempt(name, self._writer.remote.leader_of(name))
         try:
             partition, next_offset = self._writer.append(
                 self.marker, name, needs_newer_epoch=self.needs_newer_epoch
             )
             self._wait_for_disk(partition, next_offset, name)
         except UnknownTopicOrPartition:
-            self._left.discard(name)
+            self._pending.on_written(name)
         except PolicyViolation as error:
             self._leave_to_promotion(name, error)
         except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
             self._on_fenced_here(name, error)
         except NotLeader as error:
             if not self._send(name):
-                self._tell("%s: a transaction's end cannot be written yet: %s", name, error)
+                self._tell("%s: the transaction marker cannot be written yet: %s", name, error)
         except RequestError as error:
-            self._tell("%s: a transaction's end cannot be written yet: %s", name, error)
+            self._tell("%s: the transaction marker cannot be written yet: %s", name, error)
 
     def _wait_for_disk(self, partition: Partition, end: Offset, name: TopicPartition) -> None:
         # Before it is asked for: it may be there at once.
-        self._under_way.add(name)
+        self._pending.on_in_flight(name)
         try:
             is_waiting = partition.wait_for_disk(end, _Outstanding(self, name))
         except RequestError:
-            self._under_way.discard(name)
+            self._pending.on_not_written(name)
             raise
         if not is_waiting:
-            self._under_way.discard(name)
-            self._left.discard(name)
+            self._pending.on_written(name)
 
     def _on_fenced_here(self, name: TopicPartition, error: RequestError) -> None:
         """Somebody who is newer has been there. Then nothing of this transaction should be open there any more."""
@@ -265,86 +249,90 @@ class _Marking:
                 # An end from outside claimed to be a newer coordinator's. Called written, this would be half a
                 # transaction.
                 self._tell(
-                    "%s: a transaction's end is refused, and it is open there: %s", name, error
+                    "%s: the transaction marker is refused, and the transaction is open there: %s",
+                    name,
+                    error,
                 )
                 return
             self._tell_not_needed(name, error)
             # What was there before us may be our own first try, that is not on the disk yet.
             self._wait_for_disk(partition, partition.log.log_end, name)
         except RequestError as refused:
-            self._tell("%s: a transaction's end cannot be written yet: %s", name, refused)
+            self._tell("%s: the transaction marker cannot be written yet: %s", name, refused)
 
     def _send(self, name: TopicPartition) -> bool:
         """Have the broker write it that leads the partition; False where nobody does now."""
         remote = self._writer.remote
         if remote is None:
             return False
-        leader = self._tried[name]
+        leader = self._pending.leader_tried(name)
         if leader is None or leader == remote.me:
             return False
-        self._under_way.add(name)
+        self._pending.on_in_flight(name)
         remote.send(leader, self, name)
         return True
 
     def on_answered(self, name: TopicPartition, error: RequestError | None) -> None:
         """The broker that it was sent to has written it, or says why not."""
-        self._under_way.discard(name)
+        self._pending.on_not_written(name)
         if error is None:
-            self._left.discard(name)
+            self._pending.on_written(name)
         elif isinstance(error, InvalidProducerEpoch):
             self._tell_not_needed(name, error)
-            self._left.discard(name)
+            self._pending.on_written(name)
         elif isinstance(error, TransactionCoordinatorFenced):
             logger.error(
-                "%s: another coordinator has ended a transaction, we stop: %s", name, error
+                "%s: another coordinator has ended the transaction, this one stops: %s", name, error
             )
-            self._is_fenced = True
+            self._pending.on_fenced()
         elif isinstance(error, UnknownTopicOrPartition) and self._is_gone(name):
-            self._left.discard(name)
+            self._pending.on_written(name)
         elif isinstance(error, PolicyViolation):
             self._leave_to_promotion(name, error)
         else:
-            self._tell("%s: a transaction's end is to be written again: %s", name, error)
+            self._tell("%s: the transaction marker is to be written again: %s", name, error)
         self._look_on()
 
     def _leave_to_promotion(self, name: TopicPartition, error: RequestError) -> None:
         """The topic was made a mirror meanwhile. Whoever promotes it ends what is open there; the producer goes on."""
-        logger.warning("%s: a transaction's end is not written: %s", name, error)
-        self._left.discard(name)
+        logger.warning("%s: the transaction marker is not written: %s", name, error)
+        self._pending.on_written(name)
 
     def _is_gone(self, name: TopicPartition) -> bool:
         # The other broker may not have heard of the topic yet. What we know is at least what the transaction knew.
         return self._writer.remote is not None and not self._writer.remote.has_partition(name)
 
     def on_committed(self, name: TopicPartition) -> None:
-        self._under_way.discard(name)
-        self._left.discard(name)
+        self._pending.on_written(name)
         self._look_on()
 
     def on_failed(self, name: TopicPartition, error: RequestError) -> None:
-        self._under_way.discard(name)
-        self._tell("%s: a transaction's end is to be written again: %s", name, error)
+        self._pending.on_not_written(name)
+        self._tell("%s: the transaction marker is to be written again: %s", name, error)
         self._look_on()
 
     def _tell(self, message: str, name: TopicPartition, error: RequestError) -> None:
         # Once; a partition may be offline for days.
-        level = logging.WARNING if self._tries == 1 else logging.DEBUG
+        level = logging.WARNING if self._pending.is_first_round else logging.DEBUG
         logger.log(level, message, name, error)
 
     def _tell_not_needed(self, name: TopicPartition, error: RequestError) -> None:
         # In version 2 that is what a marker hears that comes for the second time.
         level = logging.DEBUG if self.needs_newer_epoch else logging.ERROR
-        logger.log(level, "%s: a transaction's end is not needed: %s", name, error)
+        logger.log(level, "%s: the transaction marker is not needed: %s", name, error)
 
     def _look_on(self) -> None:
-        """Something is done: is all, or is there something to try again?"""
-        if self._is_appending or not self.is_wanted:
+        """After an event: report that all markers are written, or schedule a retry."""
+        if self.is_wanted:
+            self._do(self._pending.next_step())
+
+    def _do(self, step: NextStep) -> None:
+        if not self.is_wanted:
             return
-        if not self._left:
+        if step is NextStep.DONE:
             self._on_written()
-        elif len(self._under_way) < len(self._left) and not self._is_retrying:
-            self._is_retrying = True
-            self._writer.retry_later(self, tries=self._tries_at_leaders)
+        elif step is NextStep.RETRY:
+            self._writer.retry_later(self, tries=self._pending.retries)
 
 
 class _Outstanding:

@@ -1,0 +1,144 @@
+"""Which partitions of a finished transaction still need their marker, and what to do next. Pure: no clock, no I/O.
+
+```
+            begin_round                end_round: nothing to retry
+  WAITING ---------------> WRITING ------------------------------> WAITING
+    ^                         |
+    | on_retry                | end_round, or a later event: a partition without its marker is not in flight
+    +------ RETRYING <--------+                          all partitions have it: DONE
+```
+The outcome of the transaction is final, so a marker is retried until every partition has it or is gone. A coordinator
+that was fenced (FENCED) stops: its successor writes the markers.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from typing import TypeAlias
+
+from respool.model.ids import BrokerId, TopicPartition
+
+LeaderOf: TypeAlias = Callable[[TopicPartition], BrokerId | None]
+
+
+class Phase(Enum):
+    # For markers in flight, or for the first round.
+    WAITING = auto()
+    # A round is in progress: results may come at once, the next step is decided at its end.
+    WRITING = auto()
+    # A retry is scheduled.
+    RETRYING = auto()
+    DONE = auto()
+    FENCED = auto()
+
+
+class NextStep(Enum):
+    NOTHING = auto()
+    # Begin another round after a pause; call `on_retry` then.
+    RETRY = auto()
+    # Every partition has the marker. Returned once.
+    DONE = auto()
+
+
+class PendingMarkers:
+    def __init__(self, partitions: Iterable[TopicPartition]) -> None:
+        self._missing = set(partitions)
+        # Appended and not yet on the disk, or sent to another broker. Invariant: a subset of the missing ones.
+        self._in_flight: set[TopicPartition] = set()
+        # The leader of each partition at its last attempt; only in a cluster.
+        self._tried_leaders: dict[TopicPartition, BrokerId | None] = {}
+        self._phase = Phase.WAITING
+        self._rounds = 0
+        # Rounds since a partition got another leader; each waits longer than the one before.
+        self._rounds_at_leaders = 0
+
+    @property
+    def is_fenced(self) -> bool:
+        """Another coordinator has taken over, before this one has learned it from the metadata."""
+        return self._phase is Phase.FENCED
+
+    @property
+    def is_done(self) -> bool:
+        return self._phase is Phase.DONE
+
+    @property
+    def is_first_round(self) -> bool:
+        return self._rounds == 1
+
+    @property
+    def retries(self) -> int:
+        """The number of rounds at the current leaders, for the backoff."""
+        return self._rounds_at_leaders
+
+    def has_other_leaders(self, leader_of: LeaderOf) -> bool:
+        """Whether a marker that can be retried would go to another broker than at its last attempt."""
+        return any(
+            name in self._missing
+            # A marker in flight is not retried, so it would be reported again and again.
+            and name not in self._in_flight
+            and leader_of(name) != leader
+            for name, leader in self._tried_leaders.items()
+        )
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    def on_retry(self) -> None:
+        """The pause before a retry is over, or was cut short."""
+        if self._phase is Phase.RETRYING:
+            self._phase = Phase.WAITING
+
+    def begin_round(self, leader_of: LeaderOf | None) -> list[TopicPartition]:
+        """The partitions to write to now, in order."""
+        assert self._phase is Phase.WAITING, f"a round begins in phase {self._phase.name}"
+        if leader_of is not None and self.has_other_leaders(leader_of):
+            # A new leader, possibly this broker, leads only once its epoch is on its disk. So the first attempt may
+            # come too early; the next must not wait as long as after minutes without a leader.
+            self._rounds_at_leaders = 0
+        self._rounds += 1
+        self._rounds_at_leaders += 1
+        self._phase = Phase.WRITING
+        return sorted(self._missing - self._in_flight)
+
+    def end_round(self) -> NextStep:
+        assert self._phase in {Phase.WRITING, Phase.FENCED}, f"a round ends in {self._phase.name}"
+        if self._phase is Phase.WRITING:
+            self._phase = Phase.WAITING
+        return self.next_step()
+
+    def next_step(self) -> NextStep:
+        """To be asked after every event; during a round the answer is NOTHING."""
+        assert self._in_flight <= self._missing, f"{self._in_flight} of {self._missing} in flight"
+        if self._phase not in {Phase.WAITING, Phase.RETRYING}:
+            return NextStep.NOTHING
+        if not self._missing:
+            self._phase = Phase.DONE
+            return NextStep.DONE
+        if self._phase is Phase.WAITING and len(self._in_flight) < len(self._missing):
+            self._phase = Phase.RETRYING
+            return NextStep.RETRY
+        return NextStep.NOTHING
+
+    # -- attempts ----------------------------------------------------------------------------------------------------
+
+    def on_attempt(self, name: TopicPartition, leader: BrokerId | None) -> None:
+        """The marker is being written, to this leader."""
+        self._tried_leaders[name] = leader
+
+    def leader_tried(self, name: TopicPartition) -> BrokerId | None:
+        return self._tried_leaders[name]
+
+    def on_in_flight(self, name: TopicPartition) -> None:
+        """The marker was appended and is not on the disk yet, or was sent to another broker."""
+        assert name in self._missing, f"{name} needs no marker"
+        self._in_flight.add(name)
+
+    def on_written(self, name: TopicPartition) -> None:
+        """The marker is on the disk, or the partition needs none."""
+        self._in_flight.discard(name)
+        self._missing.discard(name)
+
+    def on_not_written(self, name: TopicPartition) -> None:
+        """The attempt failed: the marker is written again in a later round."""
+        self._in_flight.discard(name)
+
+    def on_fenced(self) -> None:
+        self._phase = Phase.FENCED
