@@ -10,17 +10,16 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from respool.broker.peer_link import PeerLink
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.errors import ClientError
+from respool.client.kafka.replicas import describe_log_dirs
+from respool.model.addresses import format_address
 from respool.cluster.reassignment_requests import reassignments
 from respool.cluster.view import ClusterView
-from respool.drivers.tcp_peers import TcpPeers
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.quantities import part_of_bytes
 from respool.operate.cluster_store import ClusterStore
-from respool.ports.peers import PeerUnreachable
-from respool.wire.api_table import Api
 
-DESCRIBE_LOG_DIRS_VERSION = 4
 CONNECT_MS_MAX = 1_000
 REQUEST_MS_MAX = 2_000
 
@@ -107,16 +106,21 @@ async def read_copy_progress(view: ClusterView) -> dict[TopicPartition, MoveProg
     wanted = _replicas_to_measure(view)
     if not wanted:
         return {}
-    peers = TcpPeers(
-        {one: (endpoint.host, endpoint.port) for one, endpoint in view.brokers.items()},
+    addresses = {one: (endpoint.host, endpoint.port) for one, endpoint in view.brokers.items()}
+    cluster = Cluster(
+        ",".join(format_address(*address) for address in addresses.values()),
+        client_id="respool",
         connect_timeout_ms=CONNECT_MS_MAX,
         request_timeout_ms=REQUEST_MS_MAX,
     )
-    link = PeerLink(peers, client_id="respool")
+    for one, address in addresses.items():
+        cluster.learn_broker(one, address)
     try:
-        sizes = await asyncio.gather(*(_sizes_on(one, of, link) for one, of in wanted.items()))
+        sizes = await asyncio.gather(
+            *(asyncio.to_thread(_sizes_on, cluster, one, of) for one, of in wanted.items())
+        )
     finally:
-        await peers.close()
+        cluster.close()
     return copy_progress_of(view, dict(zip(wanted, sizes, strict=True)))
 
 
@@ -136,23 +140,16 @@ def copy_progress_of(
     return found
 
 
-async def _sizes_on(broker: BrokerId, wanted: Collection[TopicPartition], link: PeerLink) -> Sizes:
+def _sizes_on(cluster: Cluster, broker: BrokerId, wanted: Collection[TopicPartition]) -> Sizes:
     """The sizes of these partitions on a broker; those that it does not report are left out."""
-    topics = defaultdict(list)
-    for of in wanted:
-        topics[of.topic].append(of.partition)
-    asked = [{"topic": name, "partitions": numbers} for name, numbers in topics.items()]
     try:
-        reply = await link.ask(
-            broker, Api.DESCRIBE_LOG_DIRS, DESCRIBE_LOG_DIRS_VERSION, topics=asked
-        )
-    except PeerUnreachable:
+        folders = describe_log_dirs(cluster, broker, wanted)
+    except ClientError:
         return {}
     return {
-        TopicPartition(topic.name, partition.partition_index): partition.partition_size
-        for folder in reply.results
-        for topic in folder.topics
-        for partition in topic.partitions
+        TopicPartition(*place): replica.bytes
+        for folder in folders
+        for place, replica in folder.replicas.items()
     }
 
 

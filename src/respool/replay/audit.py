@@ -7,8 +7,8 @@ is written before the operation begins and again when it ends; one that never en
 import getpass
 import json
 import os
+import platform
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -202,7 +202,7 @@ def whoami() -> str:
     except (KeyError, OSError):
         # A container may run under a user id without a name.
         user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+    return f"{user}@{platform.node()}"
 
 
 def _encode(entry: AuditEntry) -> bytes:

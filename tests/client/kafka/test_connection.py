@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from respool.client.kafka.connection import Connection
+from respool.client.kafka.connection import Connection, ReplyBuffer
 from respool.client.kafka.errors import (
     BrokerUnreachable,
     ClientClosed,
@@ -16,7 +16,6 @@ from respool.client.kafka.errors import (
     ProtocolBroken,
     VersionUnsupported,
 )
-from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.client.kafka.transport import LinkSettings
 from respool.client.kafka.versions import VersionRange
 from respool.wire.api_table import Api
@@ -192,3 +191,14 @@ def test_an_idle_connection_that_the_broker_ended_is_seen_as_such() -> None:
         with pytest.raises(ConnectionLost):
             connection.request(Api.FETCH, FETCH, fields(broker))
         assert not connection.is_fresh
+
+
+def test_a_kept_buffer_serves_one_reply_after_the_other_and_large_ones_are_not_kept() -> None:
+    buffer = ReplyBuffer(keep_bytes_max=100)
+    first = buffer.room(50)
+    first[0] = 1
+    assert buffer.room(40)[0] == 1
+    assert len(buffer.room(100)) == 100
+    large = buffer.room(101)
+    large[0] = 7
+    assert buffer.room(100)[0] != 7

@@ -9,8 +9,8 @@ import pytest
 
 from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.reading.read import read_table
+from respool.client.kafka.connection import ReplyBuffer
 from respool.client.kafka.local_reads import AGAIN_AFTER_S, LocalReads
-from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.local_reads.local_file_read import this_host
 from respool.model.file_range import FILE_RANGE_VALID_MS, FileRange
 from respool.wire.codec import Request

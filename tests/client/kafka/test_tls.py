@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from respool.client.kafka.security import Tls
-from respool.client.kafka.tls import CHUNK_BYTES, TlsLine
+from respool.client.kafka.tls import CHUNK_BYTES, TlsSocket
 from support.secured_gate import server_side
 
 AUTHORITY = trustme.CA()
@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def talking(serve: Callable[[ssl.SSLSocket], None]) -> Iterator[TlsLine]:
+def talking(serve: Callable[[ssl.SSLSocket], None]) -> Iterator[TlsSocket]:
     """A line to a server that does this with its side."""
     with socket.create_server((HOST, 0)) as server:
 
@@ -30,9 +30,9 @@ def talking(serve: Callable[[ssl.SSLSocket], None]) -> Iterator[TlsLine]:
         serving = Thread(target=accept)
         serving.start()
         raw = socket.create_connection(server.getsockname(), timeout=20)
-        line = TlsLine(raw, Tls(authorities=AUTHORITY.cert_pem.bytes().decode()).context(), HOST)
+        line = TlsSocket(raw, Tls(authorities=AUTHORITY.cert_pem.bytes().decode()).context(), HOST)
         try:
-            line.shake_hands()
+            line.handshake()
             yield line
         finally:
             line.close()
@@ -40,7 +40,7 @@ def talking(serve: Callable[[ssl.SSLSocket], None]) -> Iterator[TlsLine]:
             assert not serving.is_alive()
 
 
-def take_all(line: TlsLine, size: int = 100_000) -> bytes:
+def take_all(line: TlsSocket, size: int = 100_000) -> bytes:
     buffer = memoryview(bytearray(size))
     found = b""
     while got := line.recv_into(buffer):

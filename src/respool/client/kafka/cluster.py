@@ -25,6 +25,7 @@ from respool.client.kafka.errors import (
     UnknownTopic,
 )
 from respool.client.kafka.metadata import (
+    Address,
     MetadataCache,
     TopicMetadata,
     metadata_fields,
@@ -346,6 +347,10 @@ class Cluster:
         """Take the brokers' addresses from a Metadata reply; False if it names none, which changes nothing."""
         return self._metadata.learn_brokers(reply)
 
+    def learn_broker(self, broker: int, address: Address) -> None:
+        """For a caller that knows it from elsewhere than the brokers' metadata."""
+        self._metadata.learn_broker(broker, address)
+
     def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
         """Broker -> those of the partitions that it leads; those that nobody leads are left out."""
         seen = self.topic(topic)
@@ -367,7 +372,7 @@ class Cluster:
         if answer.error_code:
             raise refused(f"looking up the coordinator of {key!r}", answer.error_code)
         broker = int(answer.node_id)
-        self._metadata.learn_broker(broker, (str(answer.host), int(answer.port)))
+        self.learn_broker(broker, (str(answer.host), int(answer.port)))
         return broker
 
     def retrying(self, attempt: Callable[[], T], *, limit_ms: int | None = None) -> T:

@@ -23,8 +23,7 @@ from respool.client.kafka.errors import (
     TlsRefused,
     VersionUnsupported,
 )
-from respool.client.kafka.handshake import log_in, words_of_tls
-from respool.client.kafka.reply_buffer import ReplyBuffer
+from respool.client.kafka.sasl import authenticate
 from respool.client.kafka.transport import Link, LinkSettings
 from respool.client.kafka.versions import VERSIONS, AnyApi, SaslApi, VersionRange
 from respool.wire.api_table import API_TABLE, Api
@@ -48,6 +47,23 @@ class _Asked:
     api: AnyApi
     version: int
     correlation_id: int
+
+
+class ReplyBuffer:
+    """Memory for one reply after the other, so that large replies do not allocate each time."""
+
+    def __init__(self, keep_bytes_max: int = 64 * 1024 * 1024) -> None:
+        self._bytes = bytearray()
+        self._keep_bytes_max = keep_bytes_max
+
+    def room(self, size: int) -> memoryview:
+        if size > self._keep_bytes_max:
+            # Larger than usual: not kept.
+            return memoryview(bytearray(size))
+        if size > len(self._bytes):
+            # A new one: a view of the old one may still be in use.
+            self._bytes = bytearray(size)
+        return memoryview(self._bytes)[:size]
 
 
 class Connection:
@@ -116,14 +132,17 @@ class Connection:
             self._link.connect()
             self._ask_versions()
             if login is not None:
-                log_in(self, login)
+                authenticate(self, login)
         except (LoginRefused, TlsRefused) as error:
             self.close()
             raise type(error)(f"{self._name}: {error}") from error
         except ConnectionLost as error:
             self.close()
-            if (words := words_of_tls(error)) is not None:
-                raise TlsRefused(f"{self._name}: {words}") from error
+            if self._settings.security.tls is not None:
+                from respool.client.kafka.tls import tls_alert
+
+                if (alert := tls_alert(error)) is not None:
+                    raise TlsRefused(f"{self._name}: {alert}") from error
             raise
         except BaseException:
             self.close()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from respool.client.kafka.reply_buffer import ReplyBuffer
+from respool.client.kafka.connection import ReplyBuffer
 from respool.local_reads.local_file_read import read_file_range, this_host
 from respool.model.file_range import FILE_RANGE_VALID_MS, LocalReadFailed
 from respool.wire.fetch_reply import FetchedPart

@@ -13,9 +13,13 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any, Protocol
 
+from respool.client.kafka.codes import Code, code_name
 from respool.client.kafka.errors import LoginRefused
+from respool.client.kafka.versions import SaslApi
 
 # Mechanism -> the hash it goes by.
 HASHES = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
@@ -28,6 +32,70 @@ ITERATIONS_MAX = 1_000_000
 _NONCE_BYTES = 24
 # No channel binding: what stands for it in the last message.
 _HEADER = "n,,"
+
+
+# SCRAM takes two; a broker may not continue for ever.
+_ROUNDS_MAX = 8
+
+
+class Requests(Protocol):
+    """A connection that was just opened."""
+
+    def speaks(self, api: SaslApi) -> bool: ...
+
+    def version(self, api: SaslApi) -> int: ...
+
+    def request(self, api: SaslApi, version: int, fields: Mapping[str, Any]) -> Any: ...
+
+
+class SaslLogin(Protocol):
+    @property
+    def mechanism(self) -> str: ...
+
+    @property
+    def username(self) -> str: ...
+
+    def begin(self) -> "PlainLogin | ScramLogin": ...
+
+
+def authenticate(connection: Requests, login: SaslLogin) -> None:
+    """SaslHandshake, then SaslAuthenticate until the mechanism is done.
+
+    Raises:
+        LoginRefused: by the broker, or by us. A broker that has no SASL gets no password.
+        ConnectionLost
+    """
+    if not connection.speaks(SaslApi.SASL_HANDSHAKE):
+        raise LoginRefused(
+            "a login is given, and the broker has none on this port: was another port meant, or "
+            "security.protocol without SASL?"
+        )
+    reply = connection.request(
+        SaslApi.SASL_HANDSHAKE,
+        connection.version(SaslApi.SASL_HANDSHAKE),
+        {"mechanism": login.mechanism},
+    )
+    if reply.error_code == Code.unsupported_sasl_mechanism:
+        known = ", ".join(sorted(map(str, reply.mechanisms))) or "none"
+        raise LoginRefused(f"the broker does not know {login.mechanism}; it knows {known}")
+    if reply.error_code:
+        raise LoginRefused(
+            f"the broker refuses SaslHandshake: {code_name(reply.error_code)} ({int(reply.error_code)})"
+        )
+    conversation = login.begin()
+    version = connection.version(SaslApi.SASL_AUTHENTICATE)
+    message: bytes | None = conversation.begin()
+    for _ in range(_ROUNDS_MAX):
+        if message is None:
+            return
+        reply = connection.request(SaslApi.SASL_AUTHENTICATE, version, {"auth_bytes": message})
+        if reply.error_code:
+            raise LoginRefused(
+                f"the broker refuses {login.username!r} by {login.mechanism}: "
+                f"{(reply.error_message or code_name(reply.error_code))[:500]}"
+            )
+        message = conversation.answer(bytes(reply.auth_bytes))
+    raise LoginRefused("the broker does not end the login")
 
 
 class PlainLogin:

@@ -1,7 +1,6 @@
-"""A socket whose bytes are sealed: what `Connection` needs of a socket, over TLS.
+"""A TLS socket on which one thread may send while another receives, which Python's own does not allow.
 
-One thread may send while another receives, which Python's own TLS socket does not allow. So sealing and opening happen
-in memory, under a lock and without waiting; the socket is waited for outside it.
+So bytes are encrypted and decrypted in memory, under a lock and without waiting; the socket is waited for outside it.
 """
 
 import socket
@@ -11,23 +10,61 @@ from contextlib import suppress
 from threading import Lock
 from typing import cast
 
-# Taken from the socket, and sealed, at once.
+from respool.client.kafka.errors import BrokerUnreachable, TlsRefused
+
+# Read from the socket, and encrypted, at once.
 CHUNK_BYTES = 256 * 1024
 
 
-class TlsLine:
+def wrap_tls(line: socket.socket, context: ssl.SSLContext, host: str) -> "TlsSocket":
+    """TLS on a connected socket, whose other end must have a certificate for `host`.
+
+    Raises:
+        TlsRefused: the broker's certificate is not trusted, or there is no common version or cipher.
+        BrokerUnreachable: the connection ended meanwhile.
+    """
+    try:
+        made = TlsSocket(line, context, host)
+    except ValueError as error:
+        # Metadata may name any text as a host.
+        raise BrokerUnreachable(f"no certificate can be for a host {host!r}") from error
+    try:
+        made.handshake()
+    except ssl.SSLEOFError as error:
+        raise BrokerUnreachable(
+            "it closed the connection when TLS was to begin; does it speak TLS on this port?"
+        ) from error
+    except ssl.SSLCertVerificationError as error:
+        raise TlsRefused(
+            f"the certificate is not to be trusted: {error.verify_message}. Name who signed it (ssl.truststore..., "
+            "ssl.ca.location), and use a host name that it is for"
+        ) from error
+    except ssl.SSLError as error:
+        raise TlsRefused(f"no TLS with it: {error.reason or error}") from error
+    return made
+
+
+def tls_alert(error: BaseException) -> str | None:
+    """Why the broker ended TLS, if that ended the connection: it may not accept our certificate."""
+    cause = error.__cause__
+    if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
+        return None
+    return f"the broker ended TLS: {cause.reason or cause}"
+
+
+class TlsSocket:
     def __init__(self, line: socket.socket, context: ssl.SSLContext, host: str) -> None:
-        """Connected already. `host` is whose certificate it must be."""
+        """`line` is connected; the broker's certificate must be for `host`."""
         self._line = line
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
-        # Guards the three.
-        self._sealing = Lock()
-        # Bytes leave in the order they were sealed in. Taken before the other.
-        self._leaving = Lock()
+        # Guards the three above.
+        self._cipher_lock = Lock()
+        # Bytes are sent in the order they were encrypted in. Acquired before `_cipher_lock`.
+        self._send_lock = Lock()
 
-    def shake_hands(self) -> None:
+    def handshake(self) -> None:
         """
         Raises:
             ssl.SSLError: they do not agree, or the certificate is not to be trusted.
@@ -37,46 +74,46 @@ class TlsLine:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                self._send_sealed()
-                self._take_in()
+                self._send_encrypted()
+                self._receive_encrypted()
             except ssl.SSLError:
-                # The broker is told why, if it still listens.
+                # Send the alert, if the broker still listens.
                 with suppress(OSError):
-                    self._send_sealed()
+                    self._send_encrypted()
                 raise
             else:
-                self._send_sealed()
+                self._send_encrypted()
                 return
 
     @property
     def has_pending(self) -> bool:
-        """Whether there are bytes that the socket does not know of any more."""
-        with self._sealing:
+        """True if there are bytes that were read from the socket already."""
+        with self._cipher_lock:
             return self._tls.pending() > 0 or self._incoming.pending > 0
 
     def recv_into(self, target: memoryview) -> int:
         """How many bytes have come; 0 at the end."""
         while True:
-            with self._sealing:
-                got = self._open(target)
-            self._send_if_free()
+            with self._cipher_lock:
+                got = self._decrypt(target)
+            self._send_if_unlocked()
             if got is not None:
                 return got
-            self._take_in()
+            self._receive_encrypted()
 
     def sendmsg(self, views: Sequence[memoryview]) -> int:
         """Send some of them; return how many bytes that were."""
         taken = 0
-        with self._leaving:
-            with self._sealing:
+        with self._send_lock:
+            with self._cipher_lock:
                 for view in views:
                     piece = view[: CHUNK_BYTES - taken]
                     written = self._tls.write(piece) if piece.nbytes else 0
                     taken += written
-                    # What comes after it may only follow all of it.
+                    # The next view may only follow all of this one.
                     if written < view.nbytes:
                         break
-            self._send_what_is_sealed()
+            self._send_encrypted_locked()
         return taken
 
     def fileno(self) -> int:
@@ -91,12 +128,12 @@ class TlsLine:
     def close(self) -> None:
         self._line.close()
 
-    def _open(self, target: memoryview) -> int | None:
+    def _decrypt(self, target: memoryview) -> int | None:
         """None: nothing yet."""
         have = 0
         try:
             while have < target.nbytes:
-                # Into a buffer, so it is a number that comes back; 0 where the broker has said its last.
+                # With a buffer it returns a number; 0 after the broker's close_notify.
                 got = cast("int", self._tls.read(target.nbytes - have, target[have:]))
                 if not got:
                     break
@@ -104,37 +141,37 @@ class TlsLine:
         except ssl.SSLWantReadError:
             return have or None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            # Frames say how long they are, so one that is cut off is noticed whoever cut it.
+            # Frames have their length, so a truncated one is noticed in any case.
             return have
         return have
 
-    def _send_if_free(self) -> None:
-        """Answers of TLS itself. Where somebody sends just now, they leave with that.
+    def _send_if_unlocked(self) -> None:
+        """Send TLS's own replies. While another thread sends, they leave with its bytes.
 
-        To wait for one who waits for the broker to read, while the broker waits for us to, would never end.
+        To wait for that thread could deadlock: it may wait for the broker to read, and the broker for us.
         """
-        if self._outgoing.pending and self._leaving.acquire(blocking=False):
+        if self._outgoing.pending and self._send_lock.acquire(blocking=False):
             try:
-                # If the way out is broken, what comes in says why.
+                # If sending fails, the next read says why.
                 with suppress(OSError):
-                    self._send_what_is_sealed()
+                    self._send_encrypted_locked()
             finally:
-                self._leaving.release()
+                self._send_lock.release()
 
-    def _take_in(self) -> None:
-        sealed = self._line.recv(CHUNK_BYTES)
-        with self._sealing:
-            if sealed:
-                self._incoming.write(sealed)
+    def _receive_encrypted(self) -> None:
+        encrypted = self._line.recv(CHUNK_BYTES)
+        with self._cipher_lock:
+            if encrypted:
+                self._incoming.write(encrypted)
             else:
                 self._incoming.write_eof()
 
-    def _send_sealed(self) -> None:
-        with self._leaving:
-            self._send_what_is_sealed()
+    def _send_encrypted(self) -> None:
+        with self._send_lock:
+            self._send_encrypted_locked()
 
-    def _send_what_is_sealed(self) -> None:
-        with self._sealing:
-            sealed = self._outgoing.read()
-        if sealed:
-            self._line.sendall(sealed)
+    def _send_encrypted_locked(self) -> None:
+        with self._cipher_lock:
+            encrypted = self._outgoing.read()
+        if encrypted:
+            self._line.sendall(encrypted)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from respool.client.kafka.bootstrap import why_no_connection
 from respool.client.kafka.errors import BrokerUnreachable, ClientClosed, ConnectionLost
-from respool.client.kafka.handshake import sealed
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 
 if TYPE_CHECKING:
-    from respool.client.kafka.tls import TlsLine
+    from respool.client.kafka.tls import TlsSocket
 
 # A fetch may ask for 2 GiB at most, and a batch that is larger than what was asked for comes whole.
 FRAME_BYTES_MAX = 256 * 1024 * 1024
@@ -44,7 +43,7 @@ class Link:
         """Not connected yet: `connect` does that, and `interrupt` may already be called."""
         self.address = address
         self._settings = settings
-        self._socket: socket.socket | TlsLine | None = None
+        self._socket: socket.socket | TlsSocket | None = None
         self._is_closed = False
         # Whether its other end has an address of this machine: the same as ours.
         self.is_on_this_host = False
@@ -102,7 +101,9 @@ class Link:
                     self._socket.getsockname()[0] == self._socket.getpeername()[0]
                 )
                 if (tls := self._settings.security.tls) is not None:
-                    self._socket = sealed(self._socket, tls, self.address[0])
+                    from respool.client.kafka.tls import wrap_tls
+
+                    self._socket = wrap_tls(self._socket, tls.context(), self.address[0])
             except (OSError, BrokerUnreachable) as error:
                 self._socket.close()
                 reason = error
@@ -178,7 +179,7 @@ class Link:
         except OSError as error:
             raise self._lost(f"{have} of {len(target)} bytes of a reply had come", error) from error
 
-    def _live(self) -> "socket.socket | TlsLine":
+    def _live(self) -> "socket.socket | TlsSocket":
         if self._socket is None or self._is_closed:
             raise self._closed()
         return self._socket
@@ -201,7 +202,7 @@ class Link:
         )
 
 
-def _send_all(line: "socket.socket | TlsLine", views: list[memoryview]) -> None:
+def _send_all(line: "socket.socket | TlsSocket", views: list[memoryview]) -> None:
     while views:
         sent = line.sendmsg(views[:_PIECES_MAX])
         done = 0

@@ -23,7 +23,7 @@ from respool.client.arrow.reading.pieces import PieceMaker
 from respool.client.arrow.reading.topic_sight import TopicSight
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
-from respool.client.kafka.connection import Connection
+from respool.client.kafka.connection import Connection, ReplyBuffer
 from respool.client.kafka.errors import (
     BrokerUnreachable,
     ClientClosed,
@@ -40,7 +40,6 @@ from respool.client.kafka.list_offsets import (
     offsets_for,
 )
 from respool.client.kafka.local_reads import LocalReads
-from respool.client.kafka.reply_buffer import ReplyBuffer
 from respool.client.kafka.retries import RetryTimer
 from respool.client.kafka.versions import FETCH_BY_NAME
 from respool.wire.api_table import Api
