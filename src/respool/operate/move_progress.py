@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import ClientError
 from respool.client.kafka.replicas import describe_log_dirs
-from respool.model.addresses import format_address
 from respool.cluster.reassignment_requests import reassignments
 from respool.cluster.view import ClusterView
+from respool.model.addresses import format_address
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.quantities import part_of_bytes
 from respool.operate.cluster_store import ClusterStore

@@ -113,7 +113,7 @@ def test_a_broker_that_only_pretends_to_know_the_password_is_refused() -> None:
 
 def test_no_password_goes_to_a_broker_that_asks_for_none(broker: BrokerProcess) -> None:
     login = Login(mechanism="PLAIN", username="etl", password=USERS["etl"])
-    with pytest.raises(LoginRefused, match="knows of none on this port"):
+    with pytest.raises(LoginRefused, match="has none on this port"):
         respool.read_table("rides", bootstrap=broker.address, security=Security(login=login))
 
 

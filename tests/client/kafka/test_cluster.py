@@ -17,7 +17,7 @@ from respool.client.kafka.errors import (
     UnknownTopic,
     VersionUnsupported,
 )
-from respool.client.kafka.list_offsets import EARLIEST, LATEST, OffsetAt, offsets_for
+from respool.client.kafka.list_offsets import EARLIEST, LATEST, OffsetAt, leaders_of, offsets_for
 from respool.client.kafka.metadata import Leader, TopicMetadata, newer_of
 from respool.wire.api_table import Api
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
@@ -38,7 +38,7 @@ def test_leaders_are_learnt_from_whichever_bootstrap_address_answers() -> None:
             assert seen.id == broker.topic_id
             assert dict(seen.leaders) == {n: Leader(broker=1, epoch=7) for n in range(2)}
             assert dict(cluster.brokers) == {1: ("127.0.0.1", broker.port)}
-            assert cluster.by_leader(TOPIC, [1, 0]) == {1: [1, 0]}
+            assert leaders_of(cluster, [(TOPIC, 1), (TOPIC, 0)]) == {1: [(TOPIC, 0), (TOPIC, 1)]}
             with pytest.raises(UnknownPartition):
                 seen.leader_of(2)
 

@@ -5,7 +5,7 @@ or keeps several requests on their way, takes a connection of its own: `connect`
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -350,16 +350,6 @@ class Cluster:
     def learn_broker(self, broker: int, address: Address) -> None:
         """For a caller that knows it from elsewhere than the brokers' metadata."""
         self._metadata.learn_broker(broker, address)
-
-    def by_leader(self, topic: str, partitions: Iterable[int]) -> dict[int, list[int]]:
-        """Broker -> those of the partitions that it leads; those that nobody leads are left out."""
-        seen = self.topic(topic)
-        found: dict[int, list[int]] = {}
-        for partition in partitions:
-            leader = seen.leader_of(partition)
-            if leader is not None:
-                found.setdefault(leader.broker, []).append(partition)
-        return found
 
     def coordinator(self, key: str, *, is_transaction: bool) -> int:
         """The broker that coordinates a transactional id, or a group. Asked anew each time, once.
