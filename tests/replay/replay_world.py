@@ -7,11 +7,15 @@ appended becomes readable a little later, as it does while a disk syncs.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+from respool.client.kafka import sequenced_writer
+from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerUnreachable
 from respool.client.kafka.list_offsets import Isolation
 from respool.client.kafka.metadata import Leader, TopicMetadata
@@ -27,6 +31,9 @@ from respool.replay.record_reader import Fetched
 SOURCE, TARGET = "rides", "copy"
 HOUR_MS = 3_600_000
 BATCH_LIMIT = 1 << 20
+
+# What a Produce request carries: topic -> (partition, batch).
+Batches = Mapping[str, list[tuple[int, bytes]]]
 
 
 class Killed(BaseException):
@@ -73,9 +80,15 @@ class World:
 
     # What `Cluster` offers to the writer.
 
-    def refresh(self, topic: str) -> TopicMetadata:
-        assert topic == TARGET
-        return self.describe_topic(None, topic)
+    def topic(self, name: str) -> TopicMetadata:
+        return self.describe_topic(None, name)
+
+    def refresh(self, name: str) -> TopicMetadata:
+        assert name == TARGET
+        return self.topic(name)
+
+    def sleep(self, seconds: float) -> None:
+        self.step()
 
     def release(self, connection: "Connection") -> None:
         connection.is_orphan = True
@@ -149,6 +162,26 @@ def check_isolation(topic: str, isolation: Isolation) -> None:
     assert isolation == ("read_committed" if topic == SOURCE else "read_uncommitted")
 
 
+def answered(number: int, code: Code, offset: int) -> Any:
+    """A reply to Produce."""
+    answer = SimpleNamespace(
+        index=number, error_code=code, base_offset=offset, error_message=None, record_errors=()
+    )
+    return SimpleNamespace(responses=(SimpleNamespace(name=TARGET, partition_responses=(answer,)),))
+
+
+@contextmanager
+def served_by_the_world() -> Iterator[None]:
+    """Requests of the writer are handed to the world's connections as they are, and retries wait for nothing."""
+    with (
+        patch.object(sequenced_writer, "produce_body", lambda batches, **_fields: [batches]),
+        patch.object(
+            sequenced_writer, "BACKOFF", SimpleNamespace(first=0, delay=lambda attempts: 0)
+        ),
+    ):
+        yield
+
+
 class Connection:
     """In place of the client core's connection."""
 
@@ -157,19 +190,23 @@ class Connection:
         self.world.step()
         if self.world.is_troubled and self.world.rng.random() < 0.3:
             raise BrokerUnreachable("nobody is there")
-        self.pipe: deque[Any] = deque()
+        self.pipe: deque[Batches] = deque()
         self._replies: deque[Any] = deque()
         self.is_orphan = False
         self._is_broken = False
         self.world.connections.append(self)
 
-    def send(self, _api: object, _version: int, fields: Mapping[str, Any]) -> None:
+    @property
+    def is_fresh(self) -> bool:
+        return not self._is_broken
+
+    def version(self, _api: object, _versions: object) -> int:
+        return 12
+
+    def send_parts(self, _api: object, _version: int, parts: list[Batches]) -> None:
         self.world.step()
         self._maybe_break()
-        self.pipe.append(fields)
-
-    def version(self, _api: object) -> int:
-        return 12
+        self.pipe += parts
 
     def has_reply(self, seconds: float) -> bool:
         self.world.step()
@@ -185,23 +222,21 @@ class Connection:
         """The broker takes the oldest request."""
         if not self.pipe:
             return
-        fields = self.pipe.popleft()
+        batches = self.pipe.popleft()
         if self.is_orphan and self.world.rng.random() < 0.3:
             # The connection's end was noticed first.
             self.pipe.clear()
             return
-        (topic,) = fields["topic_data"]
-        (partition,) = topic["partition_data"]
+        ((number, data),) = batches[TARGET]
         if self.world.is_troubled and self.world.rng.random() < 0.1:
-            code, offset = 56, -1
+            code, offset = Code.kafka_storage_error, -1
         else:
-            code, offset = self.append(partition["index"], partition["records"])
-        answer = SimpleNamespace(error_code=code, base_offset=offset)
-        topic_answer = SimpleNamespace(partition_responses=(answer,))
-        self._replies.append(SimpleNamespace(responses=(topic_answer,)))
+            code, offset = self.append(number, data)
+        self._replies.append(answered(number, code, offset))
 
-    def append(self, number: int, data: bytes) -> tuple[int, int]:
-        return self.world.target[number].append(data)
+    def append(self, number: int, data: bytes) -> tuple[Code, int]:
+        code, offset = self.world.target[number].append(data)
+        return Code(code), offset
 
     def _maybe_break(self) -> None:
         if self.world.is_troubled and self.world.rng.random() < 0.05:

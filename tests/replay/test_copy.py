@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.replay_world import SOURCE, TARGET, Killed, Reader, World
+from replay.replay_world import SOURCE, TARGET, Killed, Reader, World, served_by_the_world
 from respool.model.ids import Offset
 from respool.records.batch import Codec
 from respool.records.record import Record
-from respool.replay import copy, run, writer
+from respool.replay import copy, run
 from respool.replay.copy import ReplayCopy
 from respool.replay.errors import ReplayFailed
 from respool.replay.pace import Pace
@@ -84,8 +84,8 @@ def job_for(
 def living_in(world: World) -> Iterator[None]:
     """The copying code on this world instead of sockets, clients and clocks."""
     with ExitStack() as stack:
+        stack.enter_context(served_by_the_world())
         for target, name, value in (
-            (writer, "BACKOFF_SECONDS", 0),
             (run, "RecordReader", Reader),
             (run, "CHECKPOINT_SECONDS", 0),
             (run, "PROGRESS_SECONDS", 0),

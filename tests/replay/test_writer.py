@@ -1,13 +1,14 @@
 """What `test_copy.py` does not show: how the writer fails."""
 
+from collections.abc import Iterator
 from random import Random
-from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
 
-from replay.replay_world import Connection, World
+from replay.replay_world import Connection, World, answered, served_by_the_world
+from respool.client.kafka.codes import Code
 from respool.records.build import NewRecord
 from respool.replay.batches import CopyBatch
 from respool.replay.errors import PositionLost, ReplayFailed, ReplayUnreachable
@@ -32,9 +33,6 @@ class Clock:
     def __call__(self) -> float:
         return self.now
 
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
 
 class Obedient(Random):
     """Chance that always does at once what can be done."""
@@ -55,8 +53,9 @@ def batch(number: int) -> CopyBatch:
 
 
 @pytest.fixture
-def world() -> World:
-    return World({0: []}, targets=1, rng=Obedient())
+def world() -> Iterator[World]:
+    with served_by_the_world():
+        yield World({0: []}, targets=1, rng=Obedient())
 
 
 def writer_on(
@@ -67,17 +66,13 @@ def writer_on(
     class Refusing(Connection):
         def receive_reply(self) -> Any:
             reply = super().receive_reply()
-            if code:
-                answer = SimpleNamespace(error_code=code, base_offset=-1)
-                reply.responses = (SimpleNamespace(partition_responses=(answer,)),)
-            return reply
+            return answered(0, Code(code), -1) if code else reply
 
     world.connect = lambda broker: Refusing(world)
     return ReplayWriter(
         cast("Any", world),
         PLAN,
         clock=clock,
-        sleep=clock.sleep,
         on_note=ignore_note if notes is None else notes.append,
     )
 
@@ -113,6 +108,7 @@ def test_a_number_that_is_not_expected_is_a_lost_position(world: World) -> None:
     writer = writer_on(world, Clock())
     writer.add(batch(0))
     writer.run(seconds=0)
+    writer = writer_on(world, Clock())
     writer.add(batch(5))
     with pytest.raises(PositionLost, match="does not expect number 5"):
         writer.run(seconds=0)
@@ -141,6 +137,7 @@ def test_a_transient_error_is_retried_until_the_target_was_away_too_long(world: 
     writer.add(batch(0))
     while clock.now <= AWAY_SECONDS_MAX - 1:
         assert writer.run(seconds=0) == []
+        clock.now += 1
     clock.now += 2
     with pytest.raises(ReplayUnreachable, match="has acknowledged nothing for 60 seconds"):
         writer.run(seconds=0)

@@ -18,11 +18,11 @@ from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, ClientError, UnknownTopic
+from respool.client.kafka.sequenced_writer import ALL_IN_SYNC
 from respool.records.build import NewRecord, build_batch
 from respool.replay.errors import ReplayFailed, ReplayUnreachable, client_errors_translated
 from respool.replay.record_reader import RecordReader
 from respool.replay.topics import check_leaders, held_spans
-from respool.replay.writer import ALL_IN_SYNC
 from respool.wire.api_table import Api
 
 AUDIT_TOPIC = "__respool_replays"
