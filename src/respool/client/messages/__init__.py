@@ -1,1 +1,2 @@
-"""One message at a time, on confluent-kafka: `Producer`, `Consumer`, their async twins, and a promise of delivery."""
+"""One message at a time, on confluent-kafka: `Producer`, `Consumer`, their asyncio versions, and delivery
+guarantees."""

@@ -1,4 +1,4 @@
-"""What librdkafka hands a member of a group: messages, and word of trouble among them."""
+"""What librdkafka returns to a group member: messages, and errors among them."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ class Arrivals:
     def __init__(self, kafka: Any) -> None:
         self._kafka = kafka
         self._trouble: ClientError | None = None
-        # Places for which librdkafka knows no offset to begin at: nothing was committed, or it has been deleted.
+        # Partitions without a start offset: nothing was committed, or the offset has been deleted.
         self._unplaced: set[Place] = set()
-        # Places that were read to their end since they were assigned.
+        # Partitions read to their end since they were assigned.
         self._ended: set[Place] = set()
 
     @property
     def has_unplaced(self) -> bool:
-        """Whether it must be told for some places where to begin."""
+        """True if some partitions need a start offset."""
         return bool(self._unplaced)
 
     def take_unplaced(self) -> set[Place]:
-        """Those places; whoever takes them tells it, or puts them back."""
+        """Return and clear those partitions; the caller sets their offsets, or puts them back."""
         taken, self._unplaced = self._unplaced, set()
         return taken
 
@@ -31,19 +31,19 @@ class Arrivals:
         self._unplaced |= places
 
     def forget(self, places: set[Place]) -> None:
-        """They are another's to read."""
+        """Forget these partitions: another member reads them."""
         self._unplaced -= places
         self._ended -= places
 
     def is_read(self, place: Place) -> bool:
-        """True once librdkafka reads this place, as far as its end tells."""
+        """True once librdkafka has read this partition to its end."""
         return place in self._ended
 
     def take(self, wait_s: float, count: int) -> list[Message]:
-        """What is there, and no wait for more than the first. The library's callbacks run in here.
+        """Return available messages, waiting for the first one only. librdkafka's callbacks run in here.
 
         Raises:
-            ReceiveFailed: nothing can be read.
+            ReceiveFailed: reading failed.
         """
         try:
             found = self._kafka.consume(1, wait_s)
@@ -62,7 +62,7 @@ class Arrivals:
     def raise_trouble(self) -> None:
         """
         Raises:
-            ClientError: something came that does not pass by itself. Once, unless another has taken our place.
+            ClientError: a permanent error occurred. Raised once, unless this member was fenced.
         """
         if self._trouble is not None:
             trouble = self._trouble
@@ -71,7 +71,7 @@ class Arrivals:
             raise trouble
 
     def _on_error(self, found: Any) -> None:
-        """What passes by itself is logged; what does not is kept for `raise_trouble`."""
+        """Transient errors are logged; permanent ones are kept for `raise_trouble`."""
         error = found.error()
         code = error.code()
         if code == library.PARTITION_EOF:

@@ -1,8 +1,8 @@
 """Receive messages in asyncio: `AsyncConsumer`.
 
-One thread per consumer talks to librdkafka. It is asked for some messages at a time, when those before are used up: no
-thread and no switch per message, and no more in memory than was asked for. A task that is cancelled while it waits
-loses nothing: what came meanwhile is handed to whoever asks next.
+One thread per consumer talks to librdkafka. It fetches a batch of messages when the previous batch is used up: no
+thread and no context switch per message, and a bounded number in memory. A task that is cancelled while it waits loses
+nothing: messages that arrived are returned to the next call.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class AsyncConsumer:
         self._reader_or_none: GroupReader | None = None
         self._is_closed = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="respool-consumer")
-        # Held while the reader is used, by its thread or, when it has messages at hand, by the loop.
+        # Held while the reader is used: by its thread or, if it has messages buffered, by the event loop.
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -81,7 +81,7 @@ class AsyncConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leaving without an error says that all that was handed over is done; with one, that the last is not."""
+        """Leaving without an exception marks all returned messages as done; with one, all but the last."""
         try:
             await self._close(is_done=error is None)
         except ClientError as also:
@@ -99,18 +99,18 @@ class AsyncConsumer:
 
     @property
     def assignment(self) -> frozenset[Place]:
-        """The partitions this member has now; empty until the first `poll` that joined the group."""
+        """The assigned partitions; empty until a `poll` has joined the group."""
         return self.reader.assigned
 
     async def poll(self, timeout_s: float = WAIT_SECONDS) -> Message | None:
-        """The next message, or None when none came in time. What was handed over before is thereby done."""
+        """Return the next message, or None after the timeout. Marks the previous messages as done."""
         found = await self.poll_batch(1, timeout_s)
         return found[0] if found else None
 
     async def poll_batch(
         self, messages_max: int | None = None, timeout_s: float = WAIT_SECONDS
     ) -> list[Message]:
-        """As many messages as there are, up to a maximum; waits only for the first."""
+        """Return available messages, up to a maximum; waits only for the first."""
         if self.delivery == "exactly-once":
             raise NoTransaction(
                 "an exactly-once consumer hands messages over in transactions: `async for transaction in"
@@ -119,7 +119,7 @@ class AsyncConsumer:
         return await self._take(messages_max or self._pace.messages_at_once, timeout_s)
 
     async def messages(self, *, idle_s: float | None = None) -> AsyncIterator[Message]:
-        """One after the other, for ever; or until none has come for `idle_s` seconds."""
+        """Yield messages for ever, or until none has come for `idle_s` seconds."""
         idleness = Idleness(idle_s, has_joined=lambda: self.reader.has_joined)
         while True:
             message = await self.poll(idleness.wait_s)
@@ -154,7 +154,7 @@ class AsyncConsumer:
                 return
 
     async def commit(self, message: Message | None = None) -> None:
-        """Write down that everything handed over is done, or everything of this message's partition up to it."""
+        """Commit all returned messages, or those of this message's partition up to it."""
         if self.delivery == "exactly-once":
             raise NoTransaction("exactly once commits in the producer's transactions only")
         if self.delivery == "at-least-once":
@@ -168,10 +168,10 @@ class AsyncConsumer:
         await self.alone(lambda: reader.rewind(wish))
 
     async def close(self) -> None:
-        """Leave the group. Commits what is known to be done: not the last message, unless `commit` said so."""
+        """Leave the group. Commits messages that are done: not the last one, unless `commit` was called."""
         await self._close(is_done=False)
 
-    # -- for this room
+    # -- for this package
 
     @property
     def reader(self) -> GroupReader:
@@ -184,19 +184,19 @@ class AsyncConsumer:
         return self._reader_or_none
 
     async def alone(self, act: Callable[[], Result]) -> Result:
-        """In the consumer's thread, to its end also when the caller is cancelled, and nobody else meanwhile."""
+        """Run in the consumer's thread, exclusively, and to completion also when the caller is cancelled."""
         async with self._lock:
             running = asyncio.ensure_future(self._in_thread(act))
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                # The lock is kept until the thread is out of it, however often we are cancelled.
+                # The lock is held until the thread has finished, however often the caller is cancelled.
                 if self._reader_or_none is not None:
                     self._reader_or_none.is_given_up = True
                 while not running.done():
                     with suppress(asyncio.CancelledError):
                         await asyncio.wait([running])
-                # Nobody is left to be told what came of it.
+                # The caller is gone, so the outcome is dropped.
                 running.exception()
                 raise
 
@@ -206,7 +206,7 @@ class AsyncConsumer:
         reader = self.reader
         if reader.can_hand_over and not self._lock.locked():
             return reader.take(count, 0)
-        # What comes stays in the reader until it is taken here, so that who is cancelled loses nothing.
+        # Messages stay in the reader until they are taken here, so that a cancelled caller loses nothing.
         await self.alone(lambda: reader.prepare(count, wait_s))
         return reader.take_prepared(count)
 
@@ -226,7 +226,7 @@ class AsyncConsumer:
 
 
 class AsyncConsumedTransaction:
-    """Some messages, and the transaction in which they are handled: `async with transaction:`, once."""
+    """A batch of messages and the transaction in which they are handled: `async with transaction:`, once."""
 
     def __init__(self, consumer: AsyncConsumer, inner: ConsumedTransaction) -> None:
         self._consumer = consumer
@@ -235,7 +235,7 @@ class AsyncConsumedTransaction:
 
     @property
     def is_committed(self) -> bool:
-        """Set at the end: whether all of it counts."""
+        """Set at the end: True if it was committed."""
         return self._inner.is_committed
 
     def __iter__(self) -> Iterator[Message]:

@@ -1,7 +1,7 @@
 """Send messages from asyncio: `AsyncProducer`.
 
-One thread per producer serves librdkafka's callbacks, however many messages there are; what they say is handed to the
-event loop in one go. `send` awaits only while the bounded buffer is full.
+One thread per producer serves librdkafka's callbacks, however many messages there are; their results are passed to the
+event loop in one call. `send` awaits only while the bounded buffer is full.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ class AsyncProducer:
         self._make: Callable[[], Producer] = make
         self._producer: Producer | None = None
         self._is_closed = False
-        # For what blocks: connecting, flushing, transactions. One at a time.
+        # For blocking calls: connecting, flushing, transactions. One at a time.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="respool-producer")
         self._server: threading.Thread | None = None
         self._stopping = threading.Event()
-        # Filled by whichever thread serves callbacks, emptied by the event loop, which is called once for all of them.
+        # Filled by the thread that serves callbacks, drained by the event loop in one call.
         self._outcomes: list[Outcome] = []
         self._is_loop_called = False
         self._outcomes_lock = threading.Lock()
@@ -102,7 +102,7 @@ class AsyncProducer:
         timestamp: datetime | int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Have a message sent. Waits only while the buffer is full, and once for a topic's first message.
+        """Queue a message. Waits only while the buffer is full, and once for a topic's first message.
 
         Raises:
             DeliveryFailed: messages sent earlier were not delivered; this one was not sent.
@@ -127,10 +127,10 @@ class AsyncProducer:
         timestamp: datetime | int | None = None,
         headers: Headers = (),
     ) -> Receipt:
-        """Send one message and wait until it is confirmed. Many at once: `asyncio.gather`.
+        """Send one message and wait until it is acknowledged. For many at once use `asyncio.gather`.
 
         Raises:
-            DeliveryFailed: it was not, and why.
+            DeliveryFailed: it was not acknowledged, and why.
         """
         producer = self.producer
         producer.raise_failures()
@@ -143,19 +143,19 @@ class AsyncProducer:
         return await future
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until everything sent so far is confirmed.
+        """Wait until everything sent so far is acknowledged.
 
         Raises:
-            DeliveryFailed: something was not, or not yet.
+            DeliveryFailed: a message was not acknowledged, or not yet.
         """
         producer = self.producer
         await self.in_thread(lambda: producer.flush(timeout_s))
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what is left, and end. An open transaction is aborted. Closing twice does nothing.
+        """Flush, and close. An open transaction is aborted. Closing twice does nothing.
 
         Raises:
-            DeliveryFailed: something could not be delivered.
+            DeliveryFailed: a message could not be delivered.
         """
         if self._is_closed:
             return
@@ -175,7 +175,7 @@ class AsyncProducer:
         """`async with producer.transaction():`, as `Producer.transaction`."""
         return AsyncTransaction(self, self.producer.transaction())
 
-    # -- for this room
+    # -- for this package
 
     @property
     def producer(self) -> Producer:
@@ -203,7 +203,7 @@ class AsyncProducer:
             try:
                 return self.producer.put(made, on_delivery)
             except BufferFull:
-                # The serving thread sets it whenever librdkafka is done with something.
+                # Set by the serving thread after each callback.
                 self._room.clear()
                 await self._room.wait()
 
@@ -215,7 +215,7 @@ class AsyncProducer:
             self._producer.refresh_counts()
 
     def _tell(self, future: "asyncio.Future[Receipt]", outcome: Receipt | ClientError) -> None:
-        """From a thread."""
+        """Called from a thread."""
         with self._outcomes_lock:
             self._outcomes.append((future, outcome))
             must_call, self._is_loop_called = not self._is_loop_called, True

@@ -1,20 +1,21 @@
-"""Consume, transform, produce, exactly once: what a transaction's messages made and that they were read count together.
+"""Consume, transform, produce, exactly once: output and consumed offsets are committed together.
 
     for transaction in consumer.transactions(producer):
         with transaction:
             for message in transaction:
                 producer.send(...)
 
-It commits at the end of the `with`. When the cluster makes that impossible (a leader or coordinator moved, the group
-was dealt anew) it aborts, goes back to the first of its messages and lets the loop go on: they come again. An error of
-the caller's own aborts and goes back too, and comes out.
+It commits at the end of the `with`. If the cluster prevents that (a leader or coordinator moved, the group rebalanced),
+it aborts, seeks back to the first of its messages, and the loop returns them again. An exception of the caller also
+aborts and seeks back, and propagates.
 
-Why it is exactly once, whoever is killed when:
+Why it is exactly once, through any crash:
 
-1. The offsets are part of the transaction, so that output and place count together or not at all.
-2. Before the first read the producer has taken its id's place: an earlier life is fenced, its open transaction aborted.
+1. The offsets are part of the transaction, so that output and offsets are committed together or not at all.
+2. Before the first read the producer has initialized its transactional id: an earlier instance is fenced, and its open
+   transaction aborted.
 3. The group's own generation goes with the offsets: a member that lost its partitions without knowing is refused.
-4. Reading is read_committed, and the place is asked for only when no open transaction can still move it.
+4. Reading is read_committed, and committed offsets are fetched only when no open transaction can still change them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,20 +29,20 @@ from respool.client.messages.message import Message
 from respool.client.messages.producer import Producer
 from respool.client.messages.transaction import Transactions, abort_after
 
-# The same messages in vain so often in a row: it is not passing, somebody must look.
+# After this many failures in a row the error is not transient.
 _ATTEMPTS_MAX = 5
 
 
 class ConsumedTransaction:
-    """Some messages, and the transaction in which they are handled. Enter it once."""
+    """A batch of messages and the transaction in which they are handled. Enter it once."""
 
     def __init__(
         self, reader: GroupReader, producer: Producer, messages: Sequence[Message]
     ) -> None:
         self.messages = tuple(messages)
-        # Set at the end: whether all of it counts.
+        # Set at the end: True if it was committed.
         self.is_committed = False
-        # Why it did not, when it was the cluster's doing.
+        # Why it was not, if the cluster was the cause.
         self.aborted_by: TransactionAborted | None = None
         self.was_entered = False
         self._reader = reader
@@ -101,13 +102,13 @@ class ConsumedTransaction:
 
 
 class Attempts:
-    """Counts transactions that ended in vain, one after the other."""
+    """Counts consecutive failed transactions."""
 
     def __init__(self) -> None:
         self._in_vain = 0
 
     def on_over(self, transaction: ConsumedTransaction) -> None:
-        """Raises TransactionAborted when that was too often, NoTransaction when it was not used at all."""
+        """Raises TransactionAborted after too many failures, NoTransaction if the transaction was not used."""
         if not transaction.was_entered:
             raise NoTransaction(
                 "these messages were not handled in their transaction: say `with transaction:` around it"

@@ -1,7 +1,7 @@
 """Receive messages: `Consumer`.
 
-Consumers pull: each takes messages at its own speed, and a slow one slows nobody down. Asking for the next message says
-that the last one is done; when that is written down is what `delivery` decides.
+Consumers pull at their own speed, independent of each other. Asking for the next message marks the last one as done;
+`delivery` decides when that is committed.
 """
 
 import threading
@@ -34,26 +34,24 @@ from respool.client.messages.rewind import Missing, To, parse
 
 
 class Consumer:
-    """Reads topics as a member of a group, with a promise about how often each message is handed over.
+    """Reads topics as a member of a group, with a delivery guarantee.
 
-    Members of one group share the partitions, so that each message goes to one of them (point to point). Every group
-    reads everything (publish and subscribe).
+    The partitions are assigned to the members of a group, so each message goes to one of them (point to point). Every
+    group reads everything (publish and subscribe).
 
     Args:
         topics: one name, or several.
-        group: whose place is kept. A new name begins at `start`.
-        delivery: "at-most-once" commits before it hands over, "at-least-once" after the message is done,
+        group: the consumer group's id. A new group begins at `start`.
+        delivery: "at-most-once" commits before it returns a message, "at-least-once" after the message is done,
             "exactly-once" in the transactions of a producer, see `transactions`.
-        bootstrap: as for `Producer`.
-        start: "earliest" or "latest", for a group that has no place yet.
-        commit: "auto", or "manual" where messages are handled elsewhere and `commit` says what is done.
-        commit_every_ms: at least once: a crash repeats what was handled since; 0 commits after every message.
-        pace: "latency", "balanced" or "throughput".
-        instance: a name for this member that it has again after a restart, to take its partitions back at once.
-        settings: librdkafka's own, for all that is not said above.
+        bootstrap: as for `Producer`. start: "earliest" or "latest", for a group without committed offsets. commit:
+        "auto", or "manual" if messages are handled elsewhere and `commit` is called. commit_every_ms: with
+        at-least-once, the commit interval; a crash repeats messages handled since. 0 commits after every message. pace:
+        "latency", "balanced" or "throughput". instance: group.instance.id, stable over restarts (static membership).
+        settings: other librdkafka properties.
 
     Raises:
-        BadArgument: what was asked for cannot be, or contradicts itself.
+        BadArgument: an argument is invalid, or contradicts another.
         UnknownTopic, BrokerUnreachable.
     """
 
@@ -97,7 +95,7 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leaving without an error says that all that was handed over is done; with one, that the last is not."""
+        """Leaving without an exception marks all returned messages as done; with one, all but the last."""
         try:
             self._close(is_done=error is None)
         except ClientError as also:
@@ -110,18 +108,18 @@ class Consumer:
 
     @property
     def assignment(self) -> frozenset[Place]:
-        """The partitions this member has now; empty until the first `poll` that joined the group."""
+        """The assigned partitions; empty until a `poll` has joined the group."""
         return self._reader.assigned
 
     def poll(self, timeout_s: float = WAIT_SECONDS) -> Message | None:
-        """The next message, or None when none came in time. What was handed over before is thereby done."""
+        """Return the next message, or None after the timeout. Marks the previous messages as done."""
         found = self.poll_batch(1, timeout_s)
         return found[0] if found else None
 
     def poll_batch(
         self, messages_max: int | None = None, timeout_s: float = WAIT_SECONDS
     ) -> list[Message]:
-        """As many messages as there are, up to a maximum; waits only for the first."""
+        """Return available messages, up to a maximum; waits only for the first."""
         if self.delivery == "exactly-once":
             raise NoTransaction(
                 "an exactly-once consumer hands messages over in transactions: `for transaction in"
@@ -133,7 +131,7 @@ class Consumer:
             return self._reader.take(count, timeout_s)
 
     def messages(self, *, idle_s: float | None = None) -> Iterator[Message]:
-        """One after the other, for ever; or until none has come for `idle_s` seconds, or `stop`."""
+        """Yield messages for ever, or until none has come for `idle_s` seconds, or until `stop`."""
         idleness = Idleness(idle_s, has_joined=lambda: self._reader.has_joined)
         while not self._reader.stopping.is_set():
             message = self.poll(idleness.wait_s)
@@ -150,12 +148,12 @@ class Consumer:
         messages_max: int | None = None,
         idle_s: float | None = None,
     ) -> Iterator[ConsumedTransaction]:
-        """Messages in transactions of an exactly-once producer, for ever or until none has come for `idle_s` seconds.
+        """Yield transactions of an exactly-once producer, for ever or until no message has come for `idle_s` seconds.
 
         Raises:
-            NoTransaction: not both sides are exactly-once.
+            NoTransaction: consumer or producer is not exactly-once.
             TransactionAborted: the same messages failed several times in a row.
-            Fenced, TransactionUnsure: end this instance; the next one goes on from the last commit.
+            Fenced, TransactionUnsure: end this instance; the next one continues from the last commit.
         """
         check_pair(producer, self.delivery)
         count = messages_max or self._pace.transaction_messages
@@ -173,10 +171,10 @@ class Consumer:
                 return
 
     def commit(self, message: Message | None = None) -> None:
-        """Write down that everything handed over is done, or everything of this message's partition up to it.
+        """Commit all returned messages, or those of this message's partition up to it.
 
         Raises:
-            CommitFailed: it may come again.
+            CommitFailed: the messages may be read again.
             NoTransaction: exactly once commits in transactions only.
         """
         if self.delivery == "exactly-once":
@@ -187,28 +185,29 @@ class Consumer:
             self._reader.commit(message)
 
     def rewind(self, to: To, *, missing: Missing = "error") -> None:
-        """Read again from a time, an offset or an end: `datetime`, `timedelta` (so long ago), offset, "earliest",
+        """Read again from a time, an offset or an end: `datetime`, `timedelta` (that long ago), offset, "earliest",
         "latest", or any of these by partition: `{0: 17}`, `{("rides", 0): 17}`.
 
-        Moves the partitions this member has, or, before it has any, those it gets first; and tells the group, so that
-        whoever has a partition next goes on from there.
+        Seeks the assigned partitions, or, before any are assigned, those assigned first; and commits the offsets, so
+        that another member would continue from there.
 
         Raises:
-            OutsideRetention: part of it has been deleted; `missing="available"` begins where there is something.
+            OutsideRetention: part of the range has been deleted; `missing="available"` begins at the log start.
             BadArgument, OffsetBeyondEnd: nothing was moved.
         """
         with self._alone():
             self._reader.rewind(parse(to, now=datetime.now(UTC), missing=missing))
 
     def stop(self) -> None:
-        """End the loops over this consumer after the message in hand. From any thread, or a signal's handler."""
+        """End the loops over this consumer after the current message. May be called from any thread or a signal
+        handler."""
         self._reader.stopping.set()
 
     def close(self) -> None:
-        """Leave the group. Commits what is known to be done: not the last message, unless `commit` said so.
+        """Leave the group. Commits messages that are done: not the last one, unless `commit` was called.
 
         Raises:
-            CommitFailed: what is done could not be written down, and comes again.
+            CommitFailed: the commit failed; messages may be read again.
         """
         self._close(is_done=False)
 
@@ -247,7 +246,7 @@ def make_reader(
     instance: str | None,
     settings: Mapping[str, object],
 ) -> GroupReader:
-    """Check what was asked for, and join the group."""
+    """Validate the arguments, and join the group."""
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise BadArgument(f"topics is a name, or several, not {topics!r}")

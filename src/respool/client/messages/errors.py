@@ -1,13 +1,13 @@
-"""What sending and receiving messages can end with. One class each; all are `ClientError`.
+"""Errors of producers and consumers. All are `ClientError`.
 
-A message says what happened, why, and what to do. Where librdkafka said it first, its own error is the cause
+A message says what happened, why, and what to do. An error of librdkafka is the cause
 (`error.__cause__.args[0]` is the `KafkaError`).
 
 - the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`, `NoTransaction`,
   `SettingContradicts`, `UsedByTwoThreads`, `ClientClosed`, `MissingExtra`;
-- nobody, but it may pass: `BrokerUnreachable`, `NoBroker`, `CommitFailed`, `TransactionAborted`;
-- what was sent may be lost: `DeliveryFailed`, and `TransactionUnsure`, of which only a restart finds out;
-- somebody else is at work in this one's place: `Fenced`.
+- transient, nobody's fault: `BrokerUnreachable`, `NoBroker`, `CommitFailed`, `TransactionAborted`;
+- sent messages may be lost: `DeliveryFailed`, and `TransactionUnsure`, which a restart resolves;
+- another instance has taken over: `Fenced`.
 """
 
 from collections.abc import Sequence
@@ -61,11 +61,11 @@ class MessagesNeedExtra(ClientError, ImportError):
 
 
 class SettingContradicts(BadArgument):
-    """A raw setting would break what `delivery` promises, or belongs to an argument."""
+    """A raw setting would break the guarantee of `delivery`, or has an argument of its own."""
 
 
 class UsedByTwoThreads(ClientError):
-    """A consumer was called while another thread was in a call of it."""
+    """A consumer was called by two threads at once."""
 
 
 # -- sending -----------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class UsedByTwoThreads(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """One message that was not confirmed, and why. Its value is not kept: there may be many."""
+    """One message that was not acknowledged, and why. Without its value, to save memory."""
 
     topic: str
     partition: int | None
@@ -82,7 +82,7 @@ class Undelivered:
 
 
 class DeliveryFailed(ClientError):
-    """Messages that were sent are not confirmed. `failures` are the first of them, `count` is how many there are."""
+    """Sent messages were not acknowledged. `failures` are the first of them, `count` is their number."""
 
     def __init__(self, failures: Sequence[Undelivered], count: int, *, hint: str = "") -> None:
         shown = "; ".join(
@@ -102,26 +102,26 @@ class DeliveryFailed(ClientError):
 
 
 class ReceiveFailed(ClientError):
-    """The broker, or the library, says that it cannot go on reading."""
+    """The broker or librdkafka reports that reading cannot continue."""
 
 
 class CommitFailed(ClientError):
-    """The group's place was not written down; the messages since the last commit will come again."""
+    """The group's offsets were not committed; messages since the last commit will be read again."""
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------
 
 
 class NoTransaction(ClientError):
-    """Exactly once needs a transaction here, or one is open already where another was asked for."""
+    """A transaction is required here, or one is open already."""
 
 
 class TransactionAborted(ClientError):
-    """Nothing of this transaction counts. Done again from its first message on, it may succeed."""
+    """Nothing of this transaction was committed. Retried from its first message on, it may succeed."""
 
 
 class TransactionUnsure(ClientError):
-    """No answer came to the commit. All of the transaction counts or nothing does; the next start finds out."""
+    """The commit was not answered. All of the transaction was committed or nothing; the next start finds out."""
 
 
 class Fenced(ClientError):

@@ -11,14 +11,14 @@ from respool.client.messages.message import Receipt
 
 _KEPT_MAX = 100
 
-# Called once for a message: a receipt, or why there is none.
+# Called once per message, with a receipt or an error.
 Tell = Callable[[Receipt | ClientError], None]
 # As librdkafka calls it: an error or None, and the message.
 OnDelivery = Callable[[Any, Any], None]
 
 
 class Failures:
-    """Filled by whichever thread serves librdkafka's callbacks, emptied by the one that raises."""
+    """Filled by the thread that serves librdkafka's callbacks, drained by the thread that raises."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class Failures:
                 self._kept.append(_undelivered(error, message))
 
     def raise_any(self) -> None:
-        """Raises DeliveryFailed once for all that came together; then they are told."""
+        """Raises DeliveryFailed once for all collected failures, and forgets them."""
         if not self._count:
             return
         with self._lock:
@@ -51,7 +51,7 @@ class Failures:
 
 
 def telling(tell: Tell, *, has_acks: bool) -> OnDelivery:
-    """For a message whose sender waits for it: the outcome goes there and nowhere else."""
+    """For a message whose sender waits: only the sender gets the outcome."""
 
     def on_delivery(error: Any, message: Any) -> None:
         if error is None:

@@ -1,6 +1,6 @@
-"""What a member of a group has the group write down, and when: its progress, and where a new group began.
+"""What a group member commits, and when: its progress, and the start offsets of a new group.
 
-What is done and could not be written down stays done, and is written with the next commit.
+Offsets whose commit failed are committed with the next one.
 """
 
 import math
@@ -25,21 +25,21 @@ class GroupCommits:
         self._every_s = every_ms / 1000
         self._now = now
         self._committed_at = self._now()
-        # When the place where a new group began is to be written down, at the latest.
+        # The latest time to commit the start offsets of a new group.
         self._write_beginning_at = math.inf
-        # Places where a new group begins and that librdkafka does not read yet.
+        # Partitions where a new group begins and that librdkafka does not read yet.
         self._unstarted: set[Place] = set()
         self.progress = Progress()
 
     @property
     def is_due(self) -> bool:
-        """It is time for those that nobody asks for."""
+        """True if commits without a waiting caller are due."""
         return self._now() - self._committed_at >= self._every_s
 
     def write(self, offsets: Mapping[Place, int]) -> None:
         """
         Raises:
-            KafkaException: of some or all of it, nobody knows whether it is committed.
+            KafkaException: the outcome of some or all commits is unknown.
         """
         if not offsets:
             return
@@ -49,10 +49,10 @@ class GroupCommits:
         self.progress.on_committed(offsets)
 
     def write_done(self) -> None:
-        """Everything that is done, as far as that is possible now; what is not is tried again.
+        """Commit everything that is done; transient failures are retried with the next commit.
 
         Raises:
-            CommitFailed, Fenced: trying again would not help.
+            CommitFailed, Fenced: a permanent error.
         """
         self._committed_at = self._now()
         try:
@@ -62,14 +62,14 @@ class GroupCommits:
                 raise commit_failed(error) from error
             log.info("a commit is tried again later: %s", library.reason(error))
 
-    # -- where a new group begins
+    # -- start offsets of a new group
 
     def begin(self, offsets: Mapping[Place, int]) -> None:
-        """A new group's first offsets. They are written down once they are read, and nobody waits for it.
+        """Record a new group's start offsets. They are committed once reading has begun, without waiting.
 
-        While the group is dealt anew, brokers answer a member's commit after its joining, and that when all others have
-        joined: who waited here would wait for the slowest of them. So would librdkafka: it starts to read no place
-        while a commit is on its way. A place without a leader holds up the others' commit for a second.
+        During a rebalance, brokers answer a member's commit after its JoinGroup, and that when all others have joined:
+        waiting here would mean waiting for the slowest member. So would librdkafka: it does not start to read a
+        partition while a commit is in flight. A partition without a leader delays the others' commit for a second.
         """
         self.progress.on_begun(offsets)
         self._unstarted |= offsets.keys()
@@ -77,11 +77,11 @@ class GroupCommits:
 
     @property
     def unstarted(self) -> frozenset[Place]:
-        """Places that begin, for which `on_started` is to be called."""
+        """Partitions for which `on_started` must be called."""
         return frozenset(self._unstarted)
 
     def on_started(self, places: Iterable[Place]) -> None:
-        """librdkafka reads these places."""
+        """librdkafka reads these partitions now."""
         self._unstarted.difference_update(places)
         if not self._unstarted:
             self._write_beginning()
@@ -91,7 +91,7 @@ class GroupCommits:
             self._write_beginning()
 
     def on_told(self, error: Any, partitions: list[Any]) -> None:
-        """What became of a commit that nobody waited for."""
+        """The outcome of a commit without a waiting caller."""
         for one in partitions:
             place, failure = (one.topic, one.partition), error or one.error
             if failure is None:

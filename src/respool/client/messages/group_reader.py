@@ -1,9 +1,9 @@
-"""A member of a group at work: takes messages from librdkafka, commits when the guarantee says so, moves its place.
+"""A group member: fetches messages from librdkafka, commits as the guarantee requires, and seeks.
 
-Both consumers stand on it, the blocking one and the async one. It is not thread-safe: its owner calls it from one
+Both consumers use it, the blocking one and the asyncio one. It is not thread-safe: its owner calls it from one
 thread at a time. When commits happen:
 
-    at-most-once    in `take`, before messages are handed over; nothing is handed over whose commit was not confirmed
+    at-most-once    in `take`, before messages are returned; none is returned whose commit was not acknowledged
     at-least-once   in `take`, when it was asked for more, at most every `commit_every_ms`; when partitions are taken
                     away; at the end; where a new group begins, once it is read there, without waiting for the answer
     exactly-once    never here: the producer's transaction does it
@@ -31,7 +31,7 @@ from respool.client.messages.message import Message, Place
 from respool.client.messages.position import Positions
 from respool.model.seek_target import AtOffset
 
-# librdkafka is left so often while nothing comes, to hear Ctrl-C and `stop`.
+# Maximum wait inside librdkafka, so that Ctrl-C and `stop` are noticed.
 _SLICE_SECONDS = 0.25
 
 
@@ -53,17 +53,17 @@ class GroupReader:
         self._commits_by_itself = commits_by_itself
         self._messages_at_once = messages_at_once
         self._is_incremental = _is_incremental(settings)
-        # Taken from librdkafka and not yet handed over.
+        # Fetched from librdkafka and not yet returned.
         self._buffer: deque[Message] = deque()
         self._assigned: set[Place] = set()
-        # The group has given out shares, if only an empty one for this member.
+        # True once the group has assigned partitions, possibly none to this member.
         self.has_joined = False
-        # Messages here were deleted before they were read; until somebody rewinds, every `take` says so.
+        # Partitions whose messages were deleted before they were read; every `take` raises until a rewind.
         self._lost: dict[Place, ClientError] = {}
-        # A rewind for whatever is assigned next.
+        # A rewind for the partitions assigned next.
         self._pending: rewind.Wish | None = None
         self.stopping = threading.Event()
-        # Nobody waits any more for what `prepare` waits for.
+        # Set to cancel the wait of `prepare`.
         self.is_given_up = False
         self.kafka: Any = library.make(
             library.KafkaConsumer,
@@ -95,18 +95,18 @@ class GroupReader:
 
     @property
     def can_hand_over(self) -> bool:
-        """The next `take` will not touch the network."""
+        """True if the next `take` needs no network."""
         return bool(self._buffer) and not self._is_commit_due()
 
     # -- messages
 
     def take(self, count: int, wait_s: float) -> list[Message]:
-        """Up to `count` messages; what was handed over before is thereby done. Empty when none came in time."""
+        """Return up to `count` messages, or none after the timeout. Marks the previous messages as done."""
         self.prepare(count, wait_s)
         return self.take_prepared(count)
 
     def prepare(self, count: int, wait_s: float) -> None:
-        """What was handed over before is done; have messages at hand, if any come in time."""
+        """Mark the previous messages as done; fetch messages, if any come in time."""
         self.is_given_up = False
         self._commits.write_beginning_if_due()
         if self._commits_by_itself:
@@ -117,7 +117,7 @@ class GroupReader:
             self._fill(wait_s, max(count, self._messages_at_once))
 
     def take_prepared(self, count: int) -> list[Message]:
-        """Hand over what is at hand; touches nothing else."""
+        """Return buffered messages, without side effects."""
         taken = [self._buffer.popleft() for _ in range(min(count, len(self._buffer)))]
         for message in taken:
             self._progress.on_handed(message.place, message.offset)
@@ -129,13 +129,13 @@ class GroupReader:
             self._raise_trouble()
             left = deadline - time.monotonic()
             came = self._arrivals.take(max(0.0, min(left, _SLICE_SECONDS)), count)
-            # Whose partition was taken away meanwhile is another's to read.
+            # Messages of revoked partitions are dropped: another member reads them.
             batch = [one for one in came if one.place in self._assigned]
             self._write_beginning(batch)
             try:
                 self._buffer.extend(self._settle(batch))
             except ClientError:
-                # None of it was handed over, so it comes again when whoever is told goes on.
+                # None of it was returned, so it is read again after the error.
                 self.go_back(batch)
                 raise
             is_over = left <= 0 or self.stopping.is_set() or self.is_given_up
@@ -144,7 +144,7 @@ class GroupReader:
                 return
 
     def _write_beginning(self, batch: list[Message]) -> None:
-        """Have it written down where a new group began, as soon as that does not hold up its reading."""
+        """Commit a new group's start offsets as soon as that does not delay reading."""
         if waiting := self._commits.unstarted:
             reading = {one.place for one in batch}
             started = {one for one in waiting if one in reading or self._arrivals.is_read(one)}
@@ -152,7 +152,7 @@ class GroupReader:
         self._commits.write_beginning_if_due()
 
     def _settle(self, batch: list[Message]) -> list[Message]:
-        """What may be handed over of what came, after what came with it has been seen to."""
+        """Return the deliverable messages, after handling the events that came with them."""
         if self._arrivals.has_unplaced:
             self._place()
         if self._pending is not None and self._assigned:
@@ -167,7 +167,7 @@ class GroupReader:
             raise error
 
     def _committed_first(self, batch: list[Message]) -> list[Message]:
-        """At most once: what cannot be committed is not handed over, but read again."""
+        """At most once: messages whose commit fails are not returned, but read again."""
         try:
             self._commits.write({one.place: one.offset + 1 for one in batch})
         except KafkaException as error:
@@ -175,7 +175,7 @@ class GroupReader:
             if code not in library.PASSING | library.REBALANCED:
                 raise commit_failed(error) from error
             log.info("nothing is handed over before it is committed: %s", library.reason(error))
-            # In a group whose members give up everything to be dealt anew, that is about to happen.
+            # With eager rebalancing all partitions are about to be revoked.
             if code not in library.REBALANCED or self._is_incremental:
                 self._positions.go_to(_firsts(batch), assigned=self._assigned)
             return []
@@ -184,7 +184,7 @@ class GroupReader:
     # -- commits
 
     def commit(self, message: Message | None) -> None:
-        """What is done so far, or all of this message's partition up to it.
+        """Commit what is done so far, or all of this message's partition up to it.
 
         Raises:
             CommitFailed, Fenced.
@@ -209,7 +209,7 @@ class GroupReader:
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
         self._commits.on_told(error, partitions)
 
-    # -- partitions come and go
+    # -- assignment and revocation
 
     def _on_assign(self, _: Any, partitions: list[Any]) -> None:
         self._assigned |= _places(partitions)
@@ -225,12 +225,12 @@ class GroupReader:
         self._forget(places)
 
     def _on_lost(self, _: Any, partitions: list[Any]) -> None:
-        # Somebody else may be reading there already.
+        # Another member may be reading there already.
         self._forget(_places(partitions))
 
     def _to_commit_when_leaving(self, places: Iterable[Place]) -> dict[Place, int]:
         if self._delivery == "at-most-once":
-            # Committed, but never handed over: the next one may have them, and nobody has them twice.
+            # Committed, but not returned: the next member may skip them, and none is duplicated.
             firsts = _firsts(self._buffer)
             return {place: firsts[place] for place in places if place in firsts}
         return self._progress.to_commit(places)
@@ -243,15 +243,15 @@ class GroupReader:
         self._progress.forget(places)
         self._buffer = deque(one for one in self._buffer if one.place not in places)
 
-    # -- moving
+    # -- seeking
 
     def rewind(self, wish: rewind.Wish) -> None:
-        """Move what is assigned, or, before anything is, what will be.
+        """Seek the assigned partitions, or, before any are, those assigned first.
 
         Raises:
             BadArgument, OutsideRetention, OffsetBeyondEnd: nothing was moved.
             ReceiveFailed: the broker did not answer; nothing was moved.
-            CommitFailed: this consumer has moved, but the group was not told.
+            CommitFailed: this consumer has moved, but its offsets were not committed.
         """
         if not self._assigned:
             self._pending = wish
@@ -265,7 +265,7 @@ class GroupReader:
         self._move(targets)
 
     def go_back(self, messages: Sequence[Message]) -> None:
-        """Read these again: they were handed over, and nothing of it counts. The group was told nothing."""
+        """Read these messages again: their transaction was aborted, and no offsets were committed."""
         here = {
             place: offset for place, offset in _firsts(messages).items() if place in self._assigned
         }
@@ -273,14 +273,14 @@ class GroupReader:
         self._positions.go_to(here, assigned=self._assigned)
 
     def _move(self, targets: Mapping[Place, int]) -> None:
-        """To other offsets, and have the group know: whoever has the partition next goes on from there."""
+        """Seek and commit: the next member continues from there."""
         self._go_to(targets)
         try:
             self._commits.write(targets)
         except KafkaException as error:
             if error.args[0].code() not in library.REBALANCED:
                 raise commit_failed(error) from error
-            # It is being dealt anew this moment; what comes back to us is moved then.
+            # A rebalance is in progress; partitions assigned again are moved then.
             self._pending = rewind.Wish(
                 places={place: AtOffset(offset) for place, offset in targets.items()},
                 must_be_assigned=False,
@@ -298,7 +298,7 @@ class GroupReader:
         self._buffer = deque(one for one in self._buffer if one.place not in gone)
 
     def _place(self) -> None:
-        """Begin where a new group begins; or say that what the group wants to read has been deleted."""
+        """Set a new group's start offsets; or report that its messages have been deleted."""
         told = self._arrivals.take_unplaced() & self._assigned
         if not told:
             return
@@ -309,15 +309,15 @@ class GroupReader:
             for place, (low, high) in rewind.bounds(self.kafka, wanted).items():
                 offset = wanted[place]
                 if offset is None:
-                    # All at once, also those of which librdkafka has not told yet.
+                    # All at once, also those librdkafka has not reported yet.
                     new[place] = low if self._start == "earliest" else high
                 elif place in told and low <= offset <= high:
-                    # Told before it was moved to where it is now. What was taken since stays taken: this is after it.
+                    # Reported before the latest seek, so it is outdated.
                     again[place] = offset
                 elif place in told:
                     self._lost[place] = _deleted(place, offset, low, high)
         except KafkaException as error:
-            # Nobody answers now: asked again with the next `take`.
+            # No broker answers: retried with the next `take`.
             log.info("where to begin is asked again later: %s", library.reason(error))
             self._arrivals.put_back(told)
             return
@@ -326,24 +326,24 @@ class GroupReader:
             self._go_to(new)
             self._commits.begin(new)
         elif new:
-            # The others' places must not be overtaken by this one.
+            # The others' offsets must not change.
             self._move(new)
 
     def _apply_pending(self, batch: list[Message]) -> list[Message]:
         wish, self._pending = self._pending, None
         assert wish is not None
         self.rewind(wish)
-        # None of it has been handed over; where it was moved it comes again.
+        # None of it has been returned; it is read again from the new offset.
         moved = set(wish.targets(self._assigned))
         return [one for one in batch if one.place not in moved]
 
     # -- the end
 
     def close(self, *, is_done: bool) -> None:
-        """Leave the group, with what is done committed.
+        """Commit what is done, and leave the group.
 
         Raises:
-            CommitFailed: it could not be.
+            CommitFailed: the commit failed.
         """
         if is_done and self._commits_by_itself:
             self._progress.on_done()
@@ -355,7 +355,7 @@ class GroupReader:
             else:
                 raise commit_failed(error) from error
         finally:
-            # Leaving calls back for what is given up, with nothing left to commit.
+            # Leaving calls the revocation callback, with nothing left to commit.
             self._drop(self._assigned)
             with suppress(KafkaException):
                 self.kafka.close()

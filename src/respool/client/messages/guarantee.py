@@ -5,8 +5,8 @@
     at-least-once   acks=all, sent until confirmed, idempotent   hands over, then commits
     exactly-once    transactions                                 commits in the producer's transaction
 
-Readers of all three see only what is committed. Raw settings refine what is left open; what a guarantee stands on
-cannot be taken from it, and what has an argument is given there.
+Consumers of all three are read_committed. Raw settings refine the rest; a setting that a guarantee needs cannot be
+changed, and one with an argument is set there.
 """
 
 from collections.abc import Mapping
@@ -53,19 +53,19 @@ _PRODUCER: Mapping[str, Settings] = {
     "exactly-once": {
         "acks": "all",
         "enable.idempotence": True,
-        # Else librdkafka forgets the group's coordinator when all brokers were away for a moment, and offsets that are
-        # sent to a transaction wait for ever (its issues 5456 and 5511).
+        # Otherwise librdkafka forgets the group's coordinator when all brokers were unreachable for a moment, and
+        # send_offsets_to_transaction waits for ever (its issues 5456 and 5511).
         "metadata.recovery.strategy": "none",
     },
 }
-# What a raw setting may be, where a guarantee stands on it.
+# Allowed values of settings that a guarantee needs.
 _ALLOWED: Mapping[str, Mapping[str, frozenset[str]]] = {
     "at-most-once": {
         "acks": frozenset({"0", "1", "all"}),
         "retries": frozenset({"0"}),
         "enable.idempotence": frozenset({"false"}),
     },
-    # As the documents have it: acks=1 is at least once too, as long as the leader does not die.
+    # As documented: acks=1 is at least once, too, as long as the leader does not die.
     "at-least-once": {"acks": frozenset({"1", "all"})},
     "exactly-once": {
         "acks": frozenset({"all"}),
@@ -97,7 +97,7 @@ def check_delivery(delivery: str) -> None:
 
 
 def producer_settings(delivery: str, raw: Settings) -> dict[str, object]:
-    """The guarantee's settings with the caller's on top.
+    """Return the guarantee's settings, overridden by the caller's.
 
     Raises:
         SettingContradicts: one of them breaks the guarantee, or has an argument of its own.
@@ -111,7 +111,7 @@ def producer_settings(delivery: str, raw: Settings) -> dict[str, object]:
 
 
 def consumer_settings(delivery: str, raw: Settings) -> dict[str, object]:
-    """Commits are ours in all three. A place that is gone is an error of ours too, never a silent jump."""
+    """This client commits in all three. A deleted offset is an error, too, never a silent jump."""
     given = _checked(delivery, raw)
     return {
         "isolation.level": "read_committed",
@@ -144,7 +144,7 @@ def _checked(delivery: str, raw: Settings) -> dict[str, object]:
 
 
 def _plain(key: str, value: object) -> str:
-    """As librdkafka reads it."""
+    """Return a value as librdkafka parses it."""
     text = str(value).strip().lower()
     if key == "acks" and text == "-1":
         return "all"

@@ -1,9 +1,9 @@
-"""How long no message has come, for loops that are to end then."""
+"""Time since the last message, for loops that end when idle."""
 
 import time
 from collections.abc import Callable
 
-# Without an end nobody counts; it is only so often that a loop looks around.
+# Without an idle limit, only the polling interval.
 WAIT_SECONDS = 1.0
 
 
@@ -15,7 +15,7 @@ class Idleness:
         has_joined: Callable[[], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`has_joined`: whether the group has given out shares. It takes seconds, in which nothing can come."""
+        """`has_joined`: the group has assigned partitions. Until then, for seconds, no message can come."""
         self._idle_s = idle_s
         self._has_joined = has_joined
         self._now = now
@@ -26,7 +26,7 @@ class Idleness:
         self._since = self._now()
 
     def is_over(self) -> bool:
-        """Nothing came, once more: whether that is long enough."""
+        """Record an empty poll; return True if the idle limit is reached."""
         if not self._has_joined():
             self._since = self._now()
             return False

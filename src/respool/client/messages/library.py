@@ -36,7 +36,7 @@ Made = TypeVar("Made")
 
 # A broker that accepts connections has this long for its first answer; later librdkafka reconnects by itself.
 CONNECT_SECONDS = 10.0
-# A topic just made is not known to every broker at once.
+# A new topic is not known to every broker at once.
 TOPIC_SECONDS = 3.0
 _RETRY_SECONDS = 0.1
 _TOLD_SECONDS = 30.0
@@ -56,7 +56,7 @@ UNKNOWN_TOPIC = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
-# Nobody needs to be told: librdkafka comes back to it.
+# Not reported: librdkafka retries it.
 PASSING = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001
@@ -75,7 +75,7 @@ PASSING = frozenset(
         KafkaError.UNSTABLE_OFFSET_COMMIT,
     }
 )
-# This member's share is being dealt anew, or was dealt to another.
+# A rebalance: the partition is being reassigned.
 REBALANCED = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -98,7 +98,7 @@ FENCED = frozenset(
 
 
 class LibraryLog:
-    """librdkafka's log, in Python's; that a broker cannot be reached is said now and then, not at every attempt."""
+    """librdkafka's log in Python's; unreachable brokers are logged at a limited rate."""
 
     def __init__(self) -> None:
         self._told_at = -_TOLD_SECONDS
@@ -112,10 +112,10 @@ class LibraryLog:
 
 
 def make(kind: Callable[..., Made], settings: Mapping[str, object]) -> Made:
-    """A librdkafka client of this kind; its log goes to Python's.
+    """Create a librdkafka client of this kind; its log goes to Python's.
 
     Raises:
-        BadArgument: there is no such setting, or no such value of it.
+        BadArgument: an unknown setting, or an invalid value.
     """
     try:
         return kind(dict(settings), logger=LibraryLog())
@@ -126,7 +126,7 @@ def make(kind: Callable[..., Made], settings: Mapping[str, object]) -> Made:
 
 
 def reason(error: BaseException) -> str:
-    """What librdkafka says, without its codes' spelling."""
+    """librdkafka's message, without its error code."""
     if isinstance(error, KafkaException):
         kafka_error = error.args[0]
         return f"{kafka_error.str()} ({kafka_error.name()})"
@@ -134,7 +134,7 @@ def reason(error: BaseException) -> str:
 
 
 def check_reachable(bootstrap: Bootstrap, *, retry: RetryTimer | None = None) -> None:
-    """For a client's first contact: librdkafka retries in silence where nobody listens, for as long as it is allowed.
+    """Check a client's first connection: librdkafka retries silently if nothing listens.
 
     Raises:
         NoBroker: no address accepts a connection, for as long as `retry` lasts.
@@ -146,7 +146,7 @@ def check_reachable(bootstrap: Bootstrap, *, retry: RetryTimer | None = None) ->
         try:
             reasons = failed_connections(bootstrap, timeout_s=CONNECT_SECONDS)
         except SettingsError:
-            # librdkafka knows more forms than HOST:PORT, and says itself what it cannot read.
+            # librdkafka accepts more forms than HOST:PORT, and reports invalid ones.
             return
         if not reasons:
             return
@@ -154,11 +154,11 @@ def check_reachable(bootstrap: Bootstrap, *, retry: RetryTimer | None = None) ->
 
 
 def partitions_of(client: Any, topic: str, bootstrap: str, *, seconds: float) -> int:
-    """How many partitions the topic has.
+    """Return the topic's number of partitions.
 
     Raises:
-        BrokerUnreachable: nobody answers there.
-        UnknownTopic: it is not there, and did not come to be within a moment.
+        BrokerUnreachable: no broker answers.
+        UnknownTopic: it does not exist, and was not created meanwhile.
     """
     began = time.monotonic()
     while True:
@@ -167,7 +167,7 @@ def partitions_of(client: Any, topic: str, bootstrap: str, *, seconds: float) ->
             return len(found.partitions)
         passed = time.monotonic() - began
         if passed > min(seconds, TOPIC_SECONDS):
-            # Only now are all topics asked for.
+            # Only now are all topics requested.
             others = metadata_of(client, None, bootstrap, seconds=seconds).topics
             raise _unknown_topic(topic, list(others)) from (
                 KafkaException(found.error) if found.error else None
@@ -199,7 +199,7 @@ def fenced(doing: str, error: Any) -> Fenced:
 
 
 def is_fencing(error: Any) -> bool:
-    """A `KafkaError` after which this client is of no more use because of another."""
+    """True for a `KafkaError` that means that another instance has fenced this client."""
     return error.code() in FENCED or (error.fatal() and "fenced" in str(error).lower())
 
 

@@ -1,4 +1,4 @@
-"""The values that go in and come out: `Message`, `Receipt`, and what may be given for a key, a value, a header."""
+"""Values: `Message`, `Receipt`, and the accepted types of keys, values and headers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from respool.client.messages.errors import BadArgument
 
-# What a caller may give. Text becomes UTF-8; everything else is serialised by the caller.
+# Accepted types. Text is encoded as UTF-8; the caller serialises everything else.
 Data = bytes | bytearray | memoryview | str | None
 Headers = Mapping[str, Data] | Iterable[tuple[str, Data]]
 # A partition of a topic.
@@ -15,12 +15,12 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message as it lies in the log."""
+    """One message of the log."""
 
     topic: str
     partition: int
     offset: int
-    # When it was made, or when the broker got it, as the topic's `message.timestamp.type` says. None: it has none.
+    # CreateTime or LogAppendTime, as the topic's `message.timestamp.type` says. None: no timestamp.
     timestamp: datetime | None
     key: bytes | None
     value: bytes | None
@@ -31,13 +31,13 @@ class Message:
         return self.topic, self.partition
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name, as Kafka's clients take it; None when there is none."""
+        """Return the last header of that name, as Kafka's clients do, or None."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """Where a message lies. With acks=0 nobody says at which offset."""
+    """Where a message was written. With acks=0 the offset is unknown."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ def as_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 
 def as_timestamp_ms(when: datetime | int | None) -> int:
-    """For librdkafka, to whom 0 is now."""
+    """As librdkafka takes it, where 0 means now."""
     if when is None:
         return 0
     if isinstance(when, datetime):

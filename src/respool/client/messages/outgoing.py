@@ -1,4 +1,4 @@
-"""A message on its way out: checked, turned into bytes, its partition chosen. Made once, however often it is tried."""
+"""A message to send: validated, encoded, with its partition chosen. Created once, however often it is retried."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -45,7 +45,7 @@ def prepare(
         raise BadArgument(f"a partition is a number from 0 on, not {partition!r}")
     else:
         number = partition
-    # It may have grown since we were told.
+    # The topic may have got partitions since.
     if number != BY_LIBRARY and number >= counts[topic] and number >= counts.learn(topic):
         raise UnknownPartition(topic, number, counts[topic])
     return Outgoing(topic, value_bytes, key_bytes, number, timestamp_ms, pairs)

@@ -1,6 +1,6 @@
 """Batch size versus latency as one choice, for both sides.
 
-A message that waits for others travels cheaper and later. `pace` says how long it may wait:
+Larger batches cost less per message and arrive later. `pace` selects how long a message may wait for others:
 
     pace         a message waits to be sent    a batch is at most    a reply waits for    handed over at once
     latency      not at all                    16 KiB                1 byte               1 message
@@ -21,14 +21,14 @@ Pace = Literal["latency", "balanced", "throughput"]
 class PaceSettings:
     producer: Mapping[str, object]
     consumer: Mapping[str, object]
-    # How many messages are taken from librdkafka at once. At most once commits them at once, so that a crash may lose
-    # as many; and one that is asked for its next message only after `max.poll.interval.ms` is out of the group.
+    # How many messages are fetched from librdkafka at once. At most once commits them together, so a crash may lose as
+    # many; and a consumer not polled within `max.poll.interval.ms` is removed from the group.
     messages_at_once: int
     # How many messages of a consume-transform-produce loop share one transaction.
     transaction_messages: int
 
 
-# A fetch that waits for a first message holds up what is asked after it on the same connection, as for a rewind.
+# A fetch that waits for a first message delays later requests on the same connection, such as those of a rewind.
 _WAIT_MS = 100
 
 

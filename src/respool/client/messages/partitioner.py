@@ -1,8 +1,8 @@
-"""Which partition a message goes to: by its key, in turn, or as a function of the caller's says.
+"""The partition of a message: by key, round-robin, or by a function of the caller.
 
-By key means as the Java client does it: murmur2 of the key, so that programs in any language put the same key into the
-same partition. librdkafka has that, but its default is another hash. A message without a key goes anywhere; librdkafka
-stays with one partition while a batch fills.
+By key means murmur2 as in the Java client, so that programs in any language place a key in the same partition.
+librdkafka has it, but defaults to another hash. A message without a key goes to any partition; librdkafka stays with
+one while a batch fills (sticky).
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from respool.client.messages.errors import BadArgument
 # key, value, number of partitions -> partition
 Choose = Callable[[bytes | None, bytes | None, int], int]
 
-# For a message without a partition of its own librdkafka asks its own partitioner.
+# For messages without a partition librdkafka uses its own partitioner.
 BY_LIBRARY = -1
 LIBRARY_SETTING = {"partitioner": "murmur2_random"}
 

@@ -1,7 +1,7 @@
-"""Where librdkafka reads next in each partition: ask, and change.
+"""librdkafka's position in each partition: get and set.
 
-A partition that is being read takes a seek. One that is not (nothing was committed, or what was is gone) takes an
-offset only together with an assignment, and how that is given depends on how the group deals: all anew, or bit by bit.
+A partition that is being read takes a seek. One that is not (nothing was committed, or the offset is gone) takes an
+offset only with an assignment, whose call depends on the rebalance protocol: eager or cooperative.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,10 +21,11 @@ class Positions:
         self._is_incremental = is_incremental
 
     def wanted(self, assigned: Collection[Place]) -> dict[Place, int | None]:
-        """The next offset of each place: after what was taken, else what the group has committed, else None.
+        """Return the next offset of each partition: after the last fetched message, else the committed offset, else
+        None.
 
         Raises:
-            KafkaException: no answer came.
+            KafkaException: no reply came.
         """
         places = [TopicPartition(*place) for place in assigned]
         wanted = {(one.topic, one.partition): one.offset for one in self._kafka.position(places)}
@@ -37,10 +38,10 @@ class Positions:
         return {place: offset if offset >= 0 else None for place, offset in wanted.items()}
 
     def go_to(self, targets: Mapping[Place, int], *, assigned: Collection[Place]) -> None:
-        """Read on from there. Everywhere else goes on where it is.
+        """Continue at these offsets; other partitions are not affected.
 
         Raises:
-            ReceiveFailed: librdkafka does not do it.
+            ReceiveFailed: librdkafka did not do it.
         """
         stuck: dict[Place, int] = {}
         for place, offset in targets.items():

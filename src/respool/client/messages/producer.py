@@ -1,8 +1,8 @@
 """Send messages: `Producer`.
 
-`send` puts a message into a bounded buffer and returns; librdkafka sends it in the background. What could not be
-delivered is never passed over in silence: it raises at the next `send`, at `flush` or at `close`, whichever is first.
-A producer may be used by several threads.
+`send` puts a message into a bounded buffer and returns; librdkafka sends it in the background. A failed delivery is
+never silent: it raises at the next `send`, at `flush` or at `close`, whichever is first. A producer may be used by
+several threads.
 """
 
 from collections.abc import Mapping
@@ -30,37 +30,36 @@ from respool.client.messages.partitioner import LIBRARY_SETTING, Choose, Partiti
 from respool.client.messages.topic_counts import TopicCounts
 from respool.client.messages.transaction import Transaction, Transactions
 
-# librdkafka would buffer a gigabyte.
+# librdkafka's default is a gigabyte.
 _BOUNDS = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 64 * 1024}
 _DELIVERY_TIMEOUT_MS = 120_000
 _TRANSACTION_TIMEOUT_MS = 60_000
-# How often callbacks are served while messages are only put in.
+# How often callbacks are served while messages are queued.
 _SENDS_PER_POLL = 32
 _POLL_SECONDS = 0.1
 
 
 class BufferFull(ClientError):
-    """As many messages wait to be sent as may. Only who must not wait sees this."""
+    """The buffer is full. Raised only by non-blocking calls."""
 
 
 class Producer:
-    """Sends messages, with a promise about how often each arrives.
+    """Sends messages with a delivery guarantee.
 
     Args:
-        bootstrap: one or more addresses of brokers, `host:port,host:port`; None is RESPOOL_BROKER of the environment,
-            or else this machine's own broker.
-        delivery: "at-most-once", "at-least-once" or "exactly-once". The last needs a `transactional_id`, and sends only
+        bootstrap: one or more addresses of brokers, `host:port,host:port`; None means RESPOOL_BROKER of the
+        environment, or else 127.0.0.1:9092. delivery: "at-most-once", "at-least-once" or "exactly-once". The last needs
+        a `transactional_id`, and sends only
             inside `with producer.transaction()` or a consumer's `transactions(producer)`.
-        pace: "latency", "balanced" or "throughput": how long a message may wait for others.
-        partitioner: "key" as Java's clients do it, "round-robin", or a function of key, value and number of partitions.
-        transactional_id: one per running instance, the same after its restart. It cannot be made up: who comes back
-            under another name does not end what it left open.
-        compression: "none", "gzip", "snappy", "lz4" or "zstd".
-        settings: librdkafka's own, for all that is not said above.
+        pace: "latency", "balanced" or "throughput": how long a message may wait for others. partitioner: "key" as the
+        Java client does it, "round-robin", or a function of key, value and number of partitions. transactional_id: one
+        per running instance, the same after its restart. Never generated: a restart under another id would not abort
+        the transaction left open. compression: "none", "gzip", "snappy", "lz4" or "zstd". settings: other librdkafka
+        properties.
 
     Raises:
-        BadArgument: what was asked for cannot be, or contradicts itself.
-        BrokerUnreachable: nobody answers; only "exactly-once" asks before the first message.
+        BadArgument: an argument is invalid, or contradicts another.
+        BrokerUnreachable: no broker answers; only "exactly-once" connects before the first message.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class Producer:
         is_transactional = transactional_id is not None
         made: dict[str, object] = {
             **_BOUNDS,
-            # A transaction's messages do not outlive it.
+            # Messages do not outlive their transaction.
             "delivery.timeout.ms": _TRANSACTION_TIMEOUT_MS
             if is_transactional
             else _DELIVERY_TIMEOUT_MS,
             "socket.nagle.disable": True,
-            # A name mistyped is an error, not a topic.
+            # A mistyped name is an error, not a new topic.
             "allow.auto.create.topics": False,
             "compression.type": compression,
             **LIBRARY_SETTING,
@@ -98,7 +97,7 @@ class Producer:
         if is_transactional:
             made = {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **made}
             made["transactional.id"] = transactional_id
-        # librdkafka's producer, for this room.
+        # librdkafka's producer, for this package.
         self.kafka: Any = library.make(library.KafkaProducer, made)
         self.counts = TopicCounts(self.kafka, brokers)
         self.failures = Failures()
@@ -125,7 +124,7 @@ class Producer:
         except ClientError as also:
             if error is None:
                 raise
-            # What went wrong first must be seen.
+            # The first error must be seen.
             error.add_note(f"and when the producer was closed: {also}")
 
     def send(
@@ -138,7 +137,7 @@ class Producer:
         timestamp: datetime | int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Have a message sent. Waits only while the buffer is full.
+        """Queue a message. Waits only while the buffer is full.
 
         Raises:
             DeliveryFailed: messages sent earlier were not delivered; this one was not sent.
@@ -159,36 +158,36 @@ class Producer:
         timestamp: datetime | int | None = None,
         headers: Headers = (),
     ) -> Receipt:
-        """Send one message and wait until it is confirmed.
+        """Send one message and wait until it is acknowledged.
 
         Raises:
-            DeliveryFailed: it was not, and why.
+            DeliveryFailed: it was not acknowledged, and why.
         """
         self.raise_failures()
         outcome: list[Receipt | ClientError] = []
         made = self._prepare(topic, value, key, partition, timestamp, headers)
         self._put_patiently(made, self.telling(outcome.append))
         while not outcome:
-            # Bounded by delivery.timeout.ms, after which librdkafka gives up.
+            # Bounded by delivery.timeout.ms.
             self.kafka.poll(_POLL_SECONDS)
         if isinstance(outcome[0], ClientError):
             raise outcome[0]
         return outcome[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until everything sent so far is confirmed; without a timeout, until librdkafka gives up.
+        """Wait until everything sent so far is acknowledged; without a timeout, for at most delivery.timeout.ms.
 
         Raises:
-            DeliveryFailed: something was not, or not yet.
+            DeliveryFailed: a message was not acknowledged, or not yet.
         """
         self._check_open()
         self._flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Deliver what is left, and end. An open transaction is aborted. Closing twice does nothing.
+        """Flush, and close. An open transaction is aborted. Closing twice does nothing.
 
         Raises:
-            DeliveryFailed: something could not be delivered.
+            DeliveryFailed: a message could not be delivered.
         """
         if self._is_closed:
             return
@@ -199,16 +198,16 @@ class Producer:
             self._flush(timeout_s)
 
     def transaction(self) -> Transaction:
-        """`with producer.transaction():` all messages sent inside count at its end, or none of them does.
+        """`with producer.transaction():` commits all messages sent inside at its end, or none of them.
 
         Raises:
             NoTransaction: this is not an exactly-once producer.
-            TransactionAborted: at the end; nothing of it counts, and it may be done again.
-            Fenced, TransactionUnsure: at the end; this producer is of no more use.
+            TransactionAborted: at the end; nothing was committed, and it may be retried.
+            Fenced, TransactionUnsure: at the end; this producer cannot be used again.
         """
         return Transaction(self.require_transactions(), self.failures)
 
-    # -- for this room
+    # -- for this package
 
     def require_transactions(self) -> Transactions:
         self._check_open()
@@ -219,7 +218,7 @@ class Producer:
         return self.transactions
 
     def raise_failures(self) -> None:
-        # Of a transaction its end tells, and nothing of it counts.
+        # In a transaction, its end reports the failure, and nothing is committed.
         if self.transactions is None:
             self.failures.raise_any()
 
@@ -256,10 +255,10 @@ class Producer:
         )
 
     def put(self, made: Outgoing, on_delivery: OnDelivery) -> None:
-        """Give one message to librdkafka, without waiting.
+        """Pass one message to librdkafka, without waiting.
 
         Raises:
-            BufferFull: there is no room now.
+            BufferFull: the buffer is full.
         """
         try:
             self.kafka.produce(
@@ -307,7 +306,7 @@ class Producer:
             try:
                 return self.put(made, on_delivery)
             except BufferFull:
-                # What cannot be delivered leaves the buffer when delivery.timeout.ms is over.
+                # Undeliverable messages leave the buffer after delivery.timeout.ms.
                 self.kafka.poll(_POLL_SECONDS)
 
     def _flush(self, timeout_s: float | None) -> None:

@@ -1,10 +1,10 @@
-"""How far a consumer has come in each partition: what is in hand, what is done, what is written down. Pure.
+"""A consumer's progress in each partition: returned, done, committed. Pure.
 
     begun ───────────────────────────────────────┬──commit──> committed
     handed over ──> in hand ──asked for more──> done
 
-All are the offset after the last message meant, as Kafka commits it. Invariant: a place that was taken away is
-forgotten, so that nothing is ever committed for another's partition.
+All are the offset after the last message, as Kafka commits it. Invariant: a revoked partition is forgotten, so that
+nothing is committed for another member's partition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,36 +16,36 @@ class Progress:
     def __init__(self) -> None:
         self._in_hand: dict[Place, int] = {}
         self._done: dict[Place, int] = {}
-        # Where a new group began; written down at once, but nobody waits to see that it is.
+        # A new group's start offsets; committed at once, without waiting.
         self._begun: dict[Place, int] = {}
 
     def on_handed(self, place: Place, offset: int) -> None:
         self._in_hand[place] = offset + 1
 
     def on_done(self) -> None:
-        """Everything in hand has been handled."""
+        """Mark all returned messages as done."""
         if self._in_hand:
             self._done |= self._in_hand
             self._in_hand = {}
 
     def on_done_up_to(self, place: Place, offset: int) -> None:
-        """Of this place, everything up to and with this offset has been handled."""
+        """Mark everything of this partition up to and including this offset as done."""
         next_offset = offset + 1
         self._done[place] = next_offset
         if self._in_hand.get(place, next_offset + 1) <= next_offset:
             self._in_hand.pop(place)
 
     def on_begun(self, offsets: Mapping[Place, int]) -> None:
-        """A new group begins here."""
+        """Record a new group's start offset."""
         self._begun |= offsets
 
     @property
     def begun(self) -> Mapping[Place, int]:
-        """Where a new group began, as far as nobody has seen it written down."""
+        """A new group's start offsets that are not known to be committed."""
         return dict(self._begun)
 
     def to_commit(self, places: Iterable[Place] | None = None) -> dict[Place, int]:
-        """What is done and not yet written down; and with it, or of places that are named, where the group began."""
+        """Return offsets that are done and not committed; and the start offsets of these or of the named partitions."""
         if places is None:
             return self._begun | self._done if self._done else {}
         known = self._begun | self._done

@@ -1,7 +1,7 @@
-"""Where to rewind to: from what a caller says to an offset for each partition.
+"""Rewind targets: from the caller's argument to an offset for each partition.
 
-`parse` is pure. `resolve` asks the broker, and refuses what is not there: a rewind never begins later than was asked
-for without saying so.
+`parse` is pure. `resolve` asks the broker, and refuses deleted offsets: a rewind never silently begins later than
+requested.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,24 +28,24 @@ Missing = Literal["error", "available"]
 _ASK_SECONDS = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-# What ListOffsets takes for the ends instead of a time.
+# ListOffsets' special timestamps.
 _AT_LATEST = -1
 _AT_EARLIEST = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Where to go: all partitions to the same target, or those named to their own."""
+    """Targets: one for all partitions, or one for each named partition."""
 
     everywhere: SeekTarget | None = None
-    # The topic is None where a consumer of one topic was given partition numbers alone.
+    # The topic is None if only partition numbers were given.
     places: Mapping[tuple[str | None, int], SeekTarget] | None = None
     missing: Missing = "error"
-    # Otherwise those that are not are passed over.
+    # Otherwise unassigned ones are skipped.
     must_be_assigned: bool = True
 
     def targets(self, assigned: Collection[Place]) -> dict[Place, SeekTarget]:
-        """Raises BadArgument: a partition is meant that this consumer does not have."""
+        """Raises BadArgument: a named partition is not assigned to this consumer."""
         if self.places is None:
             assert self.everywhere is not None
             return dict.fromkeys(assigned, self.everywhere)
@@ -70,7 +70,7 @@ class Wish:
 
 
 def parse(to: object, *, now: datetime, missing: str = "error") -> Wish:
-    """Raises BadArgument: it says neither a time, nor an offset, nor an end."""
+    """Raises BadArgument: neither a time, nor an offset, nor an end."""
     if missing not in {"error", "available"}:
         raise BadArgument(f"missing is 'error' or 'available', not {missing!r}")
     told: Missing = "available" if missing == "available" else "error"
@@ -89,9 +89,9 @@ def resolve(
     """Ask the broker for the offset of each.
 
     Raises:
-        OutsideRetention: messages that were asked for have been deleted.
-        OffsetBeyondEnd: the log has not come so far.
-        KafkaException: no answer came.
+        OutsideRetention: requested messages have been deleted.
+        OffsetBeyondEnd: the offset is beyond the log end.
+        KafkaException: no reply came.
     """
     log_bounds = bounds(kafka, targets)
     times = {place: one.ms for place, one in targets.items() if isinstance(one, AtTime)}
@@ -103,7 +103,7 @@ def resolve(
 
 
 def bounds(kafka: Any, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
-    """For each, the first offset there is, and the one after the last."""
+    """Return the log start and log end of each partition."""
     places = list(places)
     lows = _offsets_at(kafka, dict.fromkeys(places, _AT_EARLIEST))
     highs = _offsets_at(kafka, dict.fromkeys(places, _AT_LATEST))
@@ -111,7 +111,7 @@ def bounds(kafka: Any, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
 
 
 def _offsets_at(kafka: Any, times: Mapping[Place, int]) -> dict[Place, int]:
-    """One question for all: each would wait behind a fetch that waits for messages. -1 when nothing is so late."""
+    """One request for all: each would wait behind a fetch that waits for messages. -1 if no message is that late."""
     if not times:
         return {}
     asked = [TopicPartition(*place, time_ms) for place, time_ms in times.items()]
@@ -168,7 +168,7 @@ def _place(key: object) -> tuple[str | None, int]:
 
 def _target(point: object, now: datetime) -> SeekTarget:
     if isinstance(point, datetime) and point.tzinfo is not None:
-        # Whatever lies before the first possible timestamp means the first message.
+        # A time before the first possible timestamp means the first message.
         point = max(point, _EPOCH)
     try:
         target = parse_seek_target(point, now=now)

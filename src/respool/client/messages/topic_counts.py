@@ -1,6 +1,6 @@
-"""How many partitions topics have: asked once before the first message, and again where we choose among them.
+"""Numbers of partitions: requested before a topic's first message, and refreshed for our own partitioners.
 
-Asking first means that a topic which is not there is said at the first `send`, and not half a minute later.
+So an unknown topic is reported by the first `send`, and not half a minute later.
 """
 
 import time
@@ -10,7 +10,7 @@ from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import BadArgument, ClientError
 
-# A topic may get more partitions; who chooses among them asks again after this.
+# A topic may get more partitions; our own partitioners refresh after this.
 _OLD_SECONDS = 60.0
 _REFRESH_SECONDS = 2.0
 
@@ -19,7 +19,7 @@ class TopicCounts:
     def __init__(self, kafka: Any, bootstrap: Bootstrap) -> None:
         self._kafka = kafka
         self._bootstrap = bootstrap
-        # Topic -> number of partitions, and when we were told.
+        # Topic -> number of partitions, and when it was fetched.
         self._told: dict[str, tuple[int, float]] = {}
 
     def __contains__(self, topic: object) -> bool:
@@ -29,7 +29,7 @@ class TopicCounts:
         return self._told[topic][0]
 
     def learn(self, topic: object, *, seconds: float = library.CONNECT_SECONDS) -> int:
-        """Ask, and wait for the answer.
+        """Request it, and wait for the reply.
 
         Raises:
             UnknownTopic, BrokerUnreachable.
@@ -43,7 +43,7 @@ class TopicCounts:
         return found
 
     def refresh(self) -> None:
-        """Ask again for what was told long ago; a broker that is away is asked later."""
+        """Refresh an old number; if the broker does not answer, later."""
         for topic, (count, told_at) in list(self._told.items()):
             if time.monotonic() - told_at > _OLD_SECONDS:
                 try:

@@ -1,8 +1,7 @@
-"""All or nothing: a producer's transactions, with or without the place up to which a consumer has read.
+"""A producer's transactions, with or without a consumer's offsets.
 
-librdkafka sorts what goes wrong into three: what may be tried again, what ends the transaction, what ends the producer.
-Here they are waiting, `TransactionAborted`, and `Fenced` or `ClientError`. A commit to which no answer comes is none of
-them: `TransactionUnsure`.
+librdkafka has three kinds of errors: retriable, abortable, fatal. Here they become a retry, `TransactionAborted`, and
+`Fenced` or `ClientError`. An unanswered commit is none of them: `TransactionUnsure`.
 """
 
 import time
@@ -21,9 +20,9 @@ from respool.client.messages.errors import (
 from respool.client.messages.failures import Failures
 from respool.client.messages.library import KafkaException
 
-# One call waits no longer, so that Ctrl-C is heard between them.
+# Maximum wait of one call, so that Ctrl-C is noticed in between.
 _CALL_SECONDS = 5.0
-# The first answer of a coordinator may take a while: it ends what an earlier life left open.
+# The coordinator's first reply may take a while: it aborts the transaction of an earlier instance.
 _TAKE_PLACE_SECONDS = 60.0
 
 
@@ -34,11 +33,11 @@ class Transactions:
         self._kafka = kafka
         self._timeout_s = timeout_s
         self.is_open = False
-        # Set once: librdkafka can do no more, or nobody knows how the last one ended.
+        # Set once: a fatal error, or an unknown outcome.
         self._ended_by: ClientError | None = None
 
     def take_place(self, bootstrap: Bootstrap) -> None:
-        """Become the one producer of this id: an earlier one is fenced, and what it left open is aborted."""
+        """Initialize the id: an earlier producer is fenced, and its open transaction aborted."""
         library.check_reachable(bootstrap)
         try:
             self._insist(self._kafka.init_transactions, seconds=_TAKE_PLACE_SECONDS)
@@ -63,17 +62,17 @@ class Transactions:
         self.is_open = True
 
     def commit(self, offsets: list[Any] | None = None, group: Any = None) -> None:
-        """Make all of it count, and that the group has read up to `offsets`.
+        """Commit, together with the group's `offsets`.
 
         Raises:
-            TransactionAborted: nothing of it counts.
-            TransactionUnsure: no answer came.
-            Fenced: another has taken this one's place.
+            TransactionAborted: nothing was committed.
+            TransactionUnsure: no reply came.
+            Fenced: another instance has the id.
         """
         self._check_usable()
         doing = "a transaction cannot be committed"
         try:
-            # Serves the callbacks of its messages too.
+            # Also serves the callbacks of its messages.
             self._kafka.flush(self._timeout_s)
             if offsets:
                 self._insist(
@@ -97,10 +96,10 @@ class Transactions:
         self.is_open = False
 
     def abort(self) -> None:
-        """Make nothing of it count.
+        """Abort.
 
         Raises:
-            Fenced, ClientError: it will not count either way, but this producer is of no more use.
+            Fenced, ClientError: nothing is committed, but this producer cannot be used again.
         """
         if not self.is_open or self._ended_by is not None:
             self.is_open = False
@@ -111,18 +110,18 @@ class Transactions:
             raise self._ended("a transaction cannot be aborted", error) from error
         finally:
             self.is_open = False
-        # What was purged tells its callbacks now, and not the next transaction's.
+        # Purged messages call their callbacks now, not in the next transaction.
         self._kafka.poll(0)
 
     def close(self) -> None:
-        """Leave nothing open for readers to wait for; if that cannot be, its timeout ends it."""
+        """Abort an open transaction, so that consumers do not wait; if that fails, its timeout ends it."""
         try:
             self.abort()
         except ClientError as error:
             library.log.warning("%s", error)
 
     def aborted(self, doing: str, error: Any) -> ClientError:
-        """What to raise for a transaction that is lost but not yet aborted."""
+        """The error for a transaction that failed and is not aborted yet."""
         if library.is_fencing(error.args[0]):
             return library.fenced(doing, error)
         return TransactionAborted(
@@ -130,11 +129,11 @@ class Transactions:
         )
 
     def _undo(self, doing: str, error: Any) -> ClientError:
-        """Abort, as far as that is possible, and say what to raise."""
+        """Abort, if possible, and return the error to raise."""
         if error.args[0].fatal():
             self.is_open = False
             return self._ended(doing, error)
-        # Also when it is the consumer that was fenced: an open transaction would hold up its readers.
+        # Also if the consumer was fenced: an open transaction would delay consumers.
         try:
             self.abort()
         except ClientError as worse:
@@ -156,7 +155,7 @@ class Transactions:
             raise type(self._ended_by)(*self._ended_by.args)
 
     def _insist(self, act: Callable[[float], None], *, seconds: float | None = None) -> None:
-        """What may be tried again is, until the transaction would have timed out anyway."""
+        """Retries retriable errors until the transaction would time out."""
         deadline = time.monotonic() + (self._timeout_s if seconds is None else seconds)
         while True:
             try:
@@ -192,7 +191,7 @@ class Transaction:
 
 
 def abort_after(transactions: Transactions, error: BaseException) -> None:
-    """The caller's own error is what must be seen."""
+    """The caller's own exception must be seen."""
     try:
         transactions.abort()
     except ClientError as also:
