@@ -394,7 +394,7 @@ def test_a_rewind_to_what_is_not_there_moves_nothing(story: Story) -> None:
             consumer.rewind(99)
         with pytest.raises(BadArgument, match="/7 is not this consumer's"):
             consumer.rewind({7: 0})
-        with pytest.raises(BadArgument, match="rewind to a datetime"):
+        with pytest.raises(BadArgument, match="give a datetime with a zone, a timedelta"):
             consumer.rewind(object())  # type: ignore[arg-type]
         assert take(consumer, 4) == [2, 3, 4, 5]
 
