@@ -17,14 +17,8 @@ from broker.cluster_world import (
     plays,
 )
 from respool.broker.partitions.partition import Partition
-from respool.model.errors import (
-    CoordinatorNotAvailable,
-    DiskFull,
-    NotCoordinator,
-    NotEnoughReplicas,
-    NotLeader,
-    RequestTimedOut,
-)
+from respool.model.coordinator_errors import CoordinatorNotAvailable, NotCoordinator
+from respool.model.errors import DiskFull, NotEnoughReplicas, NotLeader, RequestTimedOut
 from respool.model.ids import BrokerId
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced

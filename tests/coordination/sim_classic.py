@@ -27,13 +27,13 @@ from respool.coordination.groups.group_requests import (
     Protocol,
     SyncGroup,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     MemberIdRequired,
     RebalanceInProgress,
-    RequestError,
     UnknownMemberId,
 )
+from respool.model.errors import RequestError
 
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 

@@ -22,13 +22,13 @@ from respool.coordination.groups.group_requests import (
     SyncGroup,
     TopicToCommit,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     MemberIdRequired,
     RebalanceInProgress,
-    RequestError,
     UnknownMemberId,
 )
+from respool.model.errors import RequestError
 from respool.model.ids import Offset
 
 PARTITIONS = range(6)

@@ -19,7 +19,7 @@ from respool.coordination.transactions.transaction_requests import (
     VerifyPartitions,
     WriteMarkers,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     ProducerFenced,

@@ -8,14 +8,13 @@ import pytest
 from log.transaction_world import COMPACTED, EPOCH, FOLDER, KEPT, TransactionWorld
 from respool.broker.fetch.aborted_records import aborted_among
 from respool.log.partition_log import AbortedTransaction, ReadSpec
+from respool.model.coordinator_errors import InvalidTransactionState, TransactionCoordinatorFenced
 from respool.model.errors import (
     DiskFailed,
     DiskFull,
     HandlesExhausted,
     InvalidProducerEpoch,
-    InvalidTransactionState,
     OffsetOutOfRange,
-    TransactionCoordinatorFenced,
 )
 from respool.model.ids import Offset
 from respool.records.batch import RecordBatch, read_header

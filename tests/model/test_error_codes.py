@@ -2,14 +2,9 @@
 
 import pytest
 
+from respool.model.coordinator_errors import ConcurrentTransactions, TransactionCoordinatorFenced
 from respool.model.error_codes import UnknownError, error_for
-from respool.model.errors import (
-    ConcurrentTransactions,
-    InvalidProducerEpoch,
-    NotLeader,
-    RequestError,
-    TransactionCoordinatorFenced,
-)
+from respool.model.errors import InvalidProducerEpoch, NotLeader, RequestError
 from respool.model.ids import BrokerId
 
 TWO = BrokerId(2)

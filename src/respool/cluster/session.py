@@ -11,12 +11,10 @@ ACTIVE         announce_stop
 STOPPING       it leads nothing, and its logs are closed
 CLOSING        the registry has the clean shutdown; the lease is revoked
 ```
-The condition beside a phase leads to the next phase. An expired lease leads back to IDLE, unless the broker is
-stopping.
+The condition beside a phase leads to the next one. An expired lease leads to IDLE, unless the broker is stopping.
 
-The caller carries out the effects of each event and reports the results; an effect that failed or was not answered is
-reported by `on_refused`, and the broker's keys are read again. The clock is monotonic and continues while the machine
-is suspended.
+The caller carries out the effects of each event and reports the results: failed or unanswered effects by `on_refused`,
+after which the broker's keys are read again. The clock is monotonic and continues while the machine is suspended.
 
 **Fencing.** Other brokers act without this one once its lease has expired. The store counts the time to live from the
 receipt of the last renewal, which is never before it was sent. So the lease is valid for that time after the sending,
@@ -415,11 +413,10 @@ class Session:
     def _was_clean(self) -> bool:
         """True if this data folder has everything that the last process which was about to register had.
 
-        That may be this process itself: it has lost its lease, or its registration was refused. Or it is the process
-        that the clean-shutdown file names. That file is the last one that a clean shutdown writes, and the next start
-        removes it, so a process that finds it has everything. The store need not know of the shutdown. In all other
-        cases records may be lost: also if this process was registered before, since another one may have had its
-        place in between, with another disk.
+        That may be this process itself, after a lost lease or a refused registration; or the process that the
+        clean-shutdown file names. A clean shutdown writes that file last, and the next start removes it, so a process
+        that finds it has everything. The store need not know of the shutdown. In all other cases records may be lost:
+        also if this process was registered before, since another one may have taken its place with another disk.
         """
         last = self._registry.run
         return last is not None and last in (self._run, self._clean_run)

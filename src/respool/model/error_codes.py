@@ -1,11 +1,12 @@
-"""Errors by their codes: what another broker's reply says."""
+"""Kafka's error codes -> error classes, for the replies of other brokers."""
 
+from respool.model.coordinator_errors import NotCoordinator
 from respool.model.errors import NotLeader, RequestError
 from respool.model.ids import BrokerId
 
 
 class UnknownError(RequestError):
-    """Another broker answered with a code that this one does not know."""
+    """A reply with an error code that is unknown here."""
 
     code = -1
 
@@ -19,11 +20,13 @@ def _all_under(kind: type[RequestError]) -> list[type[RequestError]]:
 
 
 ERRORS_BY_CODE = _by_code()
+# Both modules of errors have been imported.
 assert ERRORS_BY_CODE[NotLeader.code] is NotLeader
+assert ERRORS_BY_CODE[NotCoordinator.code] is NotCoordinator
 
 
 def error_for(code: int, *, by: BrokerId) -> RequestError | None:
-    """The error that the code stands for; None for success."""
+    """The error of a code; None for success."""
     if code == 0:
         return None
     return ERRORS_BY_CODE.get(code, UnknownError)(f"broker {by} answered with error {code}")

@@ -1,12 +1,13 @@
 """Three families of errors, by who must act.
 
-- `RequestError`: the client. It becomes a Kafka code in a reply; raised deep, translated once.
-- `StorageError`: the operator. The partition goes offline, the broker lives.
-- `SettingsError`: whoever started the broker. It says which setting, and what would be right.
+- `RequestError`: the client. It becomes a Kafka error code in a reply; raised deep, translated once. Those of the group
+  and transaction coordinators are in `coordinator_errors.py`.
+- `StorageError`: the operator. The partition goes offline, the broker keeps running.
+- `SettingsError`: the person who started the broker. It names the setting and a valid value.
 
-One is a broker's own affair: `ReplicationDiverged`, after which a follower looks where its log and the leader's part.
+`ReplicationDiverged` is internal: a follower then finds out where its log and the leader's diverge.
 
-A broken invariant of ours is an `assert`, and nobody catches it.
+A broken invariant is an `assert`, and is never caught.
 """
 
 from typing import ClassVar
@@ -87,33 +88,6 @@ class MessageTooLarge(RequestError):
     code = 10
 
 
-class OffsetMetadataTooLarge(RequestError):
-    """The string committed with an offset is longer than offset.metadata.max.bytes."""
-
-    code = 12
-
-
-class CoordinatorLoadInProgress(RequestError):
-    """The coordinator is still reading its log; the client should ask again."""
-
-    code = 14
-    retriable = True
-
-
-class CoordinatorNotAvailable(RequestError):
-    """Nobody coordinates the group now; the client should look for its coordinator again."""
-
-    code = 15
-    retriable = True
-
-
-class NotCoordinator(RequestError):
-    """Another broker coordinates the group; the client should look for its coordinator again."""
-
-    code = 16
-    retriable = True
-
-
 class InvalidTopic(RequestError):
     """The topic's name cannot be a topic name, or the topic is not for clients to write."""
 
@@ -131,42 +105,6 @@ class InvalidRequiredAcks(RequestError):
     """acks must be 0, 1 or -1 (all)."""
 
     code = 21
-
-
-class IllegalGeneration(RequestError):
-    """The group has gone on to another generation; the member must join again."""
-
-    code = 22
-
-
-class InconsistentGroupProtocol(RequestError):
-    """The member's protocols have nothing in common with the group's."""
-
-    code = 23
-
-
-class InvalidGroupId(RequestError):
-    """There cannot be a group of this name."""
-
-    code = 24
-
-
-class UnknownMemberId(RequestError):
-    """The group has no such member; it must join as a new one."""
-
-    code = 25
-
-
-class InvalidSessionTimeout(RequestError):
-    """The session timeout is outside what the broker allows."""
-
-    code = 26
-
-
-class RebalanceInProgress(RequestError):
-    """The group is being shared out anew; the member must join again."""
-
-    code = 27
 
 
 class InvalidTimestamp(RequestError):
@@ -241,43 +179,6 @@ class InvalidProducerEpoch(RequestError):
     code = 47
 
 
-class InvalidTransactionState(RequestError):
-    """The batch belongs to no transaction that is open here."""
-
-    code = 48
-
-
-class InvalidProducerIdMapping(RequestError):
-    """The transactional id is unknown, or another producer id stands for it now."""
-
-    code = 49
-
-
-class InvalidTransactionTimeout(RequestError):
-    """The transaction timeout is not positive, or above transaction.max.timeout.ms."""
-
-    code = 50
-
-
-class ConcurrentTransactions(RequestError):
-    """The transaction before is not quite over yet; the client should ask again."""
-
-    code = 51
-    retriable = True
-
-
-class TransactionCoordinatorFenced(RequestError):
-    """A newer coordinator has taken over from the one that sent this marker."""
-
-    code = 52
-
-
-class TransactionalIdAuthorizationFailed(RequestError):
-    """The client may not use transactions under this id."""
-
-    code = 53
-
-
 class OperationNotAttempted(RequestError):
     """Something else in the request failed, so this was not tried."""
 
@@ -295,18 +196,6 @@ class LogDirNotFound(RequestError):
     """The broker has no data folder of this name."""
 
     code = 57
-
-
-class NonEmptyGroup(RequestError):
-    """The group has members, so it cannot be deleted."""
-
-    code = 68
-
-
-class GroupIdNotFound(RequestError):
-    """There is no group of this name."""
-
-    code = 69
 
 
 class FetchSessionNotFound(RequestError):
@@ -350,29 +239,11 @@ class OffsetNotAvailable(RequestError):
     retriable = True
 
 
-class MemberIdRequired(RequestError):
-    """The member is new; it must join again with the id it is given here."""
-
-    code = 79
-
-
 class PreferredLeaderNotAvailable(RequestError):
     """The broker that should lead the partition does not run or is not in sync."""
 
     code = 80
     retriable = True
-
-
-class GroupMaxSizeReached(RequestError):
-    """The group has as many members as group.max.size allows."""
-
-    code = 81
-
-
-class FencedInstanceId(RequestError):
-    """Another member has taken this static member's place."""
-
-    code = 82
 
 
 class EligibleLeadersNotAvailable(RequestError):
@@ -394,12 +265,6 @@ class NoReassignmentInProgress(RequestError):
     code = 85
 
 
-class GroupSubscribedToTopic(RequestError):
-    """The group's members read the topic, so its offsets stay."""
-
-    code = 86
-
-
 class InvalidRecord(RequestError):
     """A record or batch breaks a rule of its topic or of the format."""
 
@@ -409,19 +274,6 @@ class InvalidRecord(RequestError):
         super().__init__(message)
         # Which record of the batch, where it is only one.
         self.record_index = record_index
-
-
-class UnstableOffsetCommit(RequestError):
-    """An open transaction may still change the committed offset; the client should ask again."""
-
-    code = 88
-    retriable = True
-
-
-class ProducerFenced(RequestError):
-    """A newer producer has taken this transactional id over, or the transaction took too long."""
-
-    code = 90
 
 
 class UnknownTopicId(RequestError):
@@ -437,41 +289,11 @@ class BrokerIdNotRegistered(RequestError):
     code = 102
 
 
-class TransactionalIdNotFound(RequestError):
-    """There is no such transactional id."""
-
-    code = 105
-
-
 class FetchSessionTopicIdMismatch(RequestError):
     """The fetch session was made with topic names and continued with ids, or the other way."""
 
     code = 106
     retriable = True
-
-
-class FencedMemberEpoch(RequestError):
-    """The coordinator has gone on from the member's epoch; the member must join again."""
-
-    code = 110
-
-
-class UnreleasedInstanceId(RequestError):
-    """The static member's place is taken by one that has not left."""
-
-    code = 111
-
-
-class UnsupportedAssignor(RequestError):
-    """The broker has no such assignor, or the members do not agree on one."""
-
-    code = 112
-
-
-class StaleMemberEpoch(RequestError):
-    """The member's epoch is not the current one; it learns that by its next heartbeat."""
-
-    code = 113
 
 
 class MismatchedEndpointType(RequestError):
@@ -484,18 +306,6 @@ class UnsupportedEndpointType(RequestError):
     """There is no such type of endpoint."""
 
     code = 115
-
-
-class TransactionAbortable(RequestError):
-    """The transaction cannot go on; the client should abort it and may begin another."""
-
-    code = 120
-
-
-class InvalidRegularExpression(RequestError):
-    """The pattern of topic names cannot be read, or is more work than the broker will do."""
-
-    code = 128
 
 
 class StorageError(RespoolError):

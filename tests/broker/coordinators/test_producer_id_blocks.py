@@ -12,7 +12,7 @@ from respool.broker.coordinators.producer_id_blocks import (
 )
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_clock import SystemClock
-from respool.model.errors import CoordinatorLoadInProgress
+from respool.model.coordinator_errors import CoordinatorLoadInProgress
 from respool.ports.metadata_store import StoreUnavailable
 
 

@@ -18,13 +18,12 @@ from respool.coordination.decision import (
     SetTimer,
 )
 from respool.coordination.record_bytes import CoordinatorRecordDamaged
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    DiskFailed,
-    HandlesExhausted,
     NotCoordinator,
 )
+from respool.model.errors import DiskFailed, HandlesExhausted
 
 
 def test_nobody_is_answered_before_the_log_is_loaded() -> None:

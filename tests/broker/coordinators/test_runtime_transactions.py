@@ -19,15 +19,13 @@ from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.coordination.decision import (
     RecordsProducer,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    DiskFailed,
-    InvalidProducerEpoch,
     InvalidTransactionState,
     NotCoordinator,
-    StorageFailed,
 )
+from respool.model.errors import DiskFailed, InvalidProducerEpoch, StorageFailed
 from respool.model.ids import (
     ProducerId,
 )

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 from broker.cluster_world import ONE, TOPIC, TWO, Cluster, Node, plays
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes
 from respool.broker.partitions.partition import Partition
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     NotCoordinator,
-    RequestError,
 )
+from respool.model.errors import RequestError
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch

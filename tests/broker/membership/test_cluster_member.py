@@ -9,7 +9,8 @@ from uuid import UUID
 from broker.cluster_world import LAG_MS, ONE, THREE, TOPIC, TWO, Cluster, Node, plays
 from respool.cluster import keys
 from respool.log.folder.data_folder import DataFolder
-from respool.model.errors import DiskFull, NotCoordinator
+from respool.model.coordinator_errors import NotCoordinator
+from respool.model.errors import DiskFull
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.disk.simulated_disk import SimDisk

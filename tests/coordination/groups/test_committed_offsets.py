@@ -21,7 +21,7 @@ from respool.coordination.groups.offset_records import (
     write_offset_value,
 )
 from respool.coordination.record_bytes import CoordinatorRecordDamaged
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     GroupSubscribedToTopic,
     OffsetMetadataTooLarge,
     UnstableOffsetCommit,

@@ -21,7 +21,7 @@ from respool.coordination.groups.consumer_protocol import (
     with_names,
     write_assignment,
 )
-from respool.model.errors import InconsistentGroupProtocol
+from respool.model.coordinator_errors import InconsistentGroupProtocol
 
 versions = pytest.mark.parametrize("version", range(4))
 

@@ -11,14 +11,14 @@ from respool.coordination.groups.group_requests import (
     OffsetToCommit,
     TopicToCommit,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     GroupIdNotFound,
     InvalidGroupId,
     NonEmptyGroup,
     OffsetMetadataTooLarge,
-    RequestError,
     UnknownMemberId,
 )
+from respool.model.errors import RequestError
 from respool.model.ids import Offset
 
 # --- list and describe

@@ -17,7 +17,11 @@ from respool.coordination.groups.group_records import read_group_value, write_gr
 from respool.coordination.groups.group_requests import GroupState
 from respool.coordination.groups.offset_records import offset_key_prefix
 from respool.coordination.record_bytes import CoordinatorRecordDamaged
-from respool.model.errors import IllegalGeneration, UnknownMemberId, UnstableOffsetCommit
+from respool.model.coordinator_errors import (
+    IllegalGeneration,
+    UnknownMemberId,
+    UnstableOffsetCommit,
+)
 from respool.model.ids import ProducerId
 
 # --- the coordinator is lost and starts again

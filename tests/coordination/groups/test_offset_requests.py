@@ -23,7 +23,7 @@ from respool.coordination.groups.group_requests import (
     TopicToCommit,
     TopicToFetch,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
     IllegalGeneration,

@@ -13,7 +13,7 @@ from respool.coordination.groups.group_requests import (
     TopicToCommit,
     TxnOffsetCommit,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     IllegalGeneration,
     InvalidGroupId,

@@ -16,7 +16,7 @@ from coordination.group_world import FUZZ, GROUP, TOPIC, error_of
 from coordination.txn_group_world import ONE, THREE, TWO, TxnGroupWorld, Written
 from respool.coordination.groups.group_requests import OffsetDelete, TopicToFetch
 from respool.coordination.groups.offset_records import read_offset_key, read_offset_value
-from respool.model.errors import UnstableOffsetCommit
+from respool.model.coordinator_errors import UnstableOffsetCommit
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
 
 PARTITIONS = (0, 1)

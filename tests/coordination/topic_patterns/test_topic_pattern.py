@@ -13,7 +13,7 @@ from respool.coordination.topic_patterns.topic_pattern import (
     TopicPattern,
     topic_pattern,
 )
-from respool.model.errors import InvalidRegularExpression
+from respool.model.coordinator_errors import InvalidRegularExpression
 
 EXAMPLES = 20_000 if FUZZ else 300
 

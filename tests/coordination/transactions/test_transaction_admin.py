@@ -21,11 +21,8 @@ from respool.coordination.transactions.transaction_requests import (
     ListTransactionsReply,
     TransactionState,
 )
-from respool.model.errors import (
-    InvalidRegularExpression,
-    InvalidRequest,
-    TransactionalIdNotFound,
-)
+from respool.model.coordinator_errors import InvalidRegularExpression, TransactionalIdNotFound
+from respool.model.errors import InvalidRequest
 from respool.model.ids import ProducerId
 
 

@@ -26,8 +26,8 @@ from respool.coordination.transactions.transaction_requests import (
     ProducerIdNeeded,
     TransactionState,
 )
+from respool.model.coordinator_errors import CoordinatorNotAvailable, TransactionalIdNotFound
 from respool.model.coordinator_settings import TransactionSettings
-from respool.model.errors import CoordinatorNotAvailable, TransactionalIdNotFound
 from respool.model.ids import ProducerId
 
 DAY_MS = 24 * 3_600_000

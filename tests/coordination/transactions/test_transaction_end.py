@@ -28,7 +28,7 @@ from respool.coordination.transactions.transaction_requests import (
     TransactionVersion,
     WriteMarkers,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     InvalidTransactionState,

@@ -25,11 +25,8 @@ from respool.coordination.transactions.transaction_requests import (
     TransactionState,
     TransactionVersion,
 )
-from respool.model.errors import (
-    InvalidRequest,
-    InvalidTransactionTimeout,
-    ProducerFenced,
-)
+from respool.model.coordinator_errors import InvalidTransactionTimeout, ProducerFenced
+from respool.model.errors import InvalidRequest
 from respool.model.ids import ProducerId
 
 P0 = ProducerId(FIRST_PRODUCER_ID)

@@ -14,7 +14,7 @@ from coordination.transaction_world import (
     add_of,
 )
 from respool.coordination.transactions.transaction_requests import TransactionState
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     ProducerFenced,

@@ -12,7 +12,7 @@ from coordination.transaction_world import (
 )
 from respool.coordination.transactions.transaction_requests import TransactionState
 from respool.coordination.transactions.waiting_requests import WAITING_PER_ID_MAX, WAITING_TIMER
-from respool.model.errors import ConcurrentTransactions, ProducerFenced
+from respool.model.coordinator_errors import ConcurrentTransactions, ProducerFenced
 from respool.model.ids import ProducerId
 
 HOLD_MS = 1_000

@@ -9,12 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.log.producers.producer_states import DuplicateOf, ProducerStates
-from respool.model.errors import (
-    InvalidProducerEpoch,
-    InvalidTransactionState,
-    OutOfOrderSequence,
-    RequestError,
-)
+from respool.model.coordinator_errors import InvalidTransactionState
+from respool.model.errors import InvalidProducerEpoch, OutOfOrderSequence, RequestError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.records.batch import CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
 from respool.records.markers import EndTransactionMarker

@@ -13,13 +13,8 @@ from log.producers.test_producer_states import DAY_MS, NOON, batch
 from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.producers.producer_states import DuplicateOf, ProducerStates
 from respool.log.producers.verification import VerificationGuard
-from respool.model.errors import (
-    InvalidProducerEpoch,
-    InvalidTransactionState,
-    OutOfOrderSequence,
-    RequestError,
-    TransactionCoordinatorFenced,
-)
+from respool.model.coordinator_errors import InvalidTransactionState, TransactionCoordinatorFenced
+from respool.model.errors import InvalidProducerEpoch, OutOfOrderSequence, RequestError
 from respool.model.ids import Offset
 from respool.records.batch import SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
 from respool.records.markers import EndTransactionMarker

@@ -22,12 +22,12 @@ from respool.coordination.transactions.pending_markers import (
     NextStep,
     PendingMarkers,
 )
+from respool.model.coordinator_errors import TransactionCoordinatorFenced
 from respool.model.errors import (
     InvalidProducerEpoch,
     NotLeader,
     PolicyViolation,
     RequestError,
-    TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
 )
 from respool.model.ids import Offset, TopicPartition

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from respool.cluster.keys import PRODUCER_IDS
-from respool.model.errors import CoordinatorLoadInProgress
+from respool.model.coordinator_errors import CoordinatorLoadInProgress
 from respool.model.ids import ProducerId
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoreUnavailable
 

@@ -12,14 +12,9 @@ from typing import Any
 
 from respool.broker.peer_link import PeerLink
 from respool.broker.peer_request_queue import PeerRequestQueue, Spawn
+from respool.model.coordinator_errors import ConcurrentTransactions, CoordinatorNotAvailable
 from respool.model.error_codes import UnknownError, error_for
-from respool.model.errors import (
-    ConcurrentTransactions,
-    CoordinatorNotAvailable,
-    OperationNotAttempted,
-    RequestError,
-    UnknownTopicOrPartition,
-)
+from respool.model.errors import OperationNotAttempted, RequestError, UnknownTopicOrPartition
 from respool.model.ids import BrokerId, ProducerId, TopicPartition
 from respool.ports.peers import PeerUnreachable
 from respool.wire.api_table import API_TABLE, Api

@@ -25,11 +25,13 @@ from respool.coordination.decision import (
 )
 from respool.coordination.record_bytes import CoordinatorRecordDamaged
 from respool.log.partition_log import VerificationGuard
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    HandlesExhausted,
     NotCoordinator,
+)
+from respool.model.errors import (
+    HandlesExhausted,
     NotEnoughReplicas,
     NotLeader,
     RequestError,

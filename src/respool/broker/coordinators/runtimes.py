@@ -19,12 +19,12 @@ from respool.broker.partitions.registry import Partitions
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.java_hash import partition_for
 from respool.model.cluster import BrokerEndpoint
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     NotCoordinator,
-    RequestError,
 )
+from respool.model.errors import RequestError
 from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.ports.offload import Offload
 

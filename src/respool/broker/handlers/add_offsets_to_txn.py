@@ -15,7 +15,8 @@ from respool.coordination.transactions.transaction_requests import (
     AddPartitionsReply,
     TransactionVersion,
 )
-from respool.model.errors import CoordinatorNotAvailable, RequestError
+from respool.model.coordinator_errors import CoordinatorNotAvailable
+from respool.model.errors import RequestError
 from respool.model.ids import TopicPartition
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply

@@ -27,8 +27,8 @@ from respool.coordination.transactions.transaction_requests import (
     VerifyPartitions,
     VerifyPartitionsReply,
 )
+from respool.model.coordinator_errors import ConcurrentTransactions
 from respool.model.errors import (
-    ConcurrentTransactions,
     InvalidTopic,
     OperationNotAttempted,
     RequestError,

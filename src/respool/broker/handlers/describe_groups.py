@@ -10,7 +10,8 @@ from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import DESCRIBE_GROUP, GROUP_OPERATIONS, NOT_ASKED
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import DescribedGroup, DescribeGroups
-from respool.model.errors import GroupIdNotFound, RequestError
+from respool.model.coordinator_errors import GroupIdNotFound
+from respool.model.errors import RequestError
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 

@@ -15,12 +15,8 @@ from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from respool.broker.outcome import Reply
-from respool.model.errors import (
-    CoordinatorNotAvailable,
-    InvalidRequest,
-    RequestError,
-    RequestTimedOut,
-)
+from respool.model.coordinator_errors import CoordinatorNotAvailable
+from respool.model.errors import InvalidRequest, RequestError, RequestTimedOut
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 

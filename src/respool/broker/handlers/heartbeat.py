@@ -7,7 +7,8 @@ from respool.broker.handlers.support.replies import error_code
 from respool.broker.handlers.support.rights import READ_GROUP
 from respool.broker.outcome import Outcome, Reply
 from respool.coordination.groups.group_requests import Heartbeat, HeartbeatReply
-from respool.model.errors import CoordinatorLoadInProgress, RequestError
+from respool.model.coordinator_errors import CoordinatorLoadInProgress
+from respool.model.errors import RequestError
 from respool.wire.api_table import Api
 from respool.wire.codec import ReplyTemplates, Request, encode_reply
 

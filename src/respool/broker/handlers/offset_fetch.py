@@ -19,7 +19,8 @@ from respool.coordination.groups.group_requests import (
     TopicToFetch,
 )
 from respool.model.cluster import TopicImage
-from respool.model.errors import CoordinatorNotAvailable, NotCoordinator, RequestError
+from respool.model.coordinator_errors import CoordinatorNotAvailable, NotCoordinator
+from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply

@@ -6,7 +6,8 @@ from respool.broker.handlers.support.replies import error_code
 from respool.broker.handlers.support.rights import READ_GROUP
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import MemberAssignment, SyncGroup, SyncGroupReply
-from respool.model.errors import CoordinatorLoadInProgress, RebalanceInProgress, RequestError
+from respool.model.coordinator_errors import CoordinatorLoadInProgress, RebalanceInProgress
+from respool.model.errors import RequestError
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 

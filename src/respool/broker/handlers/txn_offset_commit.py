@@ -26,7 +26,8 @@ from respool.coordination.groups.group_requests import (
 )
 from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.log.partition_log import VerificationGuard
-from respool.model.errors import CoordinatorLoadInProgress, RequestError
+from respool.model.coordinator_errors import CoordinatorLoadInProgress
+from respool.model.errors import RequestError
 from respool.model.ids import TopicPartition
 from respool.wire.api_table import Api
 from respool.wire.codec import Request

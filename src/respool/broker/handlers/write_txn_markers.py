@@ -15,15 +15,12 @@ from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import ALTER_CLUSTER, CLUSTER_ACTION
 from respool.broker.outcome import Reply
 from respool.coordination.transactions.transaction_requests import TransactionVersion
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    InvalidRequest,
     NotCoordinator,
-    NotLeader,
-    RequestError,
-    RequestTimedOut,
 )
+from respool.model.errors import InvalidRequest, NotLeader, RequestError, RequestTimedOut
 from respool.model.ids import TopicPartition
 from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api

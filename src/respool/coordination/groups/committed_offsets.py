@@ -34,12 +34,12 @@ from respool.coordination.groups.offset_records import (
 )
 from respool.coordination.groups.pending_offsets import PendingOffsets
 from respool.coordination.record_bytes import fits_a_string
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     GroupSubscribedToTopic,
     OffsetMetadataTooLarge,
-    RequestError,
     UnstableOffsetCommit,
 )
+from respool.model.errors import RequestError
 from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP, Offset, ProducerId
 
 _INT64_MAX = 2**63 - 1

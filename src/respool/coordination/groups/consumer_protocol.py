@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from respool.coordination.groups.consumer.consumer_requests import TopicsView
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
 from respool.coordination.record_bytes import CoordinatorRecordDamaged, RecordReader, RecordWriter
-from respool.model.errors import InconsistentGroupProtocol
+from respool.model.coordinator_errors import InconsistentGroupProtocol
 
 _VERSION_WITH_OWNED = 1
 _VERSION_WITH_GENERATION = 2

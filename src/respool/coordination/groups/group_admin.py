@@ -35,7 +35,8 @@ from respool.coordination.groups.group_requests import (
     ListGroupsReply,
     TopicResult,
 )
-from respool.model.errors import GroupIdNotFound, NonEmptyGroup, RequestError
+from respool.model.coordinator_errors import GroupIdNotFound, NonEmptyGroup
+from respool.model.errors import RequestError
 
 
 class GroupAdmin:

@@ -25,15 +25,15 @@ from respool.coordination.groups.group_requests import (
     TxnOffsetCommit,
 )
 from respool.coordination.record_bytes import fits_a_string
-from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     GroupIdNotFound,
     IllegalGeneration,
     InvalidGroupId,
     NonEmptyGroup,
-    RequestError,
     UnknownMemberId,
 )
+from respool.model.coordinator_settings import GroupSettings
+from respool.model.errors import RequestError
 
 # Maximum number of tombstones per decision; the rest follows at once, with other requests in between.
 EXPIRED_RECORDS_MAX = 5_000

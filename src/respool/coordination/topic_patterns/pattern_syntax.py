@@ -17,7 +17,7 @@ from respool.coordination.topic_patterns.pattern_characters import (
     posix_class,
     unicode_class,
 )
-from respool.model.errors import InvalidRegularExpression
+from respool.model.coordinator_errors import InvalidRegularExpression
 
 PATTERN_LENGTH_MAX = 4_096
 _DEPTH_MAX = 100

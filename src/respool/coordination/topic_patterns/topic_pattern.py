@@ -21,7 +21,7 @@ from respool.coordination.topic_patterns.pattern_syntax import (
     parse,
     shortened,
 )
-from respool.model.errors import InvalidRegularExpression
+from respool.model.coordinator_errors import InvalidRegularExpression
 
 # Room for a long list of alternatives: librdkafka makes one pattern of all that a consumer subscribes to.
 PROGRAM_LENGTH_MAX = 4_096

@@ -13,7 +13,8 @@ from respool.coordination.transactions.transaction_requests import (
     ListTransactionsReply,
     TransactionState,
 )
-from respool.model.errors import InvalidRegularExpression, InvalidRequest, TransactionalIdNotFound
+from respool.model.coordinator_errors import InvalidRegularExpression, TransactionalIdNotFound
+from respool.model.errors import InvalidRequest
 
 _STATES = {state.kafka_name: state for state in TransactionState}
 # Transient states of Kafka. No id is ever in one of them here, but requests may name them.

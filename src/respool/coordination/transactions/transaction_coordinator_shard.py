@@ -48,8 +48,8 @@ from respool.coordination.transactions.waiting_requests import (
     WaitingRequest,
     WaitingRequests,
 )
+from respool.model.coordinator_errors import CoordinatorNotAvailable
 from respool.model.coordinator_settings import TransactionSettings
-from respool.model.errors import CoordinatorNotAvailable
 from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,8 @@ from respool.coordination.transactions.transaction_requests import (
     ProducerIdNeeded,
     TransactionState,
 )
-from respool.model.errors import ConcurrentTransactions, InvalidTransactionState, RequestError
+from respool.model.coordinator_errors import ConcurrentTransactions, InvalidTransactionState
+from respool.model.errors import RequestError
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
 
 _ENDED = EndTransactionReply()

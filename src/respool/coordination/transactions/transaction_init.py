@@ -25,12 +25,8 @@ from respool.coordination.transactions.transaction_requests import (
     ProducerIdNeeded,
     TransactionState,
 )
-from respool.model.errors import (
-    InvalidRequest,
-    InvalidTransactionTimeout,
-    ProducerFenced,
-    RequestError,
-)
+from respool.model.coordinator_errors import InvalidTransactionTimeout, ProducerFenced
+from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
 
 

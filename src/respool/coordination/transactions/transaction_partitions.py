@@ -11,13 +11,13 @@ from respool.coordination.transactions.transaction_requests import (
     VerifyPartitions,
     VerifyPartitionsReply,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     ProducerFenced,
-    RequestError,
     TransactionAbortable,
 )
+from respool.model.errors import RequestError
 from respool.model.ids import NO_PRODUCER_ID, TopicPartition
 
 _ADDED = AddPartitionsReply()

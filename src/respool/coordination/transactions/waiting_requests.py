@@ -17,7 +17,7 @@ from respool.coordination.transactions.transaction_requests import (
     InitProducerId,
     InitProducerIdReply,
 )
-from respool.model.errors import ConcurrentTransactions
+from respool.model.coordinator_errors import ConcurrentTransactions
 
 WAITING_TIMER: TimerKey = ("waiting for markers",)
 # A producer has one or two requests in flight. More come from producers that fence each other, or a faulty client.

@@ -4,12 +4,8 @@ from dataclasses import dataclass
 
 from respool.log.producers.producer_state import ProducerState
 from respool.log.producers.verification import VerificationGuard
-from respool.model.errors import (
-    InvalidProducerEpoch,
-    InvalidTransactionState,
-    OutOfOrderSequence,
-    TransactionCoordinatorFenced,
-)
+from respool.model.coordinator_errors import InvalidTransactionState, TransactionCoordinatorFenced
+from respool.model.errors import InvalidProducerEpoch, OutOfOrderSequence
 from respool.model.ids import Offset
 from respool.records.batch import BatchHeader
 from respool.records.markers import EndTransactionMarker

@@ -12,17 +12,17 @@ from coordination.group_world import (
 from respool.coordination.decision import Ticket
 from respool.coordination.groups.classic.joining import NEW_MEMBER_JOIN_MS
 from respool.coordination.groups.group_requests import GroupState, Protocol
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
     InvalidGroupId,
-    InvalidRequest,
     InvalidSessionTimeout,
     MemberIdRequired,
     RebalanceInProgress,
     UnknownMemberId,
 )
+from respool.model.errors import InvalidRequest
 
 RANGE = Protocol("range", subscription(TOPIC))
 STICKY = Protocol("sticky", subscription(TOPIC))

@@ -5,7 +5,7 @@ import pytest
 from coordination.group_world import DELAY_MS, REBALANCE_MS, SESSION_MS, GroupWorld, error_of
 from respool.coordination.groups.group_coordinator_shard import HEARD_AGAIN_MS
 from respool.coordination.groups.group_requests import GroupState, LeavingMember
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     IllegalGeneration,
     InconsistentGroupProtocol,

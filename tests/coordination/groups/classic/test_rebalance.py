@@ -7,7 +7,7 @@ from coordination.group_world import (
 )
 from respool.coordination.groups.classic.rebalance import WAIT_MS_MIN
 from respool.coordination.groups.group_requests import GroupState, Protocol
-from respool.model.errors import RebalanceInProgress, UnknownMemberId
+from respool.model.coordinator_errors import RebalanceInProgress, UnknownMemberId
 
 
 def stay_alive(world: GroupWorld, generation: int, *member_ids: str, ms: int) -> None:

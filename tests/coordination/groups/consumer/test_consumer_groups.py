@@ -42,21 +42,20 @@ from respool.coordination.groups.group_requests import (
     TopicToCommit,
     TopicToFetch,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     FencedMemberEpoch,
     GroupIdNotFound,
     GroupMaxSizeReached,
     GroupSubscribedToTopic,
     InvalidRegularExpression,
-    InvalidRequest,
     NonEmptyGroup,
     StaleMemberEpoch,
     UnknownMemberId,
     UnreleasedInstanceId,
     UnsupportedAssignor,
-    UnsupportedVersion,
 )
+from respool.model.errors import InvalidRequest, UnsupportedVersion
 from respool.model.ids import Offset
 
 # --- joining and sharing out

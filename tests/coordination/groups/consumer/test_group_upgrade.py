@@ -27,7 +27,7 @@ from respool.coordination.groups.group_requests import (
     ListGroups,
     Protocol,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     GroupIdNotFound,
     GroupMaxSizeReached,

@@ -1,17 +1,19 @@
 """Errors, translated into those that the client of the request acts upon correctly."""
 
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    InvalidProducerEpoch,
-    InvalidTopic,
     InvalidTransactionState,
     NotCoordinator,
-    NotEnoughReplicas,
     ProducerFenced,
-    RequestError,
     TransactionAbortable,
+)
+from respool.model.errors import (
+    InvalidProducerEpoch,
+    InvalidTopic,
+    NotEnoughReplicas,
+    RequestError,
     UnknownTopicOrPartition,
 )
 from respool.model.ids import check_topic_name

@@ -14,11 +14,8 @@ from respool.broker.handlers.support.client_errors import is_transient, to_produ
 from respool.broker.partitions.partition import Partition
 from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.log.partition_log import VerificationGuard
-from respool.model.errors import (
-    NotEnoughReplicas,
-    RequestError,
-    TransactionalIdAuthorizationFailed,
-)
+from respool.model.coordinator_errors import TransactionalIdAuthorizationFailed
+from respool.model.errors import NotEnoughReplicas, RequestError
 from respool.model.ids import ProducerId, TopicPartition
 from respool.records.batch import RecordBatch
 from respool.wire.codec import Request

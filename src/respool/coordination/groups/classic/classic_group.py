@@ -21,7 +21,7 @@ from respool.coordination.groups.classic.classic_member import ClassicMember
 from respool.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from respool.coordination.groups.group_records import StoredGroup
 from respool.coordination.groups.group_requests import NO_MEMBER_ID, GroupState, Protocol
-from respool.model.errors import FencedInstanceId, UnknownMemberId
+from respool.model.coordinator_errors import FencedInstanceId, UnknownMemberId
 
 
 class ClassicGroup:

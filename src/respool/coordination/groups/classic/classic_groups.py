@@ -24,8 +24,9 @@ from respool.coordination.groups.group_requests import (
     TxnOffsetCommit,
 )
 from respool.coordination.record_bytes import fits_a_string
+from respool.model.coordinator_errors import InvalidGroupId, UnknownMemberId
 from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import InvalidGroupId, RequestError, UnknownMemberId
+from respool.model.errors import RequestError
 from respool.ports.random_source import RandomSource
 
 # A group has one timer; the second part of its key is the group's id.

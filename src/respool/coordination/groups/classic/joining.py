@@ -14,17 +14,16 @@ from respool.coordination.groups.group_requests import (
     JoinGroupReply,
 )
 from respool.coordination.record_bytes import fits_a_string
-from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
-    InvalidRequest,
     InvalidSessionTimeout,
     MemberIdRequired,
     RebalanceInProgress,
-    RequestError,
 )
+from respool.model.coordinator_settings import GroupSettings
+from respool.model.errors import InvalidRequest, RequestError
 from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)

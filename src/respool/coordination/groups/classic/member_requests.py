@@ -19,13 +19,13 @@ from respool.coordination.groups.group_requests import (
     SyncGroupReply,
     TxnOffsetCommit,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
     RebalanceInProgress,
-    RequestError,
     UnknownMemberId,
 )
+from respool.model.errors import RequestError
 
 # The reply to most heartbeats, created once.
 _ALL_WELL = HeartbeatReply()

@@ -21,8 +21,9 @@ from respool.coordination.groups.group_requests import (
     JoinGroupReply,
     SyncGroupReply,
 )
+from respool.model.coordinator_errors import RebalanceInProgress, UnknownMemberId
 from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import RebalanceInProgress, RequestError, UnknownMemberId
+from respool.model.errors import RequestError
 
 # Names and reasons come from clients: %r keeps line breaks in them from forging log lines.
 logger = logging.getLogger(__name__)

@@ -37,16 +37,16 @@ from respool.coordination.groups.group_requests import (
     SyncGroup,
     SyncGroupReply,
 )
-from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     GroupMaxSizeReached,
     IllegalGeneration,
     InconsistentGroupProtocol,
     InvalidSessionTimeout,
     RebalanceInProgress,
-    RequestError,
     UnknownMemberId,
 )
+from respool.model.coordinator_settings import GroupSettings
+from respool.model.errors import RequestError
 
 
 class ClassicMembers:

@@ -40,13 +40,13 @@ from respool.coordination.groups.group_requests import (
     OffsetCommit,
     TxnOffsetCommit,
 )
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     IllegalGeneration,
     StaleMemberEpoch,
     UnknownMemberId,
-    UnsupportedVersion,
 )
+from respool.model.errors import UnsupportedVersion
 from respool.model.ids import NO_TIMESTAMP, TopicId
 
 DEFAULT_ASSIGNOR = next(iter(ASSIGNORS))

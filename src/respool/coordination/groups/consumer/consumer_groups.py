@@ -48,14 +48,14 @@ from respool.coordination.groups.group_requests import (
     SyncGroup,
     SyncGroupReply,
 )
-from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedInstanceId,
     GroupIdNotFound,
     MemberIdRequired,
     RebalanceInProgress,
-    RequestError,
 )
+from respool.model.coordinator_settings import GroupSettings
+from respool.model.errors import RequestError
 from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)

@@ -20,15 +20,15 @@ from respool.coordination.groups.consumer.consumer_requests import (
 )
 from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, is_within
 from respool.coordination.record_bytes import fits_a_string
-from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import (
+from respool.model.coordinator_errors import (
     FencedMemberEpoch,
     GroupMaxSizeReached,
     InvalidRegularExpression,
-    InvalidRequest,
     UnreleasedInstanceId,
     UnsupportedAssignor,
 )
+from respool.model.coordinator_settings import GroupSettings
+from respool.model.errors import InvalidRequest
 
 
 class ConsumerHeartbeats:

@@ -31,7 +31,7 @@ from respool.coordination.groups.consumer.partition_sets import (
     union,
 )
 from respool.coordination.groups.group_requests import Protocol
-from respool.model.errors import FencedMemberEpoch
+from respool.model.coordinator_errors import FencedMemberEpoch
 
 # What a member says in place of its epoch.
 JOIN_EPOCH = 0

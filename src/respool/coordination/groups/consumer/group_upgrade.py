@@ -40,8 +40,8 @@ from respool.coordination.groups.group_records import (
     write_group_value,
 )
 from respool.coordination.groups.group_requests import GroupState
+from respool.model.coordinator_errors import GroupIdNotFound, InconsistentGroupProtocol
 from respool.model.coordinator_settings import GroupSettings
-from respool.model.errors import GroupIdNotFound, InconsistentGroupProtocol
 
 _UPGRADES = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADES = frozenset({"downgrade", "bidirectional"})

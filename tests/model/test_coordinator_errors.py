@@ -5,7 +5,7 @@ import re
 import pytest
 from kio.schema.errors import ErrorCode
 
-from respool.model import errors
+from respool.model import coordinator_errors, errors
 from respool.model.errors import RequestError
 
 OF_GROUPS = (
@@ -46,6 +46,6 @@ OF_TRANSACTIONS = (
 
 @pytest.mark.parametrize("name", OF_GROUPS + OF_TRANSACTIONS)
 def test_an_error_has_kafkas_number_and_says_rightly_whether_to_try_again(name: str) -> None:
-    error: type[RequestError] = getattr(errors, name)
+    error: type[RequestError] = vars(errors).get(name) or vars(coordinator_errors)[name]
     theirs = ErrorCode[re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()]
     assert (error.code, error.retriable) == (theirs.value, theirs.retriable)
