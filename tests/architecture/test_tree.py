@@ -68,9 +68,9 @@ COVERED_BY_A_SYSTEM_TEST = {
     "respool.client.messages.async_producer": "tests/client tests the other half of its class",
     "respool.client.messages.async_consumer": "tests/client tests the other half of its class",
     "respool.client.messages.position": "tests/client tests the other half of its class",
-    "respool.testing.engine": "tests/testing runs it in the other process",
+    "respool.testing.broker_runner": "tests/testing runs it in the other process",
     "respool.testing.request_faults": "tests/testing runs it in the other process",
-    "respool.testing.child": "tests/testing runs it in the other process",
+    "respool.testing.process_main": "tests/testing runs it in the other process",
 }
 
 # Files and packages that are larger than the limits. Keep it short.

@@ -115,7 +115,7 @@ def test_a_wrong_setting_is_told_before_anything_is_served(mode: str) -> None:
         Broker(settings={"num_partition": 3}, mode=mode).start()  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"listen: give the port as Broker\(port="):
         Broker(settings={"listen": "0.0.0.0:9092"})
-    with pytest.raises(ValueError, match="'rides': 0 is no number of partitions"):
+    with pytest.raises(ValueError, match="'rides': 0 is not a number of partitions"):
         Broker(topics={"rides": 0})
     with pytest.raises(TypeError, match=r"topics = \['rides'\]: names with their partitions"):
         Broker(topics=["rides"])  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def test_a_wrong_setting_is_told_before_anything_is_served(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_topic_that_cannot_be_is_told(mode: str) -> None:
-    with pytest.raises(BrokerDidNotStart, match=r"'rides' cannot be made.*retention"):
+    with pytest.raises(BrokerDidNotStart, match=r"'rides' cannot be created.*retention"):
         Broker(topics={"rides": {"retention.msss": 1}}, mode=mode).start()  # type: ignore[arg-type]
 
 
@@ -162,9 +162,9 @@ def test_a_failing_test_is_shown_as_itself_and_the_broker_ends_all_the_same() ->
 
 def test_a_child_that_was_killed_is_told_with_its_log() -> None:
     broker = Broker(mode="process").start()
-    home = broker._home
-    assert home is not None
-    os.kill(home.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    backend = broker._backend
+    assert backend is not None
+    os.kill(backend.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with pytest.raises(BrokerFailed, match=r"ended with -9(?s:.*)INFO"):
         broker.clock.advance(seconds=1)
     broker.close()
@@ -189,7 +189,7 @@ def test_a_child_ends_when_whoever_started_it_is_gone() -> None:
     script = (
         "import os, sys; from respool.testing import Broker\n"
         "broker = Broker(mode='process').start()\n"
-        "print(broker._home.pid, broker.data, flush=True)\n"
+        "print(broker._backend.pid, broker.data, flush=True)\n"
         "os.kill(os.getpid(), 9)"
     )
     done = subprocess.run(
@@ -289,7 +289,7 @@ def test_it_leaves_the_users_logging_alone(caplog: pytest.LogCaptureFixture) -> 
 
 def test_a_topic_that_is_there_already_is_told(broker: Broker) -> None:
     broker.create_topic("rides")
-    with pytest.raises(TestBrokerError, match="'rides' cannot be made"):
+    with pytest.raises(TestBrokerError, match="'rides' cannot be created"):
         broker.create_topic("rides", partitions=2)
 
 

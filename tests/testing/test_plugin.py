@@ -99,7 +99,7 @@ def test_whoever_does_not_use_it_pays_nothing_for_it(tmp_path: Path) -> None:
         "def test_nothing_of_the_broker_is_here():\n"
         "    ours = [name for name in sys.modules if name.startswith('respool')]\n"
         "    assert 'respool.testing.plugin' in ours\n"
-        "    heavy = ('respool.node', 'respool.broker', 'respool.wire', 'respool.testing.engine')\n"
+        "    heavy = ('respool.node', 'respool.broker', 'respool.wire', 'respool.testing.broker_runner')\n"
         "    assert not [name for name in ours if name.startswith(heavy)]\n"
         "    assert not {'kio', 'uvloop', 'confluent_kafka'} & sys.modules.keys()\n"
     )

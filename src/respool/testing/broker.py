@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from weakref import WeakSet
 
+from respool.testing.backend import Backend, with_log
 from respool.testing.broker_clock import BrokerClock
+from respool.testing.broker_plan import HOST, BrokerPlan, settings_from, topic_settings, topics_from
 from respool.testing.errors import (
     BrokerClosed,
     BrokerDidNotStart,
@@ -20,8 +22,6 @@ from respool.testing.errors import (
     BrokerRunning,
 )
 from respool.testing.faults import Faults
-from respool.testing.home import Home, with_log
-from respool.testing.plan import HOST, Plan, settings_from, topic_settings, topics_from
 
 Mode = Literal["thread", "process"]
 
@@ -55,7 +55,7 @@ class Broker:
         self._temporary: str | None = None
         self._wanted_port = port
         self._port: int | None = None
-        self._home: Home | None = None
+        self._backend: Backend | None = None
         self._pid = os.getpid()
         self._is_up = False
         self._is_closed = False
@@ -80,17 +80,17 @@ class Broker:
             raise BrokerRunning(
                 f"this broker runs already, at {self.bootstrap}; for another one make another Broker()"
             )
-        if self._home is None:
+        if self._backend is None:
             self._pid = os.getpid()
-            self._home = self._new_home()
+            self._backend = self._new_backend()
             _open.add(self)
         try:
-            self._port = self._home.call("start")
+            self._port = self._backend.call("start")
         except BaseException as error:
             if self._port is not None:
                 # It has data that somebody may want to look at.
                 raise
-            log = self._home.log
+            log = self._backend.log
             self._give_up()
             if isinstance(error, BrokerDidNotStart):
                 raise type(error)(f"{error}{with_log(log)}") from error
@@ -183,7 +183,7 @@ class Broker:
     @property
     def log(self) -> str:
         """What it logged: in a process of its own from INFO on, in a thread as far as logging is turned on for it."""
-        return "" if self._home is None else self._home.log
+        return "" if self._backend is None else self._backend.log
 
     # Topics.
 
@@ -208,23 +208,23 @@ class Broker:
 
     def _call(self, name: str, /, **arguments: Any) -> Any:
         self._check_mine()
-        if self._home is None:
+        if self._backend is None:
             raise BrokerNotRunning("the broker was not started: use it inside its `with` block")
-        return self._home.call(name, **arguments)
+        return self._backend.call(name, **arguments)
 
     def _check_mine(self) -> None:
         if self._is_closed:
             raise BrokerClosed("this broker is closed; make another Broker()")
-        if self._home is not None and os.getpid() != self._pid:
+        if self._backend is not None and os.getpid() != self._pid:
             raise BrokerForked(
                 f"the broker belongs to process {self._pid}, from which this one ({os.getpid()}) was forked off; "
                 "here only its address is of use"
             )
 
-    def _new_home(self) -> Home:
+    def _new_backend(self) -> Backend:
         if self._given_data is None:
             self._temporary = tempfile.mkdtemp(prefix="respool-test-")
-        plan = Plan(
+        plan = BrokerPlan(
             data=self.data,
             port=self._wanted_port,
             settings=self._settings,
@@ -232,14 +232,14 @@ class Broker:
             waits_for_disk=self._given_data is not None,
         )
         try:
-            # Here, because a thread's home brings the whole broker along.
+            # Here, because a thread's backend brings the whole broker along.
             if self._mode == "thread":
-                from respool.testing.thread_home import ThreadHome
+                from respool.testing.thread_backend import ThreadBackend
 
-                return ThreadHome(plan)
-            from respool.testing.child_home import ChildHome
+                return ThreadBackend(plan)
+            from respool.testing.process_backend import ProcessBackend
 
-            return ChildHome(plan)
+            return ProcessBackend(plan)
         except BaseException:
             self._remove_temporary()
             raise
@@ -249,8 +249,8 @@ class Broker:
         self._is_up = False
         _open.discard(self)
         try:
-            if self._home is not None:
-                self._home.close()
+            if self._backend is not None:
+                self._backend.close()
         except Exception:
             if and_tell:
                 raise

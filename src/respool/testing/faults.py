@@ -1,6 +1,6 @@
-"""Faults, as a test orders them: `broker.faults.lose_replies(topic="rides")`.
+"""Faults, as a test injects them: `broker.faults.lose_replies(topic="rides")`.
 
-Each order returns a `Fault`: it counts how often it struck, and ends with `clear()` or with its `with` block.
+Each call returns a `Fault`, which counts how often it struck and ends with `clear()` or with its `with` block.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Fault:
-    """One that was ordered. As a context manager it lasts for the block."""
+    """One injected fault. As a context manager it lasts for the block."""
 
     def __init__(self, clear: Callable[[], object], struck: Callable[[], Any]) -> None:
         self._clear = clear
@@ -66,7 +66,7 @@ class Faults:
 
         The connection's later requests wait behind it.
         """
-        return self._order(
+        return self._inject(
             "delay", api, topic=topic, client_id=client_id, times=times, seconds=seconds
         )
 
@@ -79,7 +79,7 @@ class Faults:
         times: int | None = 1,
     ) -> Fault:
         """Do what is asked, and break the connection where the answer would have come: the client cannot know."""
-        return self._order("lose", api, topic=topic, client_id=client_id, times=times)
+        return self._inject("lose", api, topic=topic, client_id=client_id, times=times)
 
     def answer_with_error(
         self,
@@ -91,7 +91,9 @@ class Faults:
         times: int | None = 1,
     ) -> Fault:
         """Do nothing of what is asked, and answer with an error of Kafka's, such as NOT_LEADER_OR_FOLLOWER."""
-        return self._order("error", api, topic=topic, client_id=client_id, times=times, error=error)
+        return self._inject(
+            "error", api, topic=topic, client_id=client_id, times=times, error=error
+        )
 
     # The disk.
 
@@ -104,8 +106,8 @@ class Faults:
         """No more faults of any kind."""
         self._call("clear_faults")
 
-    def _order(self, kind: str, api: str, **rule: Any) -> Fault:
-        number = self._call("order_fault", kind=kind, api=api, **rule)
+    def _inject(self, kind: str, api: str, **rule: Any) -> Fault:
+        number = self._call("inject_fault", kind=kind, api=api, **rule)
         return Fault(
             clear=lambda: self._call("clear_fault", number=number),
             struck=lambda: self._call("fault_struck", number=number),

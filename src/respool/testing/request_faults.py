@@ -46,7 +46,7 @@ class RequestFaults:
         # Crashed: whoever comes in while the door is closing hears nothing.
         self.is_down = False
 
-    def order(
+    def inject(
         self,
         kind: Kind,
         *,

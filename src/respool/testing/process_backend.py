@@ -1,11 +1,11 @@
-"""A broker in a process of its own, and the one channel to it: a socket pair that nobody else can reach.
+"""A broker in a process of its own, and the channel to it: a socket pair that no other process can reach.
 
 ```
-order    {"name": "advance", "arguments": {"ms": 1000}}\n
+command  {"name": "advance", "arguments": {"ms": 1000}}\n
 answer   {"result": null}\n   or   {"error": "PortTaken", "message": "..."}\n
 ```
-The first order is `open`, with the plan. When the other end closes, however that comes, the child stops its broker and
-ends.
+The first command is `open`, with the plan. When the other end closes, for whatever reason, the child stops its broker
+and exits.
 """
 
 import json
@@ -18,28 +18,28 @@ import threading
 from dataclasses import asdict
 from typing import IO, Any
 
+from respool.testing.backend import COMMAND_S_MAX, with_log
+from respool.testing.broker_plan import BrokerPlan
 from respool.testing.errors import BY_NAME, BrokerFailed, BrokerUnresponsive, TestBrokerError
-from respool.testing.home import ORDER_S_MAX, with_log
-from respool.testing.plan import Plan
 
 # The child finds the modules that this process finds.
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from respool.testing.child import main; main(int(sys.argv[1]))"
+    "from respool.testing.process_main import main; main(int(sys.argv[1]))"
 )
 END_S_MAX = 20.0
 
 
-class ChildHome:
-    """A `Home`."""
+class ProcessBackend:
+    """A `Backend`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: BrokerPlan) -> None:
         self._lock = threading.Lock()
-        # Without a name: gone with the last who has it open.
+        # Without a name: removed when the last process closes it.
         self._log_file = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed in `close`
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this Python, and a text of ours
+            self._process = subprocess.Popen(  # noqa: S603 - this Python and our own text
                 [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(sys.path)],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -47,7 +47,7 @@ class ChildHome:
                 stderr=self._log_file,
             )
         # A little longer than the child itself waits.
-        ours.settimeout(ORDER_S_MAX + 10)
+        ours.settimeout(COMMAND_S_MAX + 10)
         self._channel = ours
         self._lines: IO[str] = ours.makefile("r", encoding="utf-8")
         try:
@@ -57,10 +57,10 @@ class ChildHome:
             raise
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        order = json.dumps({"name": name, "arguments": arguments}) + "\n"
+        command = json.dumps({"name": name, "arguments": arguments}) + "\n"
         try:
             with self._lock:
-                self._channel.sendall(order.encode())
+                self._channel.sendall(command.encode())
                 answer = self._lines.readline()
         except TimeoutError:
             raise BrokerUnresponsive(

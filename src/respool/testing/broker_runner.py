@@ -1,7 +1,7 @@
-"""The broker of a test, on its loop: started, stopped, crashed, and told what to suffer. Reached through a `Home`.
+"""Runs a test's broker on its event loop: starts, stops and crashes it, and injects faults, as its `Backend` commands.
 
-Everything is the broker of `respool serve`: its rooms, its server, its drivers. Between them and the machine stand the
-loop's time, the disk that can lose its power, and the faults in answering. Those outlive restarts.
+It is the broker of `respool serve` with its server and drivers, except for the loop's movable time, a disk that can
+lose unsynced data, and faults in replies. These three survive restarts of the broker.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from respool.node.node import Drivers, serve
 from respool.ports.metadata_store import StoreUnavailable
 from respool.server.listener import Listener
 from respool.testing.broker_clock import MovedClock
+from respool.testing.broker_plan import HOST, BrokerPlan
 from respool.testing.errors import (
     BrokerDidNotStart,
     BrokerFailed,
@@ -25,20 +26,18 @@ from respool.testing.errors import (
     TestBrokerError,
 )
 from respool.testing.faulty_disk import FaultyDisk
-from respool.testing.loop import MovableLoop
-from respool.testing.plan import HOST, Plan
+from respool.testing.movable_loop import CountedThreads, MovableLoop, WorkCount
 from respool.testing.request_faults import RequestFaults
-from respool.testing.threads import CountedThreads, Tally
 
 logger = logging.getLogger(__name__)
 
 
-class Engine:
-    def __init__(self, plan: Plan, loop: MovableLoop) -> None:
+class BrokerRunner:
+    def __init__(self, plan: BrokerPlan, loop: MovableLoop) -> None:
         self._plan = plan
         self._loop = loop
         self._clock = MovedClock(loop)
-        self._tally = Tally()
+        self._work_count = WorkCount()
         self._faults = RequestFaults()
         self._is_disk_full = False
         self._is_refusing = False
@@ -52,10 +51,10 @@ class Engine:
         self._metrics_address: tuple[str, int] | None = None
 
     async def do(self, name: str, arguments: dict[str, Any]) -> Any:
-        """One order by its name: what a `Home` passes on."""
+        """Run a command by its name; a `Backend` calls this."""
         return await getattr(self, f"do_{name}")(**arguments)
 
-    # Life and death.
+    # Start and stop.
 
     async def do_start(self) -> int:
         """Serve, and return the port."""
@@ -64,32 +63,32 @@ class Engine:
             await self._start(port)
             await self._create_topics()
         except BaseException:
-            await self._end_without_words()
+            await self._end_quietly()
             raise
         if self._is_refusing:
             await self.do_refuse_connections(refuse=True)
         return port
 
     async def do_stop(self) -> None:
-        """Stop cleanly; what is held back leaves first."""
+        """Stop cleanly; replies that a fault holds back are sent first."""
         self._running()
         assert self._serving is not None
         assert self._listener is not None
         self._faults.let_go()
-        await _close_door(self._listener)
+        await _stop_accepting(self._listener)
         self._asked_to_stop.set()
         await asyncio.wait([self._serving])
         if self._serving.cancelled() or self._serving.exception() or self._serving.result():
             raise _failure(self._serving)
-        await self._end_without_words()
+        await self._end_quietly()
 
     async def do_crash(self, *, lose_unsynced: bool) -> int:
-        """End from one moment to the next, and return how many bytes were lost."""
+        """End at once, and return how many bytes were lost."""
         self._running()
         assert self._disk is not None
         # From here on nothing reaches the disk, and, in the same turn of the loop, nothing reaches a client.
         self._disk.cut_power()
-        await self._end_without_words()
+        await self._end_quietly()
         return self._disk.lose_unsynced() if lose_unsynced else 0
 
     async def do_close(self) -> None:
@@ -97,7 +96,7 @@ class Engine:
             if self._serving is not None:
                 await self.do_stop()
         finally:
-            await self._end_without_words()
+            await self._end_quietly()
             if self._port_holder is not None:
                 self._port_holder.close()
 
@@ -111,7 +110,7 @@ class Engine:
         return self._clock.now_ms()
 
     async def do_advance(self, ms: int) -> None:
-        await self._loop.move_on(ms, is_busy=self._tally.is_busy)
+        await self._loop.move_on(ms, is_busy=self._work_count.is_busy)
         if self._serving is not None:
             self._running()
 
@@ -122,7 +121,7 @@ class Engine:
         try:
             await broker.topics.create(name, partition_count=partitions, overrides=settings)
         except RequestError as error:
-            raise TestBrokerError(f"the topic {name!r} cannot be made: {error}") from error
+            raise TestBrokerError(f"the topic {name!r} cannot be created: {error}") from error
 
     # Faults.
 
@@ -135,14 +134,14 @@ class Engine:
             if client_id is None or one.client_id == client_id
         ]
         for connection in dropped:
-            connection.close("the test wants it", level=logging.INFO)
+            connection.close("dropped by the test", level=logging.INFO)
         return len(dropped)
 
     async def do_refuse_connections(self, refuse: bool) -> None:
         self._is_refusing = refuse
         if self._listener is None:
             return
-        await _close_door(self._listener)
+        await _stop_accepting(self._listener)
         if not refuse:
             await self._listener.start()
 
@@ -151,8 +150,8 @@ class Engine:
         if self._disk is not None:
             self._disk.is_full = is_full
 
-    async def do_order_fault(self, **order: Any) -> int:
-        return self._faults.order(**order)
+    async def do_inject_fault(self, **fault: Any) -> int:
+        return self._faults.inject(**fault)
 
     async def do_clear_fault(self, number: int) -> None:
         self._faults.clear(number)
@@ -166,14 +165,14 @@ class Engine:
         if self._is_refusing:
             await self.do_refuse_connections(refuse=False)
 
-    # Inside.
+    # Helpers.
 
     def _running(self) -> Broker:
         if self._serving is not None and self._serving.done():
             raise _failure(self._serving)
         if self._broker is None:
             raise BrokerNotRunning(
-                "the broker does not run: start it, or use it inside its `with` block"
+                "the broker is not running: start it, or use it inside its `with` block"
             )
         return self._broker
 
@@ -209,7 +208,7 @@ class Engine:
         drivers = Drivers(
             clock=self._clock,
             disk=self._new_disk,
-            offload=lambda threads: CountedThreads(threads, self._tally),
+            offload=lambda threads: CountedThreads(threads, self._work_count),
             handle=self._faults.handle,
             on_metrics_listening=on_metrics_listening,
         )
@@ -243,23 +242,23 @@ class Engine:
         self._disk.is_full = self._is_disk_full
         return self._disk
 
-    async def _end_without_words(self) -> None:
-        """Also after a clean stop: a client may have come in while the door was closing."""
+    async def _end_quietly(self) -> None:
+        """End what is left and report no failures. Also after a clean stop: a client may have connected meanwhile."""
         listener = self._listener
         self._broker = self._listener = self._serving = None
         self._faults.is_down = True
         if listener is not None:
             _close_connections(listener)
-        # All that runs here is the broker's, but for whoever told it to end.
+        # All tasks of this loop are the broker's, except the command that ends it.
         tasks = asyncio.all_tasks() - {asyncio.current_task()} - _accepting()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._loop.cancel_timers()
         if listener is not None:
-            await _close_door(listener)
+            await _stop_accepting(listener)
             _close_connections(listener)
-            # Connections that are closed say so in the loop's next turn.
+            # Closed connections are reported in the next iteration of the loop.
             await asyncio.sleep(0)
 
     def _not_started(self, error: Exception) -> BrokerDidNotStart:
@@ -270,10 +269,10 @@ class Engine:
         return BrokerDidNotStart(f"the broker did not start: {error}")
 
 
-async def _close_door(listener: Listener) -> None:
-    """Let nobody in any more, and leave nobody between door and room.
+async def _stop_accepting(listener: Listener) -> None:
+    """Stop listening, after connections being accepted are set up.
 
-    asyncio loses the socket of a client that it has accepted, but not yet welcomed, when the server is closed.
+    asyncio leaks the socket of a client that it has accepted but not set up yet when the server is closed.
     """
     while accepting := _accepting():
         await asyncio.gather(*accepting, return_exceptions=True)
@@ -281,13 +280,13 @@ async def _close_door(listener: Listener) -> None:
 
 
 def _accepting() -> set["asyncio.Task[Any]"]:
-    """asyncio's own tasks that welcome a client each. They end by themselves, at once."""
+    """asyncio's own tasks that set up one accepted connection each. They end at once."""
     return {task for task in asyncio.all_tasks() if "_accept_connection" in repr(task.get_coro())}
 
 
 def _close_connections(listener: Listener) -> None:
     for connection in listener.connections:
-        connection.close("the broker crashes, as the test wants it", level=logging.INFO)
+        connection.close("crashed by the test", level=logging.INFO)
 
 
 def _failure(serving: "asyncio.Task[int]") -> BrokerFailed:
@@ -295,4 +294,4 @@ def _failure(serving: "asyncio.Task[int]") -> BrokerFailed:
     if not serving.cancelled():
         error = serving.exception()
         why = repr(error) if error else f"exit code {serving.result()}"
-    return BrokerFailed(f"the broker stopped by itself, which is a bug in Respool: {why}")
+    return BrokerFailed(f"the broker stopped by itself; this is a bug in Respool: {why}")

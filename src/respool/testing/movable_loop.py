@@ -11,10 +11,15 @@ import selectors
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import Context
-from typing import Any
+from typing import Any, TypeVar
 
-# However much clients keep the broker busy: who moved the time on waits no longer than this for it to settle.
+from respool.drivers.thread_offload import ThreadOffload
+
+T = TypeVar("T")
+
+# Advancing the clock waits no longer than this for the broker to settle, even if clients keep it busy.
 SETTLE_S_MAX = 10.0
 
 
@@ -102,3 +107,34 @@ class _TellingSelector(selectors.DefaultSelector):
             if self._on_idle():
                 timeout = 0
         return super().select(timeout)
+
+
+class WorkCount:
+    """How many blocking operations are in progress, over all threads; the broker has not settled before they end."""
+
+    def __init__(self) -> None:
+        self.in_progress = 0
+
+    def is_busy(self) -> bool:
+        return self.in_progress > 0
+
+
+class CountedThreads:
+    """A `ports.offload.Offload`."""
+
+    def __init__(self, threads: int, work_count: WorkCount) -> None:
+        self._threads = ThreadOffload(threads)
+        self._work_count = work_count
+
+    async def run(self, work: Callable[[], T]) -> T:
+        self._work_count.in_progress += 1
+        try:
+            return await self._threads.run(work)
+        finally:
+            self._work_count.in_progress -= 1
+
+    def lock(self) -> AbstractContextManager[object]:
+        return self._threads.lock()
+
+    def close(self) -> None:
+        self._threads.close()

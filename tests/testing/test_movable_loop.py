@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from respool.testing.loop import MovableLoop
-from respool.testing.threads import CountedThreads, Tally
+from respool.testing.movable_loop import CountedThreads, MovableLoop, WorkCount
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -79,8 +78,8 @@ def test_sleeps_and_timeouts_end_with_the_time() -> None:
 
 def test_work_on_other_threads_that_the_time_set_off_is_done_too() -> None:
     async def story() -> None:
-        tally = Tally()
-        threads = CountedThreads(2, tally)
+        work_count = WorkCount()
+        threads = CountedThreads(2, work_count)
         done: list[str] = []
 
         async def every_hour() -> None:
@@ -90,17 +89,17 @@ def test_work_on_other_threads_that_the_time_set_off_is_done_too() -> None:
 
         task = asyncio.ensure_future(every_hour())
         await asyncio.sleep(0)
-        assert await running().move_on(3_600_000, is_busy=tally.is_busy)
+        assert await running().move_on(3_600_000, is_busy=work_count.is_busy)
         assert done == ["first", "second"]
         assert task.done()
-        assert tally.under_way == 0
+        assert work_count.in_progress == 0
         threads.close()
 
     run(story())
 
 
 def test_it_does_not_wait_for_ever_for_one_that_is_always_busy(monkeypatch: Any) -> None:
-    monkeypatch.setattr("respool.testing.loop.SETTLE_S_MAX", 0.05)
+    monkeypatch.setattr("respool.testing.movable_loop.SETTLE_S_MAX", 0.05)
 
     async def story() -> None:
         assert not await running().move_on(1, is_busy=lambda: True)

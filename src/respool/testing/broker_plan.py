@@ -1,13 +1,13 @@
-"""What a broker of a test is to be: plain values, so that they reach a child process as they are."""
+"""How a test's broker is configured: plain values, which can be sent to a child process."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 HOST = "127.0.0.1"
-# Longer than any test moves the time.
+# Longer than any test advances the clock.
 _NEVER_MS = 1000 * 365 * 24 * 3600 * 1000
-# Where a test's broker differs from `respool serve`; `Broker(settings=...)` wins over it.
+# Defaults that differ from `respool serve`; `Broker(settings=...)` takes precedence.
 DEFAULT_SETTINGS: Mapping[str, Any] = {
     # Groups form at once, instead of waiting three seconds for more members.
     "group_initial_rebalance_delay_ms": 0,
@@ -16,15 +16,15 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
     # Few partitions are made quickly.
     "offsets_topic_partitions": 1,
     "transactions_topic_partitions": 1,
-    # Time that is moved on is no silence of a client's: connections outlive it.
+    # Advancing the clock is not idle time of a client: connections survive it.
     "connection_idle_ms": _NEVER_MS,
     "frame_arrival_ms": _NEVER_MS,
     "reply_stall_ms": _NEVER_MS,
-    # A test that ends does not wait for clients it has forgotten.
+    # The end of a test does not wait for clients that it left open.
     "stop_grace_ms": 1_000,
 }
-# What has an argument of its own, or cannot be.
-_NOT_HERE = {
+# Settings with an argument of their own, and those that a test's broker cannot have.
+_UNAVAILABLE = {
     "data": "give the folder as Broker(data=...)",
     "listen": "give the port as Broker(port=...); a test's broker listens on 127.0.0.1",
     "advertised": "a test's broker is reached where it listens",
@@ -40,9 +40,9 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BrokerPlan:
     data: str
-    # 0: any that is free.
+    # 0: any free port.
     port: int
     settings: Mapping[str, Any]
     topics: Mapping[str, TopicPlan]
@@ -54,11 +54,11 @@ def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a test's broker.
 
     Raises:
-        ValueError: one of them is not given here.
+        ValueError: a setting that cannot be given here.
     """
     for name in given:
-        if name in _NOT_HERE:
-            raise ValueError(f"settings: {name}: {_NOT_HERE[name]}")
+        if name in _UNAVAILABLE:
+            raise ValueError(f"settings: {name}: {_UNAVAILABLE[name]}")
     return {**DEFAULT_SETTINGS, **given}
 
 
@@ -66,8 +66,8 @@ def topics_from(given: Mapping[str, "int | Mapping[str, Any]"]) -> dict[str, Top
     """`{"rides": 6}`, or with settings under Kafka's names: `{"rides": {"partitions": 6, "retention.ms": 1000}}`.
 
     Raises:
-        TypeError: these are names without partitions.
-        ValueError: that is neither.
+        TypeError: names without partition counts.
+        ValueError: neither of the two forms.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"topics = {given!r}: names with their partitions, such as {{'rides': 1}}")
@@ -78,7 +78,7 @@ def _topic_from(name: str, given: "int | Mapping[str, Any]") -> TopicPlan:
     settings = {"partitions": given} if isinstance(given, int) else dict(given)
     partitions = settings.pop("partitions", 1)
     if not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1:
-        raise ValueError(f"topic {name!r}: {partitions!r} is no number of partitions")
+        raise ValueError(f"topic {name!r}: {partitions!r} is not a number of partitions")
     return TopicPlan(partitions=partitions, settings=topic_settings(settings))
 
 

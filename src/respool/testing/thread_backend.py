@@ -1,4 +1,4 @@
-"""A broker in a thread of this process: a `Home` with a loop of its own."""
+"""A broker in a thread of this process: a `Backend` with an event loop of its own."""
 
 import asyncio
 import logging
@@ -10,42 +10,42 @@ from typing import Any
 from weakref import WeakSet
 
 from respool.node.log_format import TextFormatter
-from respool.testing.engine import Engine
+from respool.testing.backend import COMMAND_S_MAX, with_log
+from respool.testing.broker_plan import BrokerPlan
+from respool.testing.broker_runner import BrokerRunner
 from respool.testing.errors import BrokerFailed, BrokerUnresponsive
-from respool.testing.home import ORDER_S_MAX, with_log
-from respool.testing.loop import MovableLoop
-from respool.testing.plan import Plan
+from respool.testing.movable_loop import MovableLoop
 
 THREAD_NAME = "respool-test-broker"
 LOG_LINES_MAX = 2_000
-# asyncio tells there of tasks that failed and that nobody asked.
+# asyncio logs failures of tasks that no code awaits.
 _LOGGERS = ("respool", "asyncio")
 
 
-class ThreadHome:
-    """Whoever calls waits; nothing of the broker runs in the caller's thread."""
+class ThreadBackend:
+    """A `Backend`. Callers wait; nothing of the broker runs in their threads."""
 
-    def __init__(self, plan: Plan) -> None:
-        # One order at a time: two that change the broker's life must not overlap.
-        self._ordering = threading.Lock()
+    def __init__(self, plan: BrokerPlan) -> None:
+        # One command at a time: starting, stopping and crashing must not overlap.
+        self._command_lock = threading.Lock()
         self._log = _Log()
         self._loop = MovableLoop()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
-        _homes.add(self)
-        self._engine = Engine(plan, self._loop)
+        _backends.add(self)
+        self._runner = BrokerRunner(plan, self._loop)
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._log)
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        with self._ordering:
-            order = asyncio.run_coroutine_threadsafe(self._engine.do(name, arguments), self._loop)
+        with self._command_lock:
+            command = asyncio.run_coroutine_threadsafe(self._runner.do(name, arguments), self._loop)
             try:
-                return order.result(ORDER_S_MAX)
+                return command.result(COMMAND_S_MAX)
             except NotInTime:
-                order.cancel()
+                command.cancel()
                 raise BrokerUnresponsive(
-                    f"{name} was not done within {ORDER_S_MAX:.0f} s{with_log(self.log)}"
+                    f"{name} was not done within {COMMAND_S_MAX:.0f} s{with_log(self.log)}"
                 ) from None
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class ThreadHome:
             for name in _LOGGERS:
                 logging.getLogger(name).removeHandler(self._log)
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(ORDER_S_MAX)
+            self._thread.join(COMMAND_S_MAX)
 
     @property
     def log(self) -> str:
@@ -80,7 +80,7 @@ class ThreadHome:
 
 
 class _Log(logging.Handler):
-    """Keeps the last lines. The levels are the user's: a library does not turn them."""
+    """Keeps the last lines. Log levels are the user's: a library does not change them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,23 +89,23 @@ class _Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name == "asyncio" and record.threadName != THREAD_NAME:
-            # That is the user's own loop.
+            # From the user's own event loop.
             return
         self.lines.append(self.format(record))
 
 
-# A process that is forked off must not keep the broker's sockets open: its port would seem to listen after the broker
-# is gone, and clients would not see their connections end.
-_homes: WeakSet[ThreadHome] = WeakSet()
+# A forked process must not keep the broker's sockets open: its port would still seem to listen after the broker has
+# ended, and clients would not see their connections close.
+_backends: WeakSet[ThreadBackend] = WeakSet()
 
 
-def _let_go_of_sockets() -> None:
+def _release_sockets() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for home in _homes:
-        for fd in [key.fd for key in (home.loop.selector.get_map() or {}).values()]:
-            # Not closed: Python's objects here know the number, and would close somebody else's file with it.
+    for backend in _backends:
+        for fd in [key.fd for key in (backend.loop.selector.get_map() or {}).values()]:
+            # Not closed: Python's socket objects keep the number, and would close another file that gets it.
             os.dup2(nowhere, fd, inheritable=False)
     os.close(nowhere)
 
 
-os.register_at_fork(after_in_child=_let_go_of_sockets)
+os.register_at_fork(after_in_child=_release_sockets)
