@@ -43,7 +43,7 @@ NAMED_FOR_SOMETHING_ELSE = {
 # Modules that no test file names and whose importers have no test file either: they run in another process, or a
 # whole-system test covers them.
 COVERED_BY_A_SYSTEM_TEST = {
-    "respool.replay.group": "tests/replay",
+    "respool.replay.group_start": "tests/replay",
     "respool.replay.group_members": "tests/replay",
     "respool.sim.clients.transactional_producer": "make sim and tests/sim/planted_bugs.py run it",
     "respool.sim.faults.cluster_faults": "make sim and tests/sim/planted_bugs.py run it",

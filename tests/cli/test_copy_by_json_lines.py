@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.running import Run
-from respool.replay.plan import murmur2
+from respool.replay.copy_plan import murmur2
 from respool.testing import Broker
 
 KEYS = [f"ride-{number}" for number in range(9)]

@@ -24,14 +24,14 @@ SPAN = ["--from", "1 hour ago"]
         (["rides", *SPAN, "--into", "a", "--speed", "warp"], "not a speed"),
         (["rides", *SPAN, "--into", "a", "--rate", "lots"], "not a rate"),
         (["rides", *SPAN, "--into", "a", "--compression", "rar"], "is none of none, gzip"),
-        (["rides", *SPAN, "--into", "a", "--keys", ","], "no key to look for"),
+        (["rides", *SPAN, "--into", "a", "--keys", ","], "no key is given"),
         (["rides", *SPAN, "--group", "g", "--speed", "1x"], "are for --into"),
         (["rides", *SPAN, "--group", "g", "--keys", "a"], "are for --into"),
         (["rides", *SPAN, "--group", "g", "--header", "a=b"], "are for --into"),
         (["rides", *SPAN, "--into", "a", "--header", "type"], "--header 'type' is not NAME=VALUE"),
         (["rides", *SPAN, "--into", "a", "--header", "=b"], "is not NAME=VALUE"),
-        (["--resume", "aa", "rides"], "stands for all that describes"),
-        (["--resume", "aa", "--to", "1 hour ago"], "stands for all that describes"),
+        (["--resume", "aa", "rides"], "replaces all arguments that describe"),
+        (["--resume", "aa", "--to", "1 hour ago"], "replaces all arguments that describe"),
     ],
 )
 def test_a_wrong_command_line_is_told(run: Run, arguments: list[str], said: str) -> None:
@@ -82,7 +82,7 @@ def test_keys_come_with_commas_or_from_a_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="only one of"):
         parse_keys(["a"], listed)
     listed.write_bytes(b"\n")
-    with pytest.raises(UsageError, match="no key"):
+    with pytest.raises(UsageError, match="no key is given"):
         parse_keys(None, listed)
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from cli.real_broker import START_MS, WAIT_SECONDS, ConsumerChild, Shell, started
 from cli.running import Run
-from respool.replay.plan import partition_for_key
+from respool.replay.copy_plan import partition_for_key
 from support.broker_process import BrokerProcess
 from support.waiting import wait_until
 
@@ -156,10 +156,10 @@ def test_messages_with_a_header_are_copied_and_a_resumed_replay_selects_the_same
     some = ["--header", "type=refund", "--header", "n=1", "--header", "n=5", "--header", "n=6"]
     shell.run(*arguments, *some)
     assert [each["value"] for each in shell.messages("typed-copy")] == ["1", "5"]
-    assert "has done this already" in shell.run(*arguments, *some).err
+    assert "was done already" in shell.run(*arguments, *some).err
     act = replay_of(shell, "typed-copy")
     other = shell.run("replay", "--resume", act["id"], "--header", "type=fare")
-    assert "has done this already" in other.err
+    assert "was done already" in other.err
     assert "2 messages" in shell.run(*arguments, *some, "--again").err
 
 
@@ -200,7 +200,7 @@ def test_killed_at_random_points_and_started_again_nothing_is_missing_or_twice(
     check_copies(shell, source, into, partitions_kept=partitions == 2)
     assert replay_of(shell, into)["messages"] == 9_000
     again = shell.run(*arguments)
-    assert "has done this already" in again.err
+    assert "was done already" in again.err
     assert len(shell.messages(into)) == 9_000
 
 
@@ -242,7 +242,7 @@ def test_ctrl_c_is_recorded_and_the_replay_goes_on_by_its_id(shell: Shell) -> No
     assert f'"messages": {sum(1 for number in range(4000) if number % 7 in {1, 2, 3})}' in done.out
     values = [int(each["value"]) for each in shell.messages("stopped-copy")]
     assert sorted(values) == [number for number in range(4000) if number % 7 in {1, 2, 3}]
-    assert "has done this already" in shell.run("replay", "--resume", act["id"]).err
+    assert "was done already" in shell.run("replay", "--resume", act["id"]).err
 
 
 def test_two_processes_at_once_make_one_copy(shell: Shell) -> None:
@@ -268,7 +268,7 @@ def test_the_same_again_is_done_only_when_asked_for(shell: Shell) -> None:
     shell.topic("again", partitions=1, messages=10)
     arguments = ["replay", "again", "--from", "earliest", "--to", "now", "--into", "again-copy"]
     shell.run(*arguments)
-    assert "has done this already" in shell.run(*arguments).err
+    assert "was done already" in shell.run(*arguments).err
     shell.run("produce", "again", "-m", "more")
     # 'now' is later by now, and there is more: another replay.
     assert "11 messages in again-copy" in shell.run(*arguments).err
@@ -284,7 +284,7 @@ def test_what_the_target_would_delete_at_once_is_not_copied(shell: Shell) -> Non
     assert replay_of(shell, "short")["state"] == "failed"
     shell.run("topic", "alter", "short", "--set", "retention.ms=-1")
     going_on = shell.run("replay", "old", "--from", "earliest", "--into", "short")
-    assert "going on with replay" in going_on.err
+    assert "continuing replay" in going_on.err
     assert len(shell.messages("short")) == 10
 
 

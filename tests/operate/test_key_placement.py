@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.operate.key_placement import KeyPlacement, SplitKey, divide_budget
-from respool.replay.plan import partition_for_key
+from respool.replay.copy_plan import partition_for_key
 
 
 def placed(*messages: tuple[bytes | None, int], **limits: int) -> KeyPlacement:

@@ -24,8 +24,8 @@ from respool.model.errors import OutOfOrderSequence
 from respool.model.ids import Offset
 from respool.records.batch import RecordBatch, read_header
 from respool.records.record import Record, read_records
-from respool.replay.plan import Span
-from respool.replay.position import Origin, origin_of
+from respool.replay.copy_plan import Span
+from respool.replay.copy_position import Origin, origin_of
 from respool.replay.record_reader import Fetched
 
 SOURCE, TARGET = "rides", "copy"
@@ -93,7 +93,7 @@ class World:
     def release(self, connection: "Connection") -> None:
         connection.is_orphan = True
 
-    # What `replay/topics.py` asks of it.
+    # What `replay/topic_lookup.py` asks of it.
 
     def describe_topic(self, _cluster: object, name: str) -> TopicMetadata:
         numbers = list(self.source if name == SOURCE else self.target)
@@ -246,7 +246,7 @@ class Connection:
 
 
 class Reader:
-    """In place of `RecordReader`."""
+    """In place of `RecordRangeReader`."""
 
     def __init__(
         self,

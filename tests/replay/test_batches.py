@@ -3,8 +3,8 @@ import pytest
 from respool.model.ids import Offset
 from respool.records.record import Record
 from respool.replay.batches import BatchBuilder, CopyBatch
-from respool.replay.plan import CopyPlan, ProducerId, Span
-from respool.replay.position import CopyPosition, Origin
+from respool.replay.copy_plan import CopyPlan, ProducerId, Span
+from respool.replay.copy_position import CopyPosition, Origin
 from respool.replay.request import MessageFilter
 
 ALL = MessageFilter()

@@ -15,14 +15,14 @@ from replay.replay_world import SOURCE, TARGET, Killed, Reader, World, served_by
 from respool.model.ids import Offset
 from respool.records.batch import Codec
 from respool.records.record import Record
-from respool.replay import copy, run
+from respool.replay import copy, copy_run
 from respool.replay.copy import ReplayCopy
+from respool.replay.copy_plan import CopyPlan, ProducerId, Span
+from respool.replay.copy_position import CopyPosition
+from respool.replay.copy_run import Control, CopyJob
 from respool.replay.errors import ReplayFailed
 from respool.replay.pace import Pace
-from respool.replay.plan import CopyPlan, ProducerId, Span
-from respool.replay.position import CopyPosition
 from respool.replay.request import MessageFilter
-from respool.replay.run import Control, CopyJob
 
 EXAMPLES = 3_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 120
 REPLAY_ID = "3fa94c01"
@@ -86,10 +86,10 @@ def living_in(world: World) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(served_by_the_world())
         for target, name, value in (
-            (run, "RecordReader", Reader),
-            (run, "CHECKPOINT_SECONDS", 0),
-            (run, "PROGRESS_SECONDS", 0),
-            (copy, "RecordReader", Reader),
+            (copy_run, "RecordRangeReader", Reader),
+            (copy_run, "CHECKPOINT_SECONDS", 0),
+            (copy_run, "PROGRESS_SECONDS", 0),
+            (copy, "RecordRangeReader", Reader),
             (copy, "describe_topic", world.describe_topic),
             (copy, "held_spans", world.held_spans),
             (copy, "READ_AGAIN_SECONDS", 0),

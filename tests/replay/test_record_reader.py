@@ -13,10 +13,10 @@ from respool.client.kafka.list_offsets import Isolation
 from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, build_marker
+from respool.replay.copy_plan import Span
 from respool.replay.errors import ReplayUnreachable
-from respool.replay.plan import Span
-from respool.replay.record_reader import RecordReader, data_batches
-from respool.replay.topics import held_spans
+from respool.replay.record_reader import RecordRangeReader, data_batches
+from respool.replay.topic_lookup import held_spans
 from respool.testing import Broker
 from support.confluent_client import ConfluentClient
 from support.fetched_part import fetched_part
@@ -43,7 +43,7 @@ def write(broker: Broker, topic: str, *values: bytes, partition: int = 0, **opti
 def read(
     cluster: Cluster, topic: str, spans: dict[int, Span], **options: Any
 ) -> dict[int, list[tuple[int, bytes]]]:
-    reader = RecordReader(cluster, topic, spans, **options)
+    reader = RecordRangeReader(cluster, topic, spans, **options)
     found: dict[int, list[tuple[int, bytes]]] = {number: [] for number in spans}
     for fetched in reader.batches():
         for partition, records in fetched:
@@ -100,7 +100,7 @@ def test_a_partition_on_hold_is_not_fetched_until_it_is_released(
     topic = broker.new_topic("held", partitions=2)
     for partition in (0, 1):
         write(broker, topic, b"a", partition=partition)
-    reader = RecordReader(cluster, topic, {0: Span(0, 1), 1: Span(0, 1)})
+    reader = RecordRangeReader(cluster, topic, {0: Span(0, 1), 1: Span(0, 1)})
     reader.hold(1)
     while reader.undone != [1]:
         assert all(partition == 0 for partition, _ in reader.read(seconds=1.0))
@@ -115,7 +115,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Any) -> None:
     with Broker(topics={"rides": 1}, data=tmp_path) as broker, Cluster(broker.bootstrap) as cluster:
         write(broker, "rides", b"a", b"b")
         notes: list[str] = []
-        reader = RecordReader(cluster, "rides", {0: Span(0, 3)}, on_note=notes.append)
+        reader = RecordRangeReader(cluster, "rides", {0: Span(0, 3)}, on_note=notes.append)
         while not reader.read(seconds=1.0):
             pass
         broker.restart()
@@ -135,7 +135,7 @@ def test_a_broker_that_restarts_is_waited_for(tmp_path: Any) -> None:
 def test_a_broker_that_stays_away_is_reported(tmp_path: Any) -> None:
     with Broker(topics={"rides": 1}, data=tmp_path) as broker, Cluster(broker.bootstrap) as cluster:
         write(broker, "rides", b"a")
-        reader = RecordReader(cluster, "rides", {0: Span(0, 1)}, retry_ms=200)
+        reader = RecordRangeReader(cluster, "rides", {0: Span(0, 1)}, retry_ms=200)
         broker.stop()
         with pytest.raises(ReplayUnreachable, match="rides/0 could not be read for"):
             for _ in reader.batches():
@@ -146,7 +146,7 @@ def test_a_broker_that_stays_away_is_reported(tmp_path: Any) -> None:
 def test_deleted_offsets_are_reported(broker: Broker, cluster: Cluster) -> None:
     topic = broker.new_topic("deleted", retention_ms=1)
     write(broker, topic, b"a")
-    reader = RecordReader(cluster, topic, {0: Span(0, 5)})
+    reader = RecordRangeReader(cluster, topic, {0: Span(0, 5)})
     broker.clock.advance(days=2)
     with pytest.raises(RetentionOvertook):
         for _ in reader.batches():

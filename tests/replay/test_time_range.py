@@ -12,8 +12,8 @@ from respool.client.kafka.list_offsets import OffsetAt
 from respool.client.kafka.metadata import Leader, TopicMetadata
 from respool.model.seek_target import AtTime, Earliest
 from respool.replay import time_range
+from respool.replay.copy_plan import Span
 from respool.replay.errors import InvalidReplay, LeaderMissing
-from respool.replay.plan import Span
 from respool.replay.time_range import TimeRange, find_spans, parse_range
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -11,8 +11,8 @@ from replay.replay_world import Connection, World, answered, served_by_the_world
 from respool.client.kafka.codes import Code
 from respool.records.build import NewRecord
 from respool.replay.batches import CopyBatch
+from respool.replay.copy_plan import CopyPlan, ProducerId, Span
 from respool.replay.errors import PositionLost, ReplayFailed, ReplayUnreachable
-from respool.replay.plan import CopyPlan, ProducerId, Span
 from respool.replay.record_reader import ignore_note
 from respool.replay.writer import AWAY_SECONDS_MAX, ReplayWriter
 

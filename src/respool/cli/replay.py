@@ -20,8 +20,8 @@ from respool.model.times import format_ms
 if TYPE_CHECKING:
     from respool.client.kafka.cluster import Cluster
     from respool.replay.audit import AuditEntry
+    from respool.replay.copy_plan import Span
     from respool.replay.handle import Replay
-    from respool.replay.plan import Span
     from respool.replay.request import WantedHeaders
 
 # Without a terminal, a line of progress this often.
@@ -157,7 +157,7 @@ def run(
     if resume is not None:
         if topic or from_text or into or group or again or to_text != "now":
             raise UsageError(
-                "--resume ID stands for all that describes the replay", hint="leave it out"
+                "--resume ID replaces all arguments that describe the replay", hint="leave them out"
             )
         replay = resume_recorded(
             _connect(connection), resume, selection, copy_options, on_note=_on_note
@@ -174,7 +174,7 @@ def run(
     )
     paced = speed is not None or rate is not None or compression is not None
     if (into is None) == (group is None):
-        raise UsageError("say where to: either --into TOPIC2 or --group NEW")
+        raise UsageError("give a target: either --into TOPIC2 or --group NEW")
     if group is not None and (paced or not selection.selects_all):
         raise UsageError(
             "--speed, --rate, --keys, --key-file, --header and --compression are for --into",
@@ -236,7 +236,7 @@ def parse_keys(keys: list[str] | None, key_file: Path | None) -> frozenset[bytes
         found = {key.encode() for text in keys or () for key in text.split(",")}
     found.discard(b"")
     if not found:
-        raise UsageError("there is no key to look for")
+        raise UsageError("no key is given")
     return frozenset(found)
 
 
@@ -268,20 +268,20 @@ def _on_note(text: str) -> None:
 def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
     """Show the progress of a replay into a topic until it ends, and how it ended.
 
-    `is_asked_for`: it was named by its id, so that it continues is no news.
+    With `is_asked_for` the user named it by its id, and knows that it continues.
     """
     entry = replay.entry
     if replay.was_done:
         if as_json:
             _print_result(entry, seconds=0.0)
         output.note(
-            f"replay {entry.id} has done this already, at {format_ms(entry.updated_ms)}: "
+            f"replay {entry.id} was done already, at {format_ms(entry.updated_ms)}: "
             f"{counted(entry.messages, 'message')} in {entry.target}; --again makes another copy"
         )
         return
     if replay.is_resumed and not is_asked_for:
         output.note(
-            f"going on with replay {entry.id}, begun {format_ms(entry.begun_ms)} by {entry.who}; "
+            f"continuing replay {entry.id}, begun {format_ms(entry.begun_ms)} by {entry.who}; "
             "--again starts a new one instead"
         )
     output.note(

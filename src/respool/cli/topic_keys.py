@@ -17,8 +17,8 @@ from respool.model.quantities import counted
 from respool.operate.cluster_admin import ClusterAdmin
 from respool.operate.errors import client_errors_translated
 from respool.operate.key_placement import KeyPlacement, SplitKey, divide_budget
-from respool.replay.plan import Span, partition_for_key
-from respool.replay.record_reader import RecordReader
+from respool.replay.copy_plan import Span, partition_for_key
+from respool.replay.record_reader import RecordRangeReader
 
 SCAN_DEFAULT = 100_000
 SCAN_TIME_DEFAULT = "30s"
@@ -179,7 +179,7 @@ def _read(
     ends = {number: span.start for number, span in spans.items()}
     total = sum(span.messages for span in spans.values())
     with client_errors_translated():
-        reader = RecordReader(admin.cluster, topic, spans, on_note=output.note)
+        reader = RecordRangeReader(admin.cluster, topic, spans, on_note=output.note)
         try:
             with output.progress(f"keys of {topic}", total=total, unit="messages") as bar:
                 while not reader.is_done and not must_stop():

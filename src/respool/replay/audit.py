@@ -21,8 +21,8 @@ from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, Client
 from respool.client.kafka.sequenced_writer import ALL_IN_SYNC
 from respool.records.build import NewRecord, build_batch
 from respool.replay.errors import ReplayFailed, ReplayUnreachable, client_errors_translated
-from respool.replay.record_reader import RecordReader
-from respool.replay.topics import check_leaders, held_spans
+from respool.replay.record_reader import RecordRangeReader
+from respool.replay.topic_lookup import check_leaders, held_spans
 from respool.wire.api_table import Api
 
 AUDIT_TOPIC = "__respool_replays"
@@ -186,7 +186,7 @@ class AuditLog:
             return
         check_leaders(self._cluster, topic)
         spans = held_spans(self._cluster, AUDIT_TOPIC, topic.leaders)
-        reader = RecordReader(self._cluster, AUDIT_TOPIC, spans)
+        reader = RecordRangeReader(self._cluster, AUDIT_TOPIC, spans)
         try:
             for fetched in reader.batches():
                 for _, records in fetched:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from respool.records.build import NewRecord
 from respool.records.record import Record
-from respool.replay.plan import CopyPlan
-from respool.replay.position import CopyPosition, Origin, headers_of
+from respool.replay.copy_plan import CopyPlan
+from respool.replay.copy_position import CopyPosition, Origin, headers_of
 from respool.replay.request import MessageFilter
 
 BATCH_BYTES = 256 * 1024

@@ -2,12 +2,12 @@
 
 import time
 
+from respool.replay.copy_plan import Span
+from respool.replay.copy_position import CopyPosition, origin_of
+from respool.replay.copy_run import Control, CopyJob, CopyRun
 from respool.replay.errors import PositionLost, ReplayFailed
-from respool.replay.plan import Span
-from respool.replay.position import CopyPosition, origin_of
-from respool.replay.record_reader import RecordReader
-from respool.replay.run import Control, CopyJob, CopyRun
-from respool.replay.topics import check_leaders, describe_topic, held_spans
+from respool.replay.record_reader import RecordRangeReader
+from respool.replay.topic_lookup import check_leaders, describe_topic, held_spans
 
 # How often to read the target again when it has copies of this replay that are not readable yet.
 READS_MAX = 50
@@ -75,7 +75,7 @@ class ReplayCopy:
                 spans[target] = Span(start, held[target].stop)
         if not spans:
             return
-        reader = RecordReader(job.cluster, into.name, spans, isolation="read_uncommitted")
+        reader = RecordRangeReader(job.cluster, into.name, spans, isolation="read_uncommitted")
         try:
             for fetched in reader.batches():
                 for target, records in fetched:

@@ -9,10 +9,10 @@ from typing import Self
 
 from respool.client.kafka.cluster import Cluster
 from respool.replay.audit import INTERRUPTED, AuditEntry
-from respool.replay.plan import Span
-from respool.replay.run import Control, CopyProgress
+from respool.replay.copy_plan import Span
+from respool.replay.copy_run import Control, RunProgress
 
-Work = Callable[[Control, Callable[[CopyProgress], None]], AuditEntry]
+Work = Callable[[Control, Callable[[RunProgress], None]], AuditEntry]
 # (messages left, messages a second, timestamp sent last) -> seconds
 Estimate = Callable[[int, float, int], float | None]
 
@@ -184,7 +184,7 @@ class Replay:
             self._cluster.close()
             self._ended.set()
 
-    def _on_progress(self, progress: CopyProgress) -> None:
+    def _on_progress(self, progress: RunProgress) -> None:
         if self._first_done is None:
             self._first_done = progress.done
         seconds = max(time.monotonic() - self._began_at, 0.001)

@@ -31,8 +31,8 @@ from respool.model.errors import CorruptMessage, RequestError
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, RecordBatch, crc_of, read_header
 from respool.records.markers import read_marker
 from respool.records.record import Record, read_records
+from respool.replay.copy_plan import Span
 from respool.replay.errors import ReplayFailed, ReplayUnreachable
-from respool.replay.plan import Span
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
 from respool.wire.protocol_errors import RequestMalformed
@@ -54,7 +54,7 @@ def ignore_note(text: str) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reading:
+class _PartitionRead:
     cursor: Cursor
     retries: RetryTimer
     # Not fetched before; seconds of the monotonic clock.
@@ -63,16 +63,16 @@ class _Reading:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Line:
+class _LeaderConnection:
     """The connection to one leader, and the partitions of the fetch in flight."""
 
     connection: Connection
     version: int
-    asked: Sequence[_Reading] = ()
+    asked: Sequence[_PartitionRead] = ()
     answer_due_at: float = 0.0
 
 
-class RecordReader:
+class RecordRangeReader:
     """Use it as long as `is_done` is False, then `close` it."""
 
     def __init__(
@@ -85,19 +85,19 @@ class RecordReader:
         retry_ms: int = RETRY_MS,
         on_note: Callable[[str], None] = ignore_note,
     ) -> None:
-        """`on_note` is told when a broker is lost and when it answers again."""
+        """`on_note` is called when a broker is lost and when it answers again."""
         self._cluster = cluster
         self._isolation = isolation
         self._on_note = on_note
         self._sight = TopicSight(cluster, topic, cluster.topic(topic).id)
         self._readings = {
-            partition: _Reading(
+            partition: _PartitionRead(
                 cursor=Cursor(topic=topic, partition=partition, position=span.start, end=span.stop),
                 retries=RetryTimer(retry_ms),
             )
             for partition, span in spans.items()
         }
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, _LeaderConnection] = {}
         self._is_failing = False
 
     @property
@@ -157,7 +157,7 @@ class RecordReader:
 
     def _send(self) -> None:
         now = time.monotonic()
-        by_leader: dict[int, list[_Reading]] = {}
+        by_leader: dict[int, list[_PartitionRead]] = {}
         for partition, one in self._readings.items():
             if one.cursor.is_done or one.is_held or one.due_at > now:
                 continue
@@ -179,13 +179,15 @@ class RecordReader:
             line.asked = readings
             line.answer_due_at = now + self._cluster.request_timeout_ms / 1000
 
-    def _connect(self, broker: int) -> _Line:
+    def _connect(self, broker: int) -> _LeaderConnection:
         connection = self._cluster.connect(broker)
         version = connection.version(Api.FETCH)
-        self._lines[broker] = line = _Line(connection=connection, version=version)
+        self._lines[broker] = line = _LeaderConnection(connection=connection, version=version)
         return line
 
-    def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
+    def _fields(
+        self, line: _LeaderConnection, readings: Sequence[_PartitionRead]
+    ) -> dict[str, Any]:
         partitions = []
         for one in readings:
             leader = self._sight.leader_of(one.cursor.partition)
@@ -245,7 +247,9 @@ class RecordReader:
             self._readings[partition] = self._readings.pop(partition)
         return fetched
 
-    def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> list[Record]:
+    def _on_answer(
+        self, one: _PartitionRead, part: FetchedPart, *, is_crowded: bool
+    ) -> list[Record]:
         position, end = one.cursor.position, one.cursor.end
         assert end is not None
         match one.cursor.on_answer(part):
@@ -286,13 +290,13 @@ class RecordReader:
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
-    def _on_progress(self, one: _Reading) -> None:
+    def _on_progress(self, one: _PartitionRead) -> None:
         one.retries.reset()
         if self._is_failing:
             self._is_failing = False
             self._on_note("the broker answers again")
 
-    def _on_out_of_range(self, one: _Reading) -> None:
+    def _on_out_of_range(self, one: _PartitionRead) -> None:
         """
         Raises:
             ClientError: the offset was deleted or truncated.
@@ -314,7 +318,7 @@ class RecordReader:
             one.cursor.on_bounds(start.offset, end.offset)
         self._fail(one, ClientError(f"offset {one.cursor.position} is out of range"))
 
-    def _fail(self, one: _Reading, error: Exception, *, is_quiet: bool = False) -> None:
+    def _fail(self, one: _PartitionRead, error: Exception, *, is_quiet: bool = False) -> None:
         """Fetch this partition again after a backoff.
 
         Raises:
@@ -334,7 +338,7 @@ class RecordReader:
             self._is_failing = True
             self._on_note(f"{error}; trying again")
 
-    def _lose(self, broker: int, error: Exception, *, also: Sequence[_Reading] = ()) -> None:
+    def _lose(self, broker: int, error: Exception, *, also: Sequence[_PartitionRead] = ()) -> None:
         line = self._lines.pop(broker, None)
         if line is not None:
             self._cluster.release(line.connection)

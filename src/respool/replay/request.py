@@ -48,7 +48,7 @@ class MessageFilter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
     topic: str
-    # As they were given; they are resolved anew with each run.
+    # As they were given; each run resolves them again.
     from_text: str
     to_text: str
     into: str | None

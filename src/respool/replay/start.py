@@ -11,15 +11,15 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.records.batch import Codec
 from respool.replay.audit import DONE, AuditEntry, AuditLog
+from respool.replay.copy_plan import CopyPlan
 from respool.replay.errors import InvalidReplay, ReplayNotFound, client_errors_translated
-from respool.replay.group import start_group
+from respool.replay.group_start import start_group
 from respool.replay.handle import Estimate, Replay
 from respool.replay.pace import parse_pace
-from respool.replay.plan import CopyPlan
 from respool.replay.request import MessageFilter, ReplayRequest, recorded_filter, wanted_headers
 from respool.replay.time_range import TimeRange, find_spans, parse_range
 from respool.replay.topic_copy import CopyOptions, Note, begin_copy, carry_out, latest_of
-from respool.replay.topics import describe_topic, newest_ms
+from respool.replay.topic_lookup import describe_topic, newest_ms
 
 When: TypeAlias = datetime | timedelta | str
 Text: TypeAlias = bytes | str

@@ -7,9 +7,9 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.seek import resolve_target
 from respool.model.seek_target import AtTime, Earliest, InvalidSeekTarget, parse_seek_target
 from respool.model.times import TimeNotUnderstood, format_ms, parse_time
+from respool.replay.copy_plan import Span
 from respool.replay.errors import InvalidReplay, client_errors_translated
-from respool.replay.plan import Span
-from respool.replay.topics import check_leaders, describe_topic, held_spans
+from respool.replay.topic_lookup import check_leaders, describe_topic, held_spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,14 +16,14 @@ from respool.model.topic_config import OF_ITSELF
 from respool.records.batch import Codec
 from respool.replay.audit import DONE, FAILED, INTERRUPTED, RUNNING, AuditEntry, AuditLog
 from respool.replay.copy import ReplayCopy
+from respool.replay.copy_plan import CopyPlan, Span
+from respool.replay.copy_position import CopyPosition
+from respool.replay.copy_run import Control, CopyJob, RunProgress
 from respool.replay.errors import InvalidReplay, ReplayError, client_errors_translated
 from respool.replay.pace import Pace
-from respool.replay.plan import CopyPlan, Span
-from respool.replay.position import CopyPosition
 from respool.replay.request import MessageFilter, ReplayRequest
-from respool.replay.run import Control, CopyJob, CopyProgress
 from respool.replay.time_range import TimeRange
-from respool.replay.topics import check_leaders, describe_topic, held_spans, topic_configs
+from respool.replay.topic_lookup import check_leaders, describe_topic, held_spans, topic_configs
 from respool.replay.writer import new_producer_ids
 
 Note = Callable[[str], None]
@@ -86,7 +86,7 @@ def carry_out(
     *,
     selection: MessageFilter,
     options: CopyOptions,
-    on_progress: Callable[[CopyProgress], None],
+    on_progress: Callable[[RunProgress], None],
     on_note: Note,
 ) -> AuditEntry:
     """Copy what is left, and record how it ended: DONE, or INTERRUPTED after a stop.

@@ -15,8 +15,8 @@ from respool.client.kafka.sequenced_writer import BatchRefused, SequencedWriter
 from respool.records.batch import SEQUENCE_MAX, Codec
 from respool.records.build import build_batch
 from respool.replay.batches import CopyBatch
+from respool.replay.copy_plan import CopyPlan, ProducerId
 from respool.replay.errors import PositionLost, ReplayError, ReplayFailed, ReplayUnreachable
-from respool.replay.plan import CopyPlan, ProducerId
 from respool.replay.record_reader import ignore_note
 
 PENDING_MAX = 10
@@ -106,14 +106,14 @@ class ReplayWriter:
         self._writer.close()
 
     def _watch(self, *, has_progress: bool) -> None:
-        trouble = self._writer.trouble
-        if trouble is not None and not self._is_failing:
-            self._on_note(f"{trouble}; trying again")
-        self._is_failing = trouble is not None
+        error = self._writer.trouble
+        if error is not None and not self._is_failing:
+            self._on_note(f"{error}; trying again")
+        self._is_failing = error is not None
         if has_progress:
             self._acknowledged_at = self._clock()
         elif self._clock() - self._acknowledged_at > AWAY_SECONDS_MAX:
-            reason = "" if trouble is None else f": {trouble}"
+            reason = "" if error is None else f": {error}"
             raise ReplayUnreachable(
                 f"{self._plan.into} has acknowledged nothing for {AWAY_SECONDS_MAX:.0f} seconds{reason}"
             )

@@ -7,8 +7,8 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import ConfigEntry, ConfigResource, describe_configs
 from respool.client.kafka.list_offsets import MAX_TIMESTAMP, Isolation, list_offsets, offset_ranges
 from respool.client.kafka.metadata import TopicMetadata
+from respool.replay.copy_plan import Span
 from respool.replay.errors import LeaderMissing, ReplayNotFound
-from respool.replay.plan import Span
 
 
 def describe_topic(cluster: Cluster, name: str) -> TopicMetadata:

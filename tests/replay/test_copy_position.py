@@ -2,8 +2,8 @@ import json
 
 from respool.model.ids import Offset
 from respool.records.record import Record
-from respool.replay.plan import CopyPlan, ProducerId, Span
-from respool.replay.position import (
+from respool.replay.copy_plan import CopyPlan, ProducerId, Span
+from respool.replay.copy_position import (
     CHECKPOINT_PAIRS_MAX,
     CopyPosition,
     Origin,

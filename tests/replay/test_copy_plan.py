@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.replay.plan import (
+from respool.replay.copy_plan import (
     CopyPlan,
     ProducerId,
     Span,

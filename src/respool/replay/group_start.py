@@ -18,8 +18,8 @@ from respool.client.kafka.groups import (
 from respool.client.kafka.metadata import Place
 from respool.model.quantities import counted
 from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
+from respool.replay.copy_plan import Span
 from respool.replay.errors import GroupTaken, ReplayError, client_errors_translated
-from respool.replay.plan import Span
 from respool.replay.request import ReplayRequest
 from respool.replay.time_range import TimeRange
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from respool.records.record import Headers, Record
-from respool.replay.plan import CopyPlan
+from respool.replay.copy_plan import CopyPlan
 
 ID_HEADER = "respool-replay-id"
 SOURCE_HEADER = "respool-source"

@@ -1,7 +1,7 @@
 """One run of a replay from a known position: read, wait until due, batch, write.
 
 ```
-  RecordReader -> a queue per source partition -> (due? rate?) -> BatchBuilder -> ReplayWriter -> CopyPosition
+  RecordRangeReader -> a queue per source partition -> (due? rate?) -> BatchBuilder -> ReplayWriter -> CopyPosition
 ```
 A partition with a long queue is not fetched, so that messages which are due much later do not fill the memory while
 others are waited for.
@@ -18,11 +18,11 @@ from respool.model.times import format_ms
 from respool.records.batch import Codec
 from respool.records.record import Record
 from respool.replay.batches import BATCH_RECORDS, BatchBuilder, CopyBatch
+from respool.replay.copy_plan import CopyPlan, Span
+from respool.replay.copy_position import CopyPosition
 from respool.replay.errors import ReplayFailed
 from respool.replay.pace import Pace
-from respool.replay.plan import CopyPlan, Span
-from respool.replay.position import CopyPosition
-from respool.replay.record_reader import RecordReader, ignore_note
+from respool.replay.record_reader import RecordRangeReader, ignore_note
 from respool.replay.request import MessageFilter
 from respool.replay.writer import ReplayWriter
 
@@ -61,7 +61,7 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyProgress:
+class RunProgress:
     # Offsets of the source that are processed, of `plan.messages`.
     done: int
     # Copies in the target, of this run and those before.
@@ -81,7 +81,7 @@ class CopyJob:
     batch_records: int = BATCH_RECORDS
     # Older messages would be deleted from the target at once; None: it keeps all.
     oldest_ms: int | None
-    on_progress: Callable[[CopyProgress], None]
+    on_progress: Callable[[RunProgress], None]
     # Called every few seconds with a position that is safe to resume from.
     on_checkpoint: Callable[[CopyPosition], None]
     # Called with transient errors, and when they are over.
@@ -125,7 +125,7 @@ class CopyRun:
         job = self._job
         # What earlier runs have done is not counted as this one's rate.
         self._report_progress()
-        reader = RecordReader(job.cluster, job.plan.topic, self._spans, on_note=job.on_note)
+        reader = RecordRangeReader(job.cluster, job.plan.topic, self._spans, on_note=job.on_note)
         writer = ReplayWriter(job.cluster, job.plan, codec=job.codec, on_note=job.on_note)
         try:
             while not control.is_stopped and not self._is_finished(reader, writer):
@@ -137,7 +137,7 @@ class CopyRun:
             writer.close()
             reader.close()
 
-    def _step(self, reader: RecordReader, writer: ReplayWriter, control: Control) -> None:
+    def _step(self, reader: RecordRangeReader, writer: ReplayWriter, control: Control) -> None:
         if control.is_paused:
             self._while_paused(reader, writer)
             return
@@ -155,7 +155,7 @@ class CopyRun:
         self._run_writer(writer, seconds=WAIT_SECONDS if is_waiting else 0.0)
         self._report(reader, writer)
 
-    def _while_paused(self, reader: RecordReader, writer: ReplayWriter) -> None:
+    def _while_paused(self, reader: RecordRangeReader, writer: ReplayWriter) -> None:
         """Send nothing new; finish what is in flight."""
         self._paused_at = self._paused_at or time.monotonic()
         if writer.unacknowledged:
@@ -164,7 +164,7 @@ class CopyRun:
             time.sleep(WAIT_SECONDS)
         self._report(reader, writer)
 
-    def _read(self, reader: RecordReader, writer: ReplayWriter) -> bool:
+    def _read(self, reader: RecordRangeReader, writer: ReplayWriter) -> bool:
         """Fetch more, or wait a little when nothing else can be done. Returns True if records arrived."""
         wait = self._wait_seconds()
         if writer.is_full:
@@ -214,7 +214,7 @@ class CopyRun:
         pace.spend(sent)
         return sent > 0
 
-    def _release_short(self, reader: RecordReader) -> None:
+    def _release_short(self, reader: RecordRangeReader) -> None:
         for source in [each for each in self._held if len(self._queues[each]) < QUEUE_SHORT]:
             self._held.discard(source)
             reader.release(source)
@@ -224,7 +224,7 @@ class CopyRun:
             last_at = offset + len(batch.records) - 1
             self._position.on_copy(batch.target, batch.last, at_offset=last_at)
 
-    def _is_finished(self, reader: RecordReader, writer: ReplayWriter) -> bool:
+    def _is_finished(self, reader: RecordRangeReader, writer: ReplayWriter) -> bool:
         return (
             reader.is_done
             and not any(self._queues.values())
@@ -238,7 +238,7 @@ class CopyRun:
         while writer.unacknowledged and time.monotonic() < until:
             self._run_writer(writer, seconds=WAIT_SECONDS)
 
-    def _report(self, reader: RecordReader, writer: ReplayWriter) -> None:
+    def _report(self, reader: RecordRangeReader, writer: ReplayWriter) -> None:
         now = time.monotonic()
         if now - self._progress_at >= PROGRESS_SECONDS:
             self._progress_at = now
@@ -259,7 +259,7 @@ class CopyRun:
                 below = span.stop
             self._position.done_below[source] = max(self._position.done_below[source], below)
 
-    def _read_sources(self, reader: RecordReader) -> set[int]:
+    def _read_sources(self, reader: RecordRangeReader) -> set[int]:
         return self._spans.keys() - set(reader.undone)
 
     def _report_progress(self) -> None:
@@ -269,7 +269,7 @@ class CopyRun:
             for source, below in self._position.done_below.items()
         )
         self._job.on_progress(
-            CopyProgress(done=done, copied=self._position.copied, timestamp_ms=self._timestamp_ms)
+            RunProgress(done=done, copied=self._position.copied, timestamp_ms=self._timestamp_ms)
         )
 
     def _check_age(self, record: Record) -> None:
