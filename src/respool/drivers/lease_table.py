@@ -19,6 +19,8 @@ class LeaseTable:
         return lease in self._ttl_ms
 
     def grant(self, lease: int, ttl_ms: int) -> None:
+        assert lease not in self._ttl_ms, f"lease {lease} is granted already"
+        assert ttl_ms > 0
         self.last = lease
         self._ttl_ms[lease] = ttl_ms
         self.renew(lease)

@@ -150,6 +150,7 @@ class LogParts:
             self.ledger.check()
         header = batch.header
         base_offset, segment, position = self.end
+        assert header.last_offset_delta >= 0
         last_offset = Offset(base_offset + header.last_offset_delta)
         max_timestamp = header.max_timestamp
         size = header.length + LENGTH_BYTES
@@ -195,6 +196,8 @@ class LogParts:
         """
         segment = self.segments.active
         last = headers[-1]
+        assert headers[0].base_offset >= self.end.offset, "appends never overlap"
+        assert aborted is None or len(headers) == 1
         self.tail.clear()
         if aborted is None:
             segment.append_run(data, headers, now_ms=now_ms)
@@ -242,6 +245,7 @@ class LogParts:
         # A sync that began before a truncation says nothing about later appends.
         if not done.belongs_to(self.ledger):
             return
+        assert done.end.offset <= self.end.offset, f"synced {done.end.offset} of {self.end.offset}"
         self.ledger.finish(done)
         if done.end.offset >= self.synced.offset:
             self.synced = done.end

@@ -29,6 +29,7 @@ class LogRetention:
             return []
         if expired == len(parts.segments):
             parts.roll(now_ms)
+        assert expired < len(parts.segments), "the active segment stays"
         segments = parts.segments.without_first(expired)
         log_start = segments.first.base_offset
         if parts.synced.offset < log_start or segments.first is parts.segments.active:

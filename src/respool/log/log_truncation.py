@@ -73,6 +73,7 @@ class LogTruncation:
     def _finish_truncation(self, log_end: Offset, *, log_start: Offset) -> None:
         """Bring the derived state in line with the segments, and make it durable."""
         parts = self._parts
+        assert log_start <= log_end, f"log start {log_start} beyond {log_end}"
         parts.log_start = log_start
         self._compaction.on_truncated(log_end)
         active = parts.segments.active

@@ -50,6 +50,7 @@ def find_batches(
     The segments reach both offsets of `spec`. `end` and `synced` are known points; most reads end at one of them.
     """
     offset, max_offset, bytes_max, at_least_one, cached_only, with_empty = spec
+    assert offset < max_offset <= end.offset
     index = segments.index_of(offset)
     segment = segments.all[index]
     first = segment.find(offset, cached_only=cached_only)

@@ -121,8 +121,10 @@ class Segments:
         return Segments((*self.all[:first], new, *self.all[end:]))
 
     def without_first(self, count: int) -> "Segments":
+        assert 0 <= count < len(self.all), f"{count} of {len(self.all)} segments"
         return Segments(self.all[count:])
 
     def up_to(self, count: int) -> "Segments":
         """The first `count` segments; the last of them becomes the active one."""
+        assert 0 < count <= len(self.all), f"{count} of {len(self.all)} segments"
         return Segments(self.all[:count], peaks=self._peaks[: count - 1])

@@ -283,6 +283,7 @@ class BatchCleaner:
         needs_header: bool,
     ) -> CleanBatch | None:
         retained, tombstones, timestamp_delta_max = filtered.summaries[index]
+        assert tombstones <= max(retained, 0) <= max(header.record_count, 0)
         # For a batch that extends beyond the end, later tombstones were not processed yet.
         gets_horizon = (
             tombstones > 0

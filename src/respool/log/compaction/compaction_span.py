@@ -63,9 +63,11 @@ def find_span(
         end = segment_end
     if not dirty_bytes:
         return None
+    begin = max(cleaned_end, segments.first.base_offset)
+    assert begin < end <= bound, f"a span from {begin} to {end}, bound {bound}"
     return CompactionSpan(
         segments=segments.all[:count],
-        begin=max(cleaned_end, segments.first.base_offset),
+        begin=begin,
         end=end,
         clean_bytes=clean_bytes,
         dirty_bytes=dirty_bytes,

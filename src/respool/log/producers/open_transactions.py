@@ -29,6 +29,7 @@ class OpenTransactions:
         self.first_unstable: Offset | None = None
 
     def begin(self, producer_id: int, first_offset: Offset) -> None:
+        assert producer_id not in self._open, f"producer {producer_id} has an open transaction"
         self._open[producer_id] = first_offset
         if self.first_unstable is None:
             self.first_unstable = first_offset
