@@ -120,12 +120,12 @@ def _confirm_loss(loss: "LogLoss", *, yes: bool) -> None:
 
 
 def _described(loss: "LogLoss") -> list[str]:
-    if loss.sound_end is None:
+    if loss.intact_end is None:
         left = "nothing, its folder " + ("has no .log" if loss.has_folder else "is missing")
-    elif loss.sound_end <= loss.log_start:
+    elif loss.intact_end <= loss.log_start:
         left = "no message"
     else:
-        left = f"offsets {loss.log_start:,} to {loss.sound_end - 1:,}"
+        left = f"offsets {loss.log_start:,} to {loss.intact_end - 1:,}"
     lines = [f"{loss.name}", f"  was on the disk: up to offset {loss.recorded_end:,}"]
     lines.append(f"  what is left:    {left}")
     if loss.damage:

@@ -120,15 +120,15 @@ class LogParts:
         self.tail = LogTail(tails)
         # Incremented when a truncation begins and when it ends: odd while one is running.
         self.truncations = 0
-        self.take_config(config)
+        self.set_config(config)
 
-    def take_config(self, config: TopicConfig) -> None:
+    def set_config(self, config: TopicConfig) -> None:
         """The active segment keeps its indexes."""
         self.config = config
         self.index_settings = IndexSettings.of(config)
-        self.take_roll_rule()
+        self.update_roll_rule()
 
-    def take_roll_rule(self) -> None:
+    def update_roll_rule(self) -> None:
         """The active segment or the settings have changed."""
         self.roll_rule = RollRule(
             self.config, folder=self.folder, base_offset=self.segments.active.base_offset
@@ -237,7 +237,7 @@ class LogParts:
         self.ledger.on_names_changed()
         self.segments = self.segments.with_new(new)
         self.end = LogPoint(base_offset, new, 0)
-        self.take_roll_rule()
+        self.update_roll_rule()
         return new
 
     def finish_sync(self, done: PendingSync) -> None:

@@ -19,7 +19,7 @@ from respool.model.ids import Offset
 from respool.model.topic_config import TopicConfig
 
 
-class Located(NamedTuple):
+class LocatedBatches(NamedTuple):
     file_range: FileRange
     # No batch in it ends after this offset; the last one may end before it.
     end: Offset
@@ -83,7 +83,7 @@ class LogReader:
             return b""
         return found.segment.read(found.position, found.size, cached_only=spec.cached_only)
 
-    def locate(self, spec: ReadSpec) -> Located | None:
+    def locate(self, spec: ReadSpec) -> LocatedBatches | None:
         """Return the file range that `read` would return, for a process on this machine; None if there is none.
 
         Raises:
@@ -94,7 +94,9 @@ class LogReader:
             return None
         file_range = found.segment.file.file_range(found.position, found.size)
         return (
-            None if file_range is None else Located(file_range._replace(head=found.head), found.end)
+            None
+            if file_range is None
+            else LocatedBatches(file_range._replace(head=found.head), found.end)
         )
 
     def _find(self, spec: ReadSpec) -> StoredRange | None:

@@ -78,7 +78,7 @@ class LogTruncation:
         self._compaction.on_truncated(log_end)
         active = parts.segments.active
         parts.end = LogPoint(log_end, active, active.size)
-        parts.take_roll_rule()
+        parts.update_roll_rule()
         parts.epochs.truncate_end(log_end)
         ended = parts.producers.transactions.markers_before(log_end)
         replay_from, parts.producers = parts.snapshots.load(
@@ -86,7 +86,7 @@ class LogTruncation:
         )
         replay_producers(parts.producers, parts.segments, replay_from, log_end)
         parts.producers.forget_before(log_start)
-        parts.producers.transactions.hold_back_for(ended)
+        parts.producers.transactions.restore_ended(ended)
         # Syncs that began before may concern removed bytes: they have no effect, and their remaining work is done here.
         parts.ledger.is_abandoned = True
         for segment in parts.ledger.finished:

@@ -24,7 +24,7 @@ def folder_name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-def what_to_do_about_loss(folder: str) -> str:
+def advice_on_loss(folder: str) -> str:
     """The last part of errors that keep the partition offline: how to bring it back. See folder/accepted_loss.py."""
     return (
         f"stop the broker and restore {folder} from a backup, or accept the loss with: "

@@ -158,7 +158,7 @@ class PartitionLog(LogReader):
 
     def update_config(self, config: TopicConfig) -> None:
         """Apply changed settings. The active segment keeps its indexes."""
-        self._parts.take_config(config)
+        self._parts.set_config(config)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 

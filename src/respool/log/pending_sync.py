@@ -54,7 +54,7 @@ class PendingSync:
                 later successful sync would prove nothing.
         """
         try:
-            self._ledger.put_on_disk(self)
+            self._ledger.make_durable(self)
         except HandlesExhausted:
             raise
         except StorageError as error:
@@ -123,7 +123,7 @@ class SyncLedger:
             names_version=self._names_version,
         )
 
-    def put_on_disk(self, pending: PendingSync) -> None:
+    def make_durable(self, pending: PendingSync) -> None:
         """In this order: a snapshot implies that everything before its offset is durable, so it is written last."""
         self.check()
         if self.is_abandoned:

@@ -61,7 +61,7 @@ class ReplicaAppender:
 
     def _append(self, data: memoryview, now_ms: int, leader_epoch: LeaderEpoch | None) -> int:
         parts = self._parts
-        batches = _sound_batches(data, log_end=parts.end.offset, is_empty=self.is_empty)
+        batches = _valid_batches(data, log_end=parts.end.offset, is_empty=self.is_empty)
         if not batches:
             return 0
         if leader_epoch is None:
@@ -210,7 +210,7 @@ class _Run:
         parts.producers.end_transaction(marker, offset=offset, timestamp_ms=header.max_timestamp)
 
 
-def _sound_batches(data: memoryview, *, log_end: Offset, is_empty: bool) -> list[BatchAt]:
+def _valid_batches(data: memoryview, *, log_end: Offset, is_empty: bool) -> list[BatchAt]:
     """Return the new whole batches, each validated by itself and against its predecessor."""
     batches: list[BatchAt] = []
     position, end, next_offset = 0, len(data), log_end

@@ -20,7 +20,7 @@ from respool.mirror.cluster_link import (
 from respool.mirror.partition_copy import CopyState, PartitionCopy, difference, header_of
 from respool.model.ids import Offset
 from respool.records.markers import EndTransactionMarker
-from respool.records.mirrored_batches import gap_with_ends
+from respool.records.mirrored_batches import fillers_with_markers
 from respool.wire.api_table import Api
 
 
@@ -130,7 +130,7 @@ class StartOffsetFinder:
             self._on_loss(copy, count, aborted=len(ends), left_open=left_open)
         if not gap:
             return copy.target_end
-        data = gap_with_ends(Offset(copy.target_end), Offset(begin), ends)
+        data = fillers_with_markers(Offset(copy.target_end), Offset(begin), ends)
         leader = self._target.leader_of(copy.place)
         if leader is None:
             raise LinkError(f"{self._target.name}: {copy.name} has no leader")

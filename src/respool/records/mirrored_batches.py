@@ -164,7 +164,7 @@ def fillers(begin: Offset, end: Offset) -> bytes:
     return b"".join(parts)
 
 
-def gap_with_ends(begin: Offset, end: Offset, ends: Sequence[EndTransactionMarker]) -> bytes:
+def fillers_with_markers(begin: Offset, end: Offset, ends: Sequence[EndTransactionMarker]) -> bytes:
     """As `fillers`, with the gap's transaction markers at its end; there are at most as many as offsets."""
     first = Offset(end - len(ends))
     markers = [_mirrored_marker(marker, Offset(first + at)) for at, marker in enumerate(ends)]

@@ -7,7 +7,7 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import Producer, start_with_transactions
-from respool.log.log_reader import Located
+from respool.log.log_reader import LocatedBatches
 from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
@@ -153,7 +153,7 @@ def test_where_the_index_is_not_in_memory_another_thread_looks_for_the_place(
 ) -> None:
     locate, cached_only = PartitionLog.locate, []
 
-    def from_disk(log: PartitionLog, spec: ReadSpec) -> Located | None:
+    def from_disk(log: PartitionLog, spec: ReadSpec) -> LocatedBatches | None:
         cached_only.append(spec.cached_only)
         if spec.cached_only:
             raise NotCached

@@ -102,7 +102,7 @@ def test_a_log_opens_with_what_stands_before_the_damage_once_that_is_accepted(
 
     loss = found_and_accepted(disk)
 
-    assert (loss.recorded_end, loss.sound_end, loss.opens_at, loss.offsets_lost) == (5, 2, 2, 3)
+    assert (loss.recorded_end, loss.intact_end, loss.opens_at, loss.offsets_lost) == (5, 2, 2, 3)
     # It holds over a power cut, and over a start that comes to nothing.
     for _ in range(2):
         disk.crash()
@@ -135,7 +135,7 @@ def test_a_log_with_nothing_left_goes_on_at_its_old_end(what: str) -> None:
 
     loss = found_and_accepted(disk.reopen())
 
-    assert (loss.has_folder, loss.sound_end) == (what != "orders-0", None)
+    assert (loss.has_folder, loss.intact_end) == (what != "orders-0", None)
     assert (loss.recorded_end, loss.opens_at, loss.offsets_lost) == (5, 5, 5)
     disk.crash()
     disk = disk.reopen()
@@ -160,7 +160,7 @@ def test_only_this_partition_is_spoken_of_anew() -> None:
 def test_looking_changes_nothing_and_a_sound_log_has_lost_nothing() -> None:
     disk = a_full_disk(value=b"small")
     loss = AcceptedLoss(disk, ORDERS).find()
-    assert (loss.sound_end, loss.damage, loss.offsets_lost) == (5, "", 0)
+    assert (loss.intact_end, loss.damage, loss.offsets_lost) == (5, "", 0)
     folder = open_folder(disk)
     assert folder.was_clean
     assert open_log(folder).log_end == MESSAGES

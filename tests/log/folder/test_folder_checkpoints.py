@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.log.folder.folder_checkpoints import RECOVERY_POINT, KeptOffsets, OffsetCheckpoint
+from respool.log.folder.folder_checkpoints import RECOVERY_POINT, OffsetCheckpoint, StoredOffsets
 from respool.model.errors import CheckpointDamaged, DiskFailed
 from respool.model.ids import Offset, TopicPartition
 from respool.sim.disk.disk_faults import ProcessGone
@@ -112,7 +112,7 @@ def test_garbage_is_damage_and_nothing_else(garbage: bytes) -> None:
 
 def test_kept_offsets_change_one_partition_and_leave_the_others() -> None:
     disk = a_disk()
-    kept = KeptOffsets.read(a_checkpoint(disk))
+    kept = StoredOffsets.read(a_checkpoint(disk))
     kept.update({ORDERS_0: Offset(5), ORDERS_1: Offset(6)})
     kept.update({ORDERS_0: Offset(7)})
     assert a_checkpoint(disk).read() == {ORDERS_0: 7, ORDERS_1: 6}
@@ -125,7 +125,7 @@ def test_kept_offsets_change_one_partition_and_leave_the_others() -> None:
 
 def test_nothing_is_written_when_nothing_changed() -> None:
     disk = a_disk()
-    kept = KeptOffsets.read(a_checkpoint(disk))
+    kept = StoredOffsets.read(a_checkpoint(disk))
     kept.update({ORDERS_0: Offset(5)})
     written = disk.counters.replaced_files
     kept.update({ORDERS_0: Offset(5)})
@@ -136,14 +136,14 @@ def test_nothing_is_written_when_nothing_changed() -> None:
 def test_a_damaged_file_is_replaced_by_the_next_change() -> None:
     disk = a_disk()
     disk.replace_file(RECOVERY_POINT, b"rubbish")
-    kept = KeptOffsets(a_checkpoint(disk))
+    kept = StoredOffsets(a_checkpoint(disk))
     kept.update({ORDERS_0: Offset(5)})
     assert a_checkpoint(disk).read() == {ORDERS_0: 5}
 
 
 def test_after_a_failed_write_the_old_offsets_hold_and_the_next_change_writes_again() -> None:
     disk = a_disk()
-    kept = KeptOffsets.read(a_checkpoint(disk))
+    kept = StoredOffsets.read(a_checkpoint(disk))
     kept.update({ORDERS_0: Offset(5)})
     disk.faults.fail("replace")
     with pytest.raises(DiskFailed):
@@ -157,7 +157,7 @@ def test_after_a_failed_write_the_old_offsets_hold_and_the_next_change_writes_ag
 
 def test_what_a_failed_write_may_have_said_is_forgotten_for_sure() -> None:
     disk = a_disk()
-    kept = KeptOffsets.read(a_checkpoint(disk))
+    kept = StoredOffsets.read(a_checkpoint(disk))
     disk.faults.fail("replace")
     with pytest.raises(DiskFailed):
         kept.update({ORDERS_0: Offset(9)})
@@ -170,7 +170,7 @@ def test_what_a_failed_write_may_have_said_is_forgotten_for_sure() -> None:
 
 def test_what_is_forgotten_soon_is_gone_at_once_and_in_the_file_with_the_next_change() -> None:
     disk = a_disk()
-    kept = KeptOffsets.read(a_checkpoint(disk))
+    kept = StoredOffsets.read(a_checkpoint(disk))
     kept.update({ORDERS_0: Offset(5), ORDERS_1: Offset(6)})
     kept.forget_soon([ORDERS_0])
     assert ORDERS_0 not in kept

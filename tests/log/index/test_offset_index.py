@@ -81,7 +81,7 @@ def test_it_opens_as_it_was_closed(disk: SimDisk) -> None:
     assert again is not None
     assert list(again) == [(1010, 100), (1020, 200)]
     assert again.last_position == 200
-    assert again.is_sound(log_bytes=300)
+    assert again.is_plausible(log_bytes=300)
 
 
 def test_entries_that_cannot_be_are_noticed(disk: SimDisk) -> None:
@@ -93,7 +93,7 @@ def test_entries_that_cannot_be_are_noticed(disk: SimDisk) -> None:
         disk.replace_file(PATH, content)
         index = OffsetIndex.open(disk, PATH, base_offset=BASE, bytes_max=800)
         assert index is not None
-        return index.is_sound(log_bytes=1000)
+        return index.is_plausible(log_bytes=1000)
 
     assert sound()
     assert sound((1001, 1), (1002, 999))

@@ -61,7 +61,7 @@ def test_ends_that_are_not_committed_are_carried_over_a_cut() -> None:
     kept = transactions.markers_before(Offset(7))
     assert kept == [(3, 5)]
     after = opened((BOB, 2), (ADA, 6))
-    after.hold_back_for(kept)
+    after.restore_ended(kept)
     assert after.first_unstable == 2
     after.end(BOB, Offset(7))
     after.on_high_watermark(Offset(8))

@@ -322,7 +322,7 @@ class ProducersAgainstTheLog(RuleBasedStateMachine):
         self.now_ms += later_ms
         assert self.states.expire(self.now_ms) == 0
         self.naive.asked = [
-            one for one in self.naive.asked if one.guard.asked_at_ms >= self.now_ms - 600_000
+            one for one in self.naive.asked if one.guard.requested_at_ms >= self.now_ms - 600_000
         ]
 
     @rule(back=st.sampled_from([0, 1, 1, 2, 5]))
@@ -373,7 +373,7 @@ class ProducersAgainstTheLog(RuleBasedStateMachine):
         ended = self.states.transactions.markers_before(Offset(self.log_end))
         self.states = self.replayed()
         self.states.transactions.on_high_watermark(Offset(2**62))
-        self.states.transactions.hold_back_for(ended)
+        self.states.transactions.restore_ended(ended)
         self.states.expire(self.now_ms)
         self.naive.asked.clear()
 

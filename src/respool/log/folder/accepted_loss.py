@@ -37,21 +37,21 @@ class LogLoss:
     # It was durable up to here.
     recorded_end: Offset
     # It is intact up to here; None if there is no segment.
-    sound_end: Offset | None
+    intact_end: Offset | None
     # What is wrong there; empty if the files end there.
     damage: str
 
     @property
     def opens_at(self) -> Offset:
         """The log end once the loss is accepted."""
-        if self.sound_end is None:
+        if self.intact_end is None:
             return max(self.log_start, self.recorded_end)
-        return max(self.log_start, self.sound_end)
+        return max(self.log_start, self.intact_end)
 
     @property
     def offsets_lost(self) -> int:
         """The number of offsets lost; equal to messages, except for compacted ones and markers."""
-        left = self.log_start if self.sound_end is None else self.opens_at
+        left = self.log_start if self.intact_end is None else self.opens_at
         return max(self.recorded_end - left, 0)
 
 
@@ -81,9 +81,9 @@ class AcceptedLoss:
         snapshots = [one[0] for one in found if one is not None and one[1] == SNAPSHOT]
         recorded = max(self._checkpoints.recovery_points.get(self._name), *snapshots, Offset(0))
         log_start = self._checkpoints.log_starts.get(self._name)
-        sound_end, damage = None, ""
+        intact_end, damage = None, ""
         if bases:
-            sound_end, damage = self._scan(bases, recorded)
+            intact_end, damage = self._scan(bases, recorded)
             log_start = max(log_start, bases[0])
         else:
             recorded = max(recorded, self._checkpoints.recorded_end(self._name))
@@ -92,7 +92,7 @@ class AcceptedLoss:
             has_folder=self._disk.exists(self._folder),
             log_start=log_start,
             recorded_end=recorded,
-            sound_end=sound_end,
+            intact_end=intact_end,
             damage=damage,
         )
 
@@ -103,18 +103,18 @@ class AcceptedLoss:
         self._disk.sync_folder(ROOT)
         name, end = self._name, loss.opens_at
         kept = self._checkpoints
-        if loss.sound_end is None:
+        if loss.intact_end is None:
             # First: this alone means that nothing below is missing.
             kept.log_starts.update({name: end})
             kept.recovery_points.update({name: end})
             kept.high_watermarks.update({name: end})
             return
-        SnapshotFiles(self._disk, self._folder, ()).delete_beyond(loss.sound_end)
+        SnapshotFiles(self._disk, self._folder, ()).delete_beyond(loss.intact_end)
         kept.high_watermarks.update({name: min(kept.high_watermarks.get(name), end)})
         if name in kept.cleaned_ends:
             kept.cleaned_ends.update({name: min(kept.cleaned_ends.get(name), end)})
         # Last: until then the log stays offline.
-        kept.recovery_points.update({name: loss.sound_end})
+        kept.recovery_points.update({name: loss.intact_end})
 
     def _scan(self, bases: list[Offset], recorded: Offset) -> tuple[Offset, str]:
         """Return the end of the intact part, and what is wrong there."""

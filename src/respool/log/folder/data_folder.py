@@ -35,7 +35,7 @@ from respool.log.folder.folder_checkpoints import FolderCheckpoints
 from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
 from respool.log.folder.partition_folders import ROOT, PartitionFolders
 from respool.log.log_tail import TailMemory
-from respool.log.partition_folder import STRAY, folder_name, uuid_to_text, what_to_do_about_loss
+from respool.log.partition_folder import STRAY, advice_on_loss, folder_name, uuid_to_text
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import (
     DataFolderMismatch,
@@ -331,7 +331,7 @@ class DataFolder:
         found = self._folders.topic_id(name)
         if found == topic_id:
             return True
-        if self._checkpoints.may_speak_of(name) and (
+        if self._checkpoints.may_contain(name) and (
             found is not None or self._folders.is_being_deleted(name)
         ):
             # They describe an earlier topic. Remove them before its folder is renamed, or that would look like a loss.
@@ -407,7 +407,7 @@ def _missing(disk: Disk, name: TopicPartition, recorded: Offset) -> str:
     what = "is empty" if disk.exists(folder) else "is missing"
     return (
         f"the folder {folder} {what}, but the log in it reached offset {recorded}; "
-        f"{what_to_do_about_loss(folder)}"
+        f"{advice_on_loss(folder)}"
     )
 
 

@@ -51,7 +51,7 @@ class OffsetCheckpoint:
         self._disk.replace_file(self.name, encode_lines(lines))
 
 
-class KeptOffsets:
+class StoredOffsets:
     """A checkpoint and its offsets in memory. Writes the file only when its content would change."""
 
     def __init__(
@@ -65,7 +65,7 @@ class KeptOffsets:
         # Partitions that may be in the file: a failed write may have succeeded all the same.
         self._may_be_in_file = set(offsets)
 
-    def may_speak_of(self, name: TopicPartition) -> bool:
+    def may_contain(self, name: TopicPartition) -> bool:
         """True if the file may contain this partition."""
         return name in self._may_be_in_file or name in self._offsets
 
@@ -154,8 +154,8 @@ class FolderCheckpoints:
         """All partitions with an entry."""
         return {name for kept in self._all for name in kept}
 
-    def may_speak_of(self, name: TopicPartition) -> bool:
-        return any(kept.may_speak_of(name) for kept in self._all)
+    def may_contain(self, name: TopicPartition) -> bool:
+        return any(kept.may_contain(name) for kept in self._all)
 
     def write(
         self,
@@ -206,14 +206,14 @@ class FolderCheckpoints:
             kept.forget_soon(names)
 
     @property
-    def _all(self) -> tuple[KeptOffsets, ...]:
+    def _all(self) -> tuple[StoredOffsets, ...]:
         return self.recovery_points, self.log_starts, self.high_watermarks, self.cleaned_ends
 
-    def _read(self, name: str, *, without: str) -> KeptOffsets:
+    def _read(self, name: str, *, without: str) -> StoredOffsets:
         checkpoint = OffsetCheckpoint(self._disk, name)
         try:
-            return KeptOffsets.read(checkpoint)
+            return StoredOffsets.read(checkpoint)
         except CheckpointDamaged as error:
             logger.warning("%s. Continuing without it: %s.", error, without)
             self.any_is_damaged = True
-            return KeptOffsets(checkpoint)
+            return StoredOffsets(checkpoint)

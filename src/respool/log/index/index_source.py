@@ -88,7 +88,7 @@ class IndexSource:
             base_offset=self._base_offset,
             bytes_max=self._settings.bytes_max,
         )
-        if times is None or not times.is_sound() or times.last.timestamp < 0:
+        if times is None or not times.is_plausible() or times.last.timestamp < 0:
             return None
         return times.last
 

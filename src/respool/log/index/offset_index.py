@@ -114,7 +114,7 @@ class OffsetIndex:
         self._file.truncate(count)
         self.last_position = self._entry(count - 1).position if count else 0
 
-    def is_sound(self, *, log_bytes: int) -> bool:
+    def is_plausible(self, *, log_bytes: int) -> bool:
         """True if the entries are plausible for a log file of that size. Checks the first and the last one only."""
         if not self._file.count:
             return True

@@ -89,7 +89,7 @@ class SegmentIndexes:
         times = TimeIndex.open(disk, paths[1], base_offset=base_offset, bytes_max=max_)
         if offsets is None or times is None:
             return None
-        if not offsets.is_sound(log_bytes=log_bytes) or not times.is_sound():
+        if not offsets.is_plausible(log_bytes=log_bytes) or not times.is_plausible():
             return None
         return cls(offsets, times, settings)
 

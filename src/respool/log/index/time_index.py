@@ -123,7 +123,7 @@ class TimeIndex:
         self._file.truncate(count)
         self.last = self._last_entry()
 
-    def is_sound(self) -> bool:
+    def is_plausible(self) -> bool:
         """True if the entries are plausible. Checks the first and the last one only."""
         if not self._file.count:
             return True

@@ -64,7 +64,7 @@ class OpenTransactions:
         """The ended transactions whose uncommitted markers are before the offset."""
         return [one for one in self._ended if one[1] < offset]
 
-    def hold_back_for(self, ended: list[tuple[Offset, Offset]]) -> None:
+    def restore_ended(self, ended: list[tuple[Offset, Offset]]) -> None:
         """Restore these transactions, taken from `markers_before` when the log was truncated."""
         self._ended = ended
         heapify(self._ended)

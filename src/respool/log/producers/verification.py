@@ -26,16 +26,16 @@ EPOCHS_MAX = 4
 class VerificationGuard:
     """Compared by identity."""
 
-    __slots__ = ("asked_at_ms", "askers", "lowest_sequence", "producer_epoch", "producer_id")
+    __slots__ = ("lowest_sequence", "producer_epoch", "producer_id", "requested_at_ms", "requests")
 
     def __init__(self, header: BatchHeader, *, now_ms: int) -> None:
         self.producer_id = header.producer_id
         self.producer_epoch = header.producer_epoch
         # Several batches may wait for one verification. For an unknown producer, this sequence must come first.
         self.lowest_sequence = header.base_sequence
-        self.asked_at_ms = now_ms
+        self.requested_at_ms = now_ms
         # How many requests wait for the coordinator with this guard.
-        self.askers = 0
+        self.requests = 0
 
 
 class Verifications:
@@ -66,14 +66,14 @@ class Verifications:
                 del guards[next(iter(guards))]
             guard = guards[header.producer_epoch] = VerificationGuard(header, now_ms=now_ms)
         guard.lowest_sequence = min(guard.lowest_sequence, header.base_sequence)
-        guard.askers += 1
+        guard.requests += 1
         return guard
 
     def cancel(self, guard: VerificationGuard) -> None:
         """A request was rejected by the coordinator. With its last request the guard is removed."""
-        guard.askers -= 1
+        guard.requests -= 1
         guards = self._guards.get(guard.producer_id)
-        if guard.askers > 0 or guards is None or guards.get(guard.producer_epoch) is not guard:
+        if guard.requests > 0 or guards is None or guards.get(guard.producer_epoch) is not guard:
             return
         del guards[guard.producer_epoch]
         if not guards:
@@ -95,6 +95,6 @@ class Verifications:
         """Remove verifications whose batch never came."""
         while self._guards:
             oldest = next(iter(self._guards.values()))
-            if any(guard.asked_at_ms >= before_ms for guard in oldest.values()):
+            if any(guard.requested_at_ms >= before_ms for guard in oldest.values()):
                 break
             self._guards.popitem(last=False)

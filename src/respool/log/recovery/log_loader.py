@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from respool.log.file_names import EPOCHS_NAME
 from respool.log.index.segment_indexes import IndexSettings
 from respool.log.leader_epochs import EpochCache, EpochFile
-from respool.log.partition_folder import what_to_do_about_loss
+from respool.log.partition_folder import advice_on_loss
 from respool.log.producers.producer_states import ProducerStates
 from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.recovery.log_folder import LogFolder, delete_segment
@@ -79,14 +79,14 @@ class LogLoader:
         """
         loaded = self._load(log_start=log_start, recovery_point=recovery_point, clean=clean)
         if high_watermark is not None and high_watermark < loaded.log_end:
-            ended = find_uncommitted_ends(
+            ended = find_uncommitted_markers(
                 loaded.segments,
                 loaded.snapshots,
                 high_watermark=high_watermark,
                 log_end=loaded.log_end,
                 expiration_ms=self._expiration_ms,
             )
-            loaded.producers.transactions.hold_back_for(ended)
+            loaded.producers.transactions.restore_ended(ended)
         return loaded
 
     def _load(self, *, log_start: Offset, recovery_point: Offset, clean: bool) -> LoadedLog:
@@ -104,7 +104,7 @@ class LogLoader:
         if loaded.log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(
                 f"{self._folder} ends at offset {loaded.log_end}, but it was synced up to {synced_end}; "
-                f"{what_to_do_about_loss(self._folder)}"
+                f"{advice_on_loss(self._folder)}"
             )
         if loaded.log_end < log_start:
             # A power cut removed records that had been deleted: the log continues at its checkpointed start.
@@ -116,7 +116,7 @@ class LogLoader:
         if synced_end > log_start:
             raise SegmentCorrupt(
                 f"{self._folder} has no segment, but it was synced up to offset {synced_end}; "
-                f"{what_to_do_about_loss(self._folder)}"
+                f"{advice_on_loss(self._folder)}"
             )
         self._disk.make_folder(self._folder)
         # Snapshots may remain of a log that was being removed when the power failed.
@@ -195,7 +195,7 @@ class LogLoader:
         done = recovery.run(Segments(self._segments), log_start=log_start, synced_end=synced_end)
         segments, producers, epochs = recovery.segments, recovery.producers, recovery.epochs
         self._tidy(segments, producers, epochs, log_start=log_start, log_end=done.log_end)
-        recovery.put_on_disk()
+        recovery.make_durable()
         return LoadedLog(
             segments=segments,
             snapshots=self._snapshots,
@@ -224,7 +224,7 @@ class LogLoader:
         self._snapshots.delete_strays([segment.base_offset for segment in segments.all])
 
 
-def find_uncommitted_ends(
+def find_uncommitted_markers(
     segments: Segments,
     snapshots: SnapshotFiles,
     *,

@@ -44,7 +44,7 @@ def replay_batch(
     """Replay one batch; return the transaction that it aborts.
 
     Without a high watermark its marker counts as committed, since there may be millions; callers that know better
-    correct that after the replay (`find_uncommitted_ends`).
+    correct that after the replay (`find_uncommitted_markers`).
     """
     header = batch.header
     if not header.is_control:

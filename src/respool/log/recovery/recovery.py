@@ -32,7 +32,7 @@ from respool.log.batch_walk import BatchAt
 from respool.log.index.segment_indexes import IndexSettings, SegmentIndexes
 from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.leader_epochs import EpochEntry, EpochFile
-from respool.log.partition_folder import what_to_do_about_loss
+from respool.log.partition_folder import advice_on_loss
 from respool.log.producers.producer_states import ProducerStates
 from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.recovery.log_folder import delete_segment
@@ -60,7 +60,7 @@ class Recovery:
 
 
 class LogRecovery:
-    """Recovers one log, once: `run`, then `put_on_disk`."""
+    """Recovers one log, once: `run`, then `make_durable`."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class LogRecovery:
             if not segment.size and end > log_start:
                 raise SegmentCorrupt(
                     f"{segment.path} is empty, it contained offsets up to {end}; "
-                    f"{what_to_do_about_loss(self._folder)}"
+                    f"{advice_on_loss(self._folder)}"
                 )
         self._replay_from, self.producers = self._snapshots.load(
             at_most=synced_end, expiration_ms=self._expiration_ms
@@ -114,7 +114,7 @@ class LogRecovery:
         if damage and self._log_end < synced_end and synced_end > log_start:
             raise SegmentCorrupt(
                 f"{damage}; everything before offset {synced_end} had been synced; "
-                f"{what_to_do_about_loss(self._folder)}"
+                f"{advice_on_loss(self._folder)}"
             )
         self._truncate(listed.all[first + len(self._scanned) :])
         self.segments = Segments([*listed.all[:first], *self._scanned])
@@ -128,7 +128,7 @@ class LogRecovery:
             damage=damage,
         )
 
-    def put_on_disk(self) -> None:
+    def make_durable(self) -> None:
         """Sync the recovered state."""
         for segment in self._scanned:
             segment.sync_all()
