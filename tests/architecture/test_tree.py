@@ -43,46 +43,36 @@ NAMED_FOR_SOMETHING_ELSE = {
 # Modules that no test file names and whose importers have no test file either: they run in another process, or a
 # whole-system test covers them.
 COVERED_BY_A_SYSTEM_TEST = {
-    "respool.replay.group_start": "tests/replay",
-    "respool.replay.group_members": "tests/replay",
-    "respool.sim.clients.transactional_producer": "make sim and tests/sim/planted_bugs.py run it",
+    "respool.sim.faults.nemesis": "make sim and tests/sim/planted_bugs.py run it",
     "respool.sim.faults.cluster_faults": "make sim and tests/sim/planted_bugs.py run it",
     "respool.sim.faults.disk_swaps": "make sim and tests/sim/planted_bugs.py run it",
-    "respool.sim.faults.nemesis": "make sim and tests/sim/planted_bugs.py run it",
-    "respool.broker.handlers.incremental_alter_configs": "tests/broker/handlers/test_alter_configs.py sends it",
+    "respool.sim.clients.transactional_producer": "make sim and tests/sim/planted_bugs.py run it",
     "respool.broker.handlers.list_partition_reassignments": "test_alter_partition_reassignments.py sends it",
+    "respool.broker.handlers.incremental_alter_configs": "tests/broker/handlers/test_alter_configs.py sends it",
     "respool.broker.fetch.local_read_ranges": "tests/crash and tests/clients run a broker",
     "respool.broker.fetch.partition_read": "tests/crash and tests/clients run a broker",
     "respool.broker.replication.replica_fetchers": "tests/crash and tests/clients run a broker",
-    "respool.mirror.mirror_run": "tests/cli runs the command",
-    "respool.cli.start": "tests/cli runs the command",
-    "respool.mirror.promotion": "tests/cli runs the command",
-    "respool.mirror.comparison": "tests/cli runs the command",
-    "respool.mirror.topic_sync": "tests/cli runs the command",
-    "respool.mirror.retry_log": "tests/cli runs the command",
-    "respool.cli.group_reset": "tests/cli runs the command",
-    "respool.columnar.varint_kernels": "compiled; tests/columnar sees its results",
     "respool.columnar.record_columns": "compiled; tests/columnar sees its results",
-    "respool.coordination.groups.consumer.consumer_timers": "tests/coordination tests the whole group",
     "respool.client.arrow.writing.stamping": "tests/client tests the other half of its class",
     "respool.client.messages.async_producer": "tests/client tests the other half of its class",
     "respool.client.messages.async_consumer": "tests/client tests the other half of its class",
     "respool.client.messages.position": "tests/client tests the other half of its class",
-    "respool.testing.broker_runner": "tests/testing runs it in the other process",
-    "respool.testing.request_faults": "tests/testing runs it in the other process",
     "respool.testing.process_main": "tests/testing runs it in the other process",
+    "respool.testing.request_faults": "tests/testing runs it in the other process",
+    "respool.testing.broker_runner": "tests/testing runs it in the other process",
+    "respool.mirror.topic_sync": "tests/cli runs the command",
 }
 
 # Files and packages that are larger than the limits. Keep it short.
 LARGE_FILES: dict[str, int] = {
-    "server/connection.py": 550,
-    "cli/topic.py": 500,
-    "broker/partitions/partition.py": 600,
+    # The one owner of a partition's state.
+    "broker/partitions/partition.py": 583,
 }
 LARGE_PACKAGES: dict[str, int] = {
-    "broker/handlers": 56,
-    "cli": 96,
-    "client/arrow": 51,
+    # One file for each API.
+    "broker/handlers": 43,
+    # One file for each noun, and the shell's own.
+    "cli": 37,
 }
 
 
