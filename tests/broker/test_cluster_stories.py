@@ -466,7 +466,7 @@ async def test_a_deletion_that_a_follower_has_not_heard_of_is_not_done(cluster: 
         late = await cluster.delete_records(1, at=ONE, timeout_ms=100)
         assert late.error_code == RequestTimedOut.code
     # Who has been told so does not stay behind.
-    assert not cluster[ONE].partition()._deletions._waiting
+    assert not cluster[ONE].partition().waiters._deletions._waiting
     cluster.heal()
     assert (await cluster.delete_records(1, at=ONE)).low_watermark == 1
     assert cluster[TWO].log().log_start == 1
@@ -547,7 +547,7 @@ def append_in_transaction(partition: Partition) -> None:
         is_transactional=True,
     )
     batch = check_produced(data, bytes_max=1 << 20)
-    guard = partition.begin_verification(batch.header)
+    guard = partition.log.begin_verification(batch.header)
     partition.append(batch, now_ms=0, guard=guard)
 
 

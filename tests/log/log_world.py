@@ -145,6 +145,7 @@ class LogWorld:
         # The first batch of an epoch that nobody announced announces it.
         if self.epochs.latest != self.epoch:
             self.announcing = EpochEntry(self.epoch, self.log_end)
+        segments = self.log.segment_count
         try:
             appended = self.log.append(batch, leader_epoch=self.epoch, now_ms=self.now_ms)
         except ProcessGone:
@@ -154,7 +155,8 @@ class LogWorld:
             self._settle_epoch()
             raise
         if not appended.is_duplicate:
-            assert appended == (stored.base_offset, stored.last_offset, False, -1)
+            has_rolled = self.log.segment_count != segments
+            assert appended == (stored.base_offset, stored.last_offset, False, -1, has_rolled)
             self.batches.append(stored)
             self._settle_epoch()
         return appended

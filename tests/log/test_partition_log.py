@@ -40,7 +40,7 @@ def test_a_batch_is_one_write_and_keeps_its_bytes() -> None:
     batch = batch_of(5, 6, 7)
     appended = world.append(batch)
     assert world.disk.counters.appends == 1
-    assert appended == (1, 3, False, NO_TIMESTAMP)
+    assert appended == (1, 3, False, NO_TIMESTAMP, False)
     stored = read(world, 1)
     assert read_header(stored)[:3] == (1, batch.header.length, 0)
     assert stored[16:] == batch.data[16:]
@@ -70,7 +70,7 @@ def test_a_retry_gets_the_first_answer_and_is_not_written() -> None:
     first = world.append(batch_of(1, 2, producer=(9, 0, 0)))
     world.fill(2)
     again = world.append(batch_of(1, 2, producer=(9, 0, 0)))
-    assert again == (first.base_offset, first.last_offset, True, NO_TIMESTAMP)
+    assert again == (first.base_offset, first.last_offset, True, NO_TIMESTAMP, False)
     world.check()
 
 

@@ -107,7 +107,7 @@ class LogAgainstList(RuleBasedStateMachine):
             *[0] * (one.offset_delta + 1),
             producer=(state.producer_id, state.epoch, one.base_sequence),
         )
-        assert self.world.append(batch) == (one.base_offset, one.last_offset, True, -1)
+        assert self.world.append(batch) == (one.base_offset, one.last_offset, True, -1, False)
 
     @rule(room=st.sampled_from([0, 50, 150, 5000]), size=SIZES)
     def append_on_a_full_disk(self, room: int, size: int) -> None:

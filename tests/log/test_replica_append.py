@@ -132,14 +132,14 @@ def test_what_was_appended_is_told() -> None:
     data = replies(leader, 0, 20)
     end = leader.batches[19].header.next_offset
     assert copy.log.append_fetched(data, now_ms=NOW) == AppendedFetched(
-        end, LeaderEpoch(1), len(data)
+        end, LeaderEpoch(1), len(data), has_rolled=copy.log.segment_count > 1
     )
     assert copy.log.last_epoch == 1
 
 
 def test_nothing_in_a_reply_changes_nothing() -> None:
     copy = Copy()
-    assert copy.log.append_fetched(b"", now_ms=NOW) == (0, -1, 0)
+    assert copy.log.append_fetched(b"", now_ms=NOW) == (0, -1, 0, False)
 
 
 def test_batches_that_are_here_already_are_passed_over() -> None:

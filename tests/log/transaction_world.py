@@ -165,9 +165,11 @@ class TransactionWorld:
             tuple((begin + i, two.key or b"", two.value or b"") for i, two in enumerate(records)),
         )
         guard = self.log.begin_verification(header) if header.is_transactional else None
+        segments = self.log.segment_count
         with self.appending(one):
             appended = self.log.append(batch, leader_epoch=EPOCH, now_ms=self.now_ms, guard=guard)
-        assert appended == (one.base_offset, one.next_offset - 1, False, -1)
+        has_rolled = self.log.segment_count != segments
+        assert appended == (one.base_offset, one.next_offset - 1, False, -1, has_rolled)
 
     def end(self, producer: int, *, is_commit: bool, bump: bool = False) -> None:
         known = {one.producer_id: one for one in self.log.active_producers()}.get(producer)

@@ -12,6 +12,7 @@ import pytest
 from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.broker.handlers import produce
 from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.partition_sync import PartitionSync
 from respool.broker.partitions.watermarks import Watermarks
 from respool.coordination.decision import Decision
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
@@ -53,8 +54,8 @@ def torn_batches_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 def failed_sync_is_forgiven(patch: pytest.MonkeyPatch) -> None:
     """The next sync succeeds, so all must be well."""
-    finish = Partition.finish_sync
-    patch.setattr(Partition, "finish_sync", lambda self, sync, error: finish(self, sync, None))
+    finish = PartitionSync.finish
+    patch.setattr(PartitionSync, "finish", lambda self, error: finish(self, None))
 
 
 def recovery_believes_the_page_cache(patch: pytest.MonkeyPatch) -> None:

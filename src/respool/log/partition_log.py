@@ -67,6 +67,8 @@ class Appended(NamedTuple):
     is_duplicate: bool
     # LogAppendTime if the topic uses it, else -1.
     log_append_time_ms: int
+    # A new segment began with this batch.
+    has_rolled: bool = False
 
 
 class PartitionLog(LogReader):
@@ -186,12 +188,14 @@ class PartitionLog(LogReader):
             is_ours = parts.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
             timestamp = duplicate.timestamp if is_ours else NO_TIMESTAMP
             return Appended(duplicate.base_offset, duplicate.last_offset, True, timestamp)
+        active = parts.end.segment
         base_offset, last_offset = parts.write(batch, leader_epoch, now_ms)
         # The batch is written; nothing below can fail.
         if has_producer:
             parts.producers.update(header, base_offset=base_offset)
         timestamp = header.max_timestamp if header.is_log_append_time else NO_TIMESTAMP
-        return Appended(base_offset, last_offset, False, timestamp)
+        has_rolled = parts.end.segment is not active
+        return Appended(base_offset, last_offset, False, timestamp, has_rolled)
 
     def append_marker(
         self,
@@ -210,7 +214,7 @@ class PartitionLog(LogReader):
             InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one was here before.
             DiskFull, DiskFailed: the write failed. As with the other errors, the log is unchanged.
         """
-        producers = self._parts.producers
+        parts, producers = self._parts, self._parts.producers
         producers.check_marker(marker, needs_newer_epoch=needs_newer_epoch)
         batch = build_marker(marker, timestamp_ms=now_ms)
         aborted = (
@@ -218,9 +222,11 @@ class PartitionLog(LogReader):
             if marker.is_commit
             else producers.aborting(marker.producer_id, marker_offset=self.log_end)
         )
-        base_offset, last_offset = self._parts.write(batch, leader_epoch, now_ms, aborted)
+        active = parts.end.segment
+        base_offset, last_offset = parts.write(batch, leader_epoch, now_ms, aborted)
         producers.end_transaction(marker, offset=base_offset, timestamp_ms=now_ms)
-        return Appended(base_offset, last_offset, False, NO_TIMESTAMP)
+        has_rolled = parts.end.segment is not active
+        return Appended(base_offset, last_offset, False, NO_TIMESTAMP, has_rolled)
 
     def append_fetched(
         self,

@@ -44,6 +44,8 @@ class AppendedFetched(NamedTuple):
     last_epoch: LeaderEpoch
     # How many bytes were appended; 0 where all of it was here already, or no batch was whole.
     byte_count: int
+    # A new segment began with one of these batches.
+    has_rolled: bool = False
 
 
 class ReplicaAppender:
@@ -55,9 +57,11 @@ class ReplicaAppender:
         self, records: bytes | memoryview, *, now_ms: int, leader_epoch: LeaderEpoch | None
     ) -> AppendedFetched:
         """Append the new batches. Errors as in `PartitionLog.append_fetched`."""
-        byte_count = self._append(memoryview(records), now_ms, leader_epoch)
         parts = self._parts
-        return AppendedFetched(parts.end.offset, parts.last_epoch, byte_count)
+        active = parts.end.segment
+        byte_count = self._append(memoryview(records), now_ms, leader_epoch)
+        has_rolled = parts.end.segment is not active
+        return AppendedFetched(parts.end.offset, parts.last_epoch, byte_count, has_rolled)
 
     def _append(self, data: memoryview, now_ms: int, leader_epoch: LeaderEpoch | None) -> int:
         parts = self._parts

@@ -32,7 +32,7 @@ def rides(running_broker: RunningBroker) -> RunningBroker:
                 is_transactional=producer >= 0,
             )
             batch = RecordBatch(read_header(data), data)
-            guard = partition.begin_verification(batch.header) if producer >= 0 else None
+            guard = partition.log.begin_verification(batch.header) if producer >= 0 else None
             partition.append(batch, now_ms=time, guard=guard)
 
     running_broker.run(fill())

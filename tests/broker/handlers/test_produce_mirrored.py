@@ -116,7 +116,7 @@ def test_a_batch_whose_predecessor_is_missing_is_refused(rides: RunningBroker) -
     mirror(rides, batch(0))
     answer = mirror(rides, batch(2))
     assert answer.error_code == OUT_OF_ORDER
-    assert "begins at offset 2, and 1 comes next" in answer.error_message
+    assert "begins at offset 2, but the log ends at 1" in answer.error_message
     assert rides.offset("rides", at=LATEST) == 1
 
 

@@ -93,7 +93,7 @@ def let_hang(broker: RunningBroker, topic: str = "rides", number: int = 0) -> No
     async def append() -> None:
         partition = broker.broker.partitions.find(topic, number)
         batch = RecordBatch(read_header(data), data)
-        guard = partition.begin_verification(batch.header)
+        guard = partition.log.begin_verification(batch.header)
         partition.append(batch, now_ms=broker.clock.now_ms(), guard=guard)
         await broker.broker.flusher.drain()
 

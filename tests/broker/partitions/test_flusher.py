@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from respool.broker.partitions import partition as partition_module
 from respool.broker.partitions.flusher import Flusher
 from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import PartitionLog
@@ -84,7 +83,7 @@ def append(partition: Partition) -> Told:
     batch = check_produced(build_batch([NewRecord(value=b"v", timestamp_ms=0)]), bytes_max=10_000)
     appended = partition.append(batch, now_ms=0)
     told = Told()
-    if not partition.wait_for_commit(Offset(appended.last_offset + 1), told):
+    if not partition.waiters.wait_for_commit(Offset(appended.last_offset + 1), told):
         told.on_committed()
     return told
 
@@ -252,7 +251,7 @@ def test_an_append_without_a_file_handle_is_refused_and_works_again_later() -> N
 def test_a_sync_without_a_file_handle_is_done_later_and_nobody_is_failed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(partition_module, "SYNC_AGAIN_MS", 0)
+    monkeypatch.setattr("respool.broker.partitions.partition_sync.RETRY_MS", 0)
 
     async def story() -> None:
         bench = Bench()
@@ -299,7 +298,9 @@ def test_a_sync_asked_for_in_the_turn_in_which_the_last_worker_ends_is_not_forgo
                 build_batch([NewRecord(value=b"v", timestamp_ms=0)]), bytes_max=999
             )
             appended = rides.append(batch, now_ms=0)
-            assert rides.wait_for_commit(Offset(appended.last_offset + 1), Waiting(committed))
+            assert rides.waiters.wait_for_commit(
+                Offset(appended.last_offset + 1), Waiting(committed)
+            )
             await committed
 
     asyncio.run(asyncio.wait_for(story(), 5))
@@ -320,7 +321,7 @@ def test_who_fails_to_hear_of_a_sync_costs_the_others_nothing() -> None:
         bad, good = bench.partition(0), bench.partition(1)
         batch = check_produced(build_batch([NewRecord(value=b"v", timestamp_ms=0)]), bytes_max=999)
         bad.append(batch, now_ms=0)
-        bad.wait_for_commit(Offset(1), Broken())
+        bad.waiters.wait_for_commit(Offset(1), Broken())
         told = append(good)
         bench.offload.release()
         await bench.flusher.drain()

@@ -30,7 +30,7 @@ def test_a_record_is_committed_when_every_replica_in_sync_has_it() -> None:
         bench.lead(rides)
         told = Told()
         end = bench.append(rides)
-        assert rides.wait_for_commit(end, told)
+        assert rides.waiters.wait_for_commit(end, told)
         bench.hear(rides, TWO, 1)
         assert (rides.high_watermark, told.done) == (0, 0)
         bench.hear(rides, THREE, 1)
@@ -49,9 +49,9 @@ def test_a_leader_that_is_deposed_fails_all_who_wait() -> None:
         end = bench.append(rides)
         for_commit, for_disk, for_deletion = Told(), Told(), Told()
         fetch = FetchWaiter(bytes_wanted=1 << 20)
-        assert rides.wait_for_commit(end, for_commit)
-        assert rides.wait_for_disk(end, for_disk)
-        assert rides.wait_for_deletion(Offset(0), for_deletion)
+        assert rides.waiters.wait_for_commit(end, for_commit)
+        assert rides.waiters.wait_for_disk(end, for_disk)
+        assert rides.waiters.wait_for_deletion(Offset(0), for_deletion)
         rides.add_fetch_waiter(fetch)
         rides.role.on_image(ME, image_of(leader=TWO, leader_epoch=2, revision=6))
         assert not rides.is_leading
@@ -196,7 +196,7 @@ def test_a_leader_whose_partition_is_offline_commits_nothing() -> None:
         bench.lead(rides)
         end = bench.append(rides)
         told = Told()
-        assert rides.wait_for_commit(end, told)
+        assert rides.waiters.wait_for_commit(end, told)
         rides.go_offline(DiskFailed("gone"))
         assert isinstance(told.error, StorageFailed)
         bench.hear(rides, TWO, 1)
@@ -215,7 +215,11 @@ def test_nobody_waits_for_anything_of_a_partition_that_is_offline() -> None:
         bench.lead(rides)
         end = bench.append(rides)
         rides.go_offline(DiskFailed("gone"))
-        for wait in (rides.wait_for_commit, rides.wait_for_disk, rides.wait_for_deletion):
+        for wait in (
+            rides.waiters.wait_for_commit,
+            rides.waiters.wait_for_disk,
+            rides.waiters.wait_for_deletion,
+        ):
             with pytest.raises(StorageFailed):
                 wait(end, Told())
 
@@ -259,7 +263,7 @@ def test_who_leads_on_in_the_next_epoch_keeps_those_who_wait() -> None:
         rides, told = bench.partition(), Told()
         bench.lead(rides)
         bench.append(rides)
-        rides.wait_for_commit(Offset(1), told)
+        rides.waiters.wait_for_commit(Offset(1), told)
         rides.role.on_image(ME, image_of(leader_epoch=2, revision=6))
         going_on = rides.role.going_on
         assert going_on is not None
@@ -292,7 +296,7 @@ def test_who_does_not_lead_on_sends_those_away_who_wait(
         rides, told = bench.partition(), Told()
         bench.lead(rides)
         bench.append(rides)
-        rides.wait_for_commit(Offset(1), told)
+        rides.waiters.wait_for_commit(Offset(1), told)
         if goes_on:
             rides.role.on_image(ME, image_of(leader_epoch=2, revision=6))
             going_on = rides.role.going_on
@@ -313,7 +317,7 @@ def test_a_deletion_that_waited_for_a_replica_which_left_is_done_in_the_next_epo
     async def story(bench: Bench) -> None:
         rides, told = bench.partition(), Told()
         bench.lead(rides)
-        assert rides.wait_for_deletion(Offset(0), told)
+        assert rides.waiters.wait_for_deletion(Offset(0), told)
         alone = replace(image_of(ME, leader_epoch=2, revision=6), replicas=(ME,), isr=(ME,))
         rides.role.on_image(ME, alone)
         assert told.done == 0

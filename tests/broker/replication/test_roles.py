@@ -230,7 +230,7 @@ def test_a_partition_of_a_topic_that_was_made_anew_is_led_no_more() -> None:
         world = World(bench, image_of())
         await world.roles.settle(world.rides)
         told = Told()
-        assert world.rides.wait_for_commit(bench.append(world.rides), told)
+        assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
         world.rides.topic_id = TopicId(UUID(int=77))
         await world.show(image_of())
         assert not world.rides.is_leading
@@ -247,7 +247,7 @@ def test_a_leader_goes_on_over_epochs_that_come_while_it_enters_the_first(last_e
         world = World(bench, image_of())
         await world.roles.settle(world.rides)
         told = Told()
-        assert world.rides.wait_for_commit(bench.append(world.rides), told)
+        assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
         bench.offload.hold()
         settling = []
         for epoch in range(2, last_epoch + 1):
@@ -273,7 +273,7 @@ def test_a_leader_that_cannot_enter_its_next_epoch_sends_those_away_who_wait(
         world = World(bench, image_of())
         await world.roles.settle(world.rides)
         told = Told()
-        assert world.rides.wait_for_commit(bench.append(world.rides), told)
+        assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
         monkeypatch.setattr(world.rides.log, "on_leader_epoch", raising(DiskFull("full")))
         await world.show(image_of(leader_epoch=2, revision=6))
         assert not world.rides.is_leading
@@ -289,7 +289,7 @@ def test_a_leader_that_heard_of_its_next_epoch_before_the_image_waits_for_that()
         world = World(bench, image_of())
         await world.roles.settle(world.rides)
         told = Told()
-        assert world.rides.wait_for_commit(bench.append(world.rides), told)
+        assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
         world.roles.see(world.rides, image_of(leader_epoch=2, revision=6))
         await world.roles.settle(world.rides)
         assert world.rides.role.going_on is not None

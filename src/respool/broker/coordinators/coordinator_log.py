@@ -92,7 +92,7 @@ class CoordinatorLog:
                 machine.replay(one, producer_id=producer.producer_id)
 
     def begin_verification(self, producer: RecordsProducer) -> VerificationGuard | None:
-        return self._partition.begin_verification(_batch((_PROBE,), producer, now_ms=0).header)
+        return self._partition.log.begin_verification(_batch((_PROBE,), producer, now_ms=0).header)
 
     def cancel_verification(self, guard: VerificationGuard) -> None:
         self._partition.cancel_verification(guard)

@@ -135,7 +135,7 @@ class MarkerWriter:
             partition, fenced = self.find(name), error
             next_offset = partition.log.log_end
         waiting = _Waiting(done, fenced)
-        if not partition.wait_for_disk(next_offset, waiting):
+        if not partition.waiters.wait_for_disk(next_offset, waiting):
             waiting.on_committed()
         return done
 
@@ -234,7 +234,7 @@ class _Marking:
         # Before it is asked for: it may be there at once.
         self._pending.on_in_flight(name)
         try:
-            is_waiting = partition.wait_for_disk(end, _Outstanding(self, name))
+            is_waiting = partition.waiters.wait_for_disk(end, _Outstanding(self, name))
         except RequestError:
             self._pending.on_not_written(name)
             raise
@@ -245,7 +245,7 @@ class _Marking:
         """Somebody who is newer has been there. Then nothing of this transaction should be open there any more."""
         try:
             partition = self._writer.find(name)
-            if partition.has_open_transaction(self.marker.producer_id):
+            if partition.log.has_open_transaction(self.marker.producer_id):
                 # An end from outside claimed to be a newer coordinator's. Called written, this would be half a
                 # transaction.
                 self._tell(

@@ -231,7 +231,9 @@ class CoordinatorRuntime:
         # it while it could still be lost.
         release = _Release(self, decision)
         try:
-            is_waiting = self._partition.wait_for_commit(self._partition.log.log_end, release)
+            is_waiting = self._partition.waiters.wait_for_commit(
+                self._partition.log.log_end, release
+            )
         except RequestError as error:
             # The partition went offline: what was appended last may never be committed.
             self._fail(error)

@@ -103,7 +103,7 @@ async def _when_followed(partition: Partition, log_start: Offset, timeout_s: flo
     """Until all have deleted them who fetch or may be elected: else one that is elected would bring them back."""
     followed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     listener = FutureListener(followed)
-    if not partition.wait_for_deletion(log_start, listener):
+    if not partition.waiters.wait_for_deletion(log_start, listener):
         return
     try:
         async with asyncio.timeout(timeout_s):
@@ -114,4 +114,4 @@ async def _when_followed(partition: Partition, log_start: Offset, timeout_s: flo
         ) from None
     finally:
         # Else each that is asked again and again would stay behind, as long as a replica is away.
-        partition.stop_waiting_for_deletion(listener)
+        partition.waiters.stop_waiting_for_deletion(listener)

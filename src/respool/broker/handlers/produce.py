@@ -201,7 +201,7 @@ class _Write:
             )
             if self.batch.header.is_transactional:
                 check_transactional_id(request)
-                self.guard = partition.begin_verification(self.batch.header)
+                self.guard = partition.log.begin_verification(self.batch.header)
         except NotLeader as error:
             self.refused_by = broker.partitions.held(self.topic, self.index)
             if self.refused_by is not None:
@@ -294,7 +294,7 @@ class _CommittedAnswer:
             if write.error is None and write.partition is not None:
                 listener = _Outstanding(self, write)
                 try:
-                    if write.partition.wait_for_commit(write.next_offset, listener):
+                    if write.partition.waiters.wait_for_commit(write.next_offset, listener):
                         self._outstanding += 1
                 except RequestError as error:
                     write.error = error

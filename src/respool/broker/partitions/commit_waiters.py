@@ -1,18 +1,21 @@
-"""Who waits for the high watermark: acks=all producers, and fetches that want more bytes.
+"""Waiting for a partition's high watermark: acks=all producers, and fetches that want more bytes.
 
-Both are told by the partition when its high watermark moved, or that it failed. Nobody polls.
+The partition notifies them when its high watermark moves, or when it fails. Nothing polls.
 """
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from respool.model.errors import RequestError
 from respool.model.ids import Offset
 
+if TYPE_CHECKING:
+    from respool.broker.partitions.partition import Partition
+
 
 class CommitListener(Protocol):
-    """Told once per `wait_for` call."""
+    """Notified once per `wait_for` call."""
 
     def on_committed(self) -> None: ...
 
@@ -68,20 +71,78 @@ class FetchWaiter:
             self.ready.set_result(None)
 
 
-class Commits(Protocol):
-    """`Partition` is one."""
+class PartitionWaiters:
+    """Who waits for a partition: for commits, for the disk, and for deletions on all replicas."""
 
-    def wait_for_commit(self, next_offset: Offset, listener: CommitListener) -> bool: ...
+    def __init__(self, partition: "Partition") -> None:
+        self._partition = partition
+        self._commits = CommitQueue()
+        # For those who need more than the topic's `respool.flush` promises.
+        self._syncs = CommitQueue()
+        self._deletions = CommitQueue()
+
+    def wait_for_commit(self, next_offset: Offset, listener: CommitListener) -> bool:
+        """Notify the listener once everything below `next_offset` is committed; False: it is already."""
+        partition = self._partition
+        if not partition.is_online:
+            # It went offline after the append; the high watermark stays where it is.
+            raise partition.unavailable()
+        if partition.role.leading().is_committed(next_offset):
+            return False
+        self._commits.wait_for(next_offset, listener)
+        return True
+
+    def wait_for_disk(self, next_offset: Offset, listener: CommitListener) -> bool:
+        """Notify the listener once everything below is committed and on disk, whatever `respool.flush` is.
+
+        False: it is already.
+        """
+        partition = self._partition
+        if not partition.is_online:
+            raise partition.unavailable()
+        partition.role.leading()
+        if next_offset <= min(partition.high_watermark, partition.log.synced_end):
+            return False
+        self._syncs.wait_for(next_offset, listener)
+        partition.syncs.request_sync(partition)
+        return True
+
+    def wait_for_deletion(self, log_start: Offset, listener: CommitListener) -> bool:
+        """Notify the listener once all replicas have deleted what is below `log_start`; False: they have already."""
+        partition = self._partition
+        if not partition.is_online:
+            raise partition.unavailable()
+        if log_start <= partition.role.leading().low_watermark:
+            return False
+        self._deletions.wait_for(log_start, listener)
+        return True
+
+    def stop_waiting_for_deletion(self, listener: CommitListener) -> None:
+        self._deletions.forget(listener)
+
+    def on_progress(self, high_watermark: Offset, *, synced_end: Offset) -> None:
+        self._commits.on_high_watermark(high_watermark)
+        self._syncs.on_high_watermark(min(synced_end, high_watermark))
+
+    def on_synced(self, synced_end: Offset, *, high_watermark: Offset) -> None:
+        self._syncs.on_high_watermark(min(synced_end, high_watermark))
+
+    def on_low_watermark(self, low_watermark: Offset) -> None:
+        self._deletions.on_high_watermark(low_watermark)
+
+    def fail(self, error: RequestError) -> None:
+        for queue in (self._commits, self._syncs, self._deletions):
+            queue.on_failure(error)
 
 
-async def when_committed(partition: Commits, next_offset: Offset) -> None:
-    """Return when all before that is committed.
+async def when_committed(partition: "Partition", next_offset: Offset) -> None:
+    """Return once everything below `next_offset` is committed.
 
     Raises:
-        RequestError: it will not be, as far as is known here.
+        RequestError: it never will be: the partition failed, was deleted, or is led elsewhere.
     """
     committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if partition.wait_for_commit(next_offset, FutureListener(committed)):
+    if partition.waiters.wait_for_commit(next_offset, FutureListener(committed)):
         await committed
 
 

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from respool.broker.partitions.partition import Partition, PartitionSync
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.partition_sync import PartitionSync
 from respool.model.errors import StorageError
 from respool.ports.offload import Offload
 
@@ -109,7 +110,7 @@ class Flusher:
         self._under_way.difference_update(sync.partition for sync in syncs)
         for sync, error in zip(syncs, errors, strict=True):
             try:
-                sync.partition.finish_sync(sync, error)
+                sync.finish(error)
             except Exception as failure:  # noqa: BLE001 - one who waits must not cost the others their answer
                 self._on_failure(failure)
             for settled in self._settling.pop(sync.partition, ()):
@@ -123,7 +124,7 @@ class Flusher:
         syncs = []
         for partition in free[:share]:
             del self._enrolled[partition]
-            sync = partition.begin_sync()
+            sync = PartitionSync.begin(partition)
             if sync is not None:
                 self._under_way.add(partition)
                 syncs.append(sync)

@@ -1,8 +1,9 @@
-"""What a mirror topic takes: batches with offsets of their own, from `respool mirror` and from nobody else.
+"""Validation of what is produced to a mirror topic: batches that have offsets, from `respool mirror` only.
 
-See `records/mirrored_batches.py` for how they look, and docs/adr/0012-mirroring.md for why.
+See `records/mirrored_batches.py` for their format, and docs/adr/0012-mirroring.md for the reasons.
 """
 
+from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.errors import InvalidRecord, OutOfOrderSequence, PolicyViolation, RequestError
 from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
@@ -13,8 +14,8 @@ from respool.records.validate import walk_batches
 def admit_mirrored(records: bytes | None, name: TopicPartition) -> MirroredBatches:
     """
     Raises:
-        PolicyViolation: it is an ordinary producer's.
-        InvalidRecord, CorruptMessage: the mirror sent what it should not.
+        PolicyViolation: an ordinary producer sent it.
+        InvalidRecord, CorruptMessage: the mirror sent invalid batches.
     """
     copied = None if records is None else read_mirrored(records)
     if copied is None:
@@ -22,42 +23,59 @@ def admit_mirrored(records: bytes | None, name: TopicPartition) -> MirroredBatch
     return copied
 
 
+def check_mirrored(copied: MirroredBatches, log: PartitionLog, name: TopicPartition) -> bool:
+    """Return whether some of the batches are new, after checking that the log has the others.
+
+    Raises:
+        StorageError: the log cannot be read.
+        OutOfOrderSequence, InvalidRecord: as the checks below.
+    """
+    is_new = check_continues(copied, log.log_end, name, is_empty=log.is_empty)
+    here = min(copied.end, log.log_end)
+    if here > max(copied.base_offset, log.log_start):
+        last = ReadSpec(Offset(here - 1), max_offset=log.log_end, bytes_max=0, with_empty=True)
+        check_same(copied, here, bytes(log.read(last)), name)
+    return is_new
+
+
 def check_continues(
     copied: MirroredBatches, log_end: Offset, name: TopicPartition, *, is_empty: bool
 ) -> bool:
-    """Whether there is something new among them; the new ones go on exactly where the log ends.
+    """Return whether some of the batches are new; the new ones must continue the log without a gap.
 
-    One that holds no batch may have been told to start inside of one, and lost it with the power: it gets that whole.
+    An empty log may start inside a batch, which it lost in a power cut: it takes that batch whole.
 
     Raises:
-        OutOfOrderSequence: something before them is missing; the mirror looks for the end and goes on there.
-        InvalidRecord: the log ends inside a batch, so that it holds something else than the source.
+        OutOfOrderSequence: batches before these are missing; the mirror looks up the log's end and continues there.
+        InvalidRecord: the log ends inside a batch of the source, so it differs from the source.
     """
     if copied.end <= log_end:
         return False
     if copied.base_offset > log_end:
         raise OutOfOrderSequence(
-            f"{name}: a batch begins at offset {copied.base_offset}, and {log_end} comes next"
+            f"{name}: a batch begins at offset {copied.base_offset}, but the log ends at {log_end}"
         )
     if log_end not in copied.bases and not is_empty:
-        raise InvalidRecord(f"{name} ends at offset {log_end}, where the source has no batch's end")
+        raise InvalidRecord(
+            f"{name} ends at offset {log_end}, which is inside a batch of the source"
+        )
     return True
 
 
 def check_same(copied: MirroredBatches, here: Offset, stored: bytes, name: TopicPartition) -> None:
-    """That the last one which is in the log already is what the log has there, for then the ones before are, too.
+    """Check that the last batch which is in the log already equals the log's: then the earlier ones do, too.
 
-    `here` is where it ends, `stored` begins with the log's batch at its last offset.
+    `here` is the batch's next offset, `stored` begins with the log's batch at the offset before.
 
     Raises:
-        InvalidRecord: the log has something else: the source lost it, and has written anew since.
+        InvalidRecord: they differ: the source lost its batch and has written others since.
     """
     sent = next(header for _, header in walk_batches(copied.data) if header.next_offset == here)
     if len(stored) < HEADER_BYTES:
         return
     has = read_header(stored)
     if has.base_offset >= here or not (_is_whole(has) and _is_whole(sent)):
-        # One of them stands for what was deleted, or was compacted since: nothing can be told from it.
+        # One of them was deleted or compacted since, so they cannot be compared.
         return
     if (has.base_offset, has.crc) != (sent.base_offset, sent.crc):
         raise InvalidRecord(
@@ -72,12 +90,12 @@ def _is_whole(header: BatchHeader) -> bool:
 
 def mirror_refusal(name: TopicPartition) -> RequestError:
     return PolicyViolation(
-        f"{name.topic} is a mirror (respool.mirror=true): respool mirror alone writes it, with the messages of "
+        f"{name.topic} is a mirror (respool.mirror=true): only respool mirror writes to it, with the messages of "
         f"another cluster. To write to it here instead: respool mirror promote {name.topic}"
     )
 
 
 def no_mirror(name: TopicPartition) -> RequestError:
     return PolicyViolation(
-        f"{name.topic} is no mirror (respool.mirror=false): it gives out offsets itself"
+        f"{name.topic} is not a mirror (respool.mirror=false): it assigns offsets itself"
     )

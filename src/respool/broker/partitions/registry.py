@@ -7,7 +7,8 @@ from functools import partial
 
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metrics.topic_traffic import TopicTraffics
-from respool.broker.partitions.partition import IsrProposals, Partition, SyncRequests
+from respool.broker.partitions.partition import IsrProposals, Partition
+from respool.broker.partitions.partition_sync import SyncRequests
 from respool.log.folder.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
 from respool.model.cluster import TopicImage

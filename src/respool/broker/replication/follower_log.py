@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Iterable
 
-from respool.broker.partitions.partition import Partition, SyncRequests
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.partition_sync import SyncRequests
 from respool.broker.replication.replica_requests import FetchReply
 from respool.broker.run_uncancelled import run_uncancelled
 from respool.log.folder.data_folder import DataFolder

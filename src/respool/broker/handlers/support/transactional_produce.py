@@ -98,7 +98,7 @@ def _begins_anew(write: GuardedWrite) -> bool:
     assert write.batch is not None
     void, write.guard = write.guard, None
     try:
-        write.guard = write.partition.begin_verification(write.batch.header)
+        write.guard = write.partition.log.begin_verification(write.batch.header)
     except RequestError as error:
         write.error = error
     if write.guard is void and void is not None:
