@@ -38,6 +38,21 @@ with respool.start_replay(topic, since="earliest", into=into, pace="400/s", boot
 """
 
 
+WITHOUT_EXTRAS = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"numpy", "pyarrow", "numba", "confluent_kafka", "typer", "rich", "hypothesis"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+import respool
+assert issubclass(respool.ReplayError, Exception)
+print(respool.start_replay.__module__, [one for one in sys.modules if one.startswith("respool.cli.")])
+"""
+
+
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with Broker(settings={"topic": {"retention.ms": "-1"}}) as broker:
@@ -323,3 +338,10 @@ def test_no_thread_is_left_behind(broker: Broker) -> None:
     )
     assert isinstance(running.entry, AuditEntry)
     assert running.id in repr(running)
+
+
+def test_it_needs_no_extra_and_nothing_of_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "respool.replay.start []\n", done.stderr
