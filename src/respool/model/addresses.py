@@ -1,4 +1,4 @@
-"""HOST:PORT, and what an address stands for: this machine alone, or every interface of it."""
+"""Parses HOST:PORT, and tells loopback and wildcard addresses."""
 
 import ipaddress
 
@@ -6,7 +6,7 @@ from respool.model.errors import SettingsError
 
 
 def parse_address(name: str, text: str) -> tuple[str, int]:
-    """Split HOST:PORT; an IPv6 host stands in brackets.
+    """Split HOST:PORT; an IPv6 host is in brackets.
 
     Raises:
         SettingsError: it is not of that form.
@@ -32,7 +32,7 @@ def is_wildcard(host: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        # The system takes 0 and 0.0 for 0.0.0.0.
+        # The system accepts 0 and 0.0 for 0.0.0.0.
         return not host.replace(".", "").strip("0")
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_unspecified

@@ -20,9 +20,9 @@ class BrokerEndpoint:
     host: str
     port: int
     rack: str | None = None
-    # The revision the broker's registration has in the metadata store: a broker that comes back has a larger one.
+    # The broker epoch: the revision of its registration in the metadata store, which grows with every registration.
     epoch: int = 0
-    # It is about to leave: it gets no new work.
+    # It is shutting down: it gets no new replicas or leaderships.
     is_draining: bool = False
 
 
@@ -30,53 +30,53 @@ class BrokerEndpoint:
 class PartitionImage:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
-    # None: nobody leads it now.
+    # None: it has no leader now.
     leader: BrokerId | None
     leader_epoch: LeaderEpoch
-    # Not in the ISR any more, yet complete: nothing was committed since they left it (KIP-966).
+    # Eligible leader replicas (KIP-966): out of the ISR, but nothing was committed since they left it.
     elr: tuple[BrokerId, ...] = ()
-    # Who led last, when neither ISR nor ELR has anybody left.
+    # The last leader, if ISR and ELR are empty.
     last_leader: BrokerId | None = None
-    # The data folder in which the last leader has everything, where it was seen with another one since.
+    # The data folder in which the last leader has everything, if it has registered with another one since.
     last_folder: UUID | None = None
-    # While replicas are being moved: `replicas` has those that come and those that go.
+    # During a reassignment `replicas` has both the adding and the removing ones.
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
-    # And what they were before, for who changes their mind: some that go may only have come by another move.
+    # The replicas before the reassignment, for its cancellation: a removing one may come from an earlier target.
     origin: tuple[BrokerId, ...] = ()
-    # Those whose logs have failed, as they say themselves, until they have opened them in order again.
-    # The controller leaves them in the ISR only where nobody else is: they were the last to have everything.
+    # Replicas with failed logs, as reported by their brokers, until they have opened them without errors.
+    # The controller leaves them in the ISR only if no other replica is in it: they were the last to have everything.
     offline: tuple[BrokerId, ...] = ()
-    # What a change of it is guarded by; 0 where it was never written.
+    # The revision of its key, which guards changes; 0: never written.
     revision: int = 0
 
     @property
     def target(self) -> tuple[BrokerId, ...]:
-        """The replicas there are to be in the end; those that stay come first in `replicas`."""
+        """The replicas after the reassignment."""
         if not self.removing:
             return self.replicas
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
     @property
     def serving_leader(self) -> BrokerId | None:
-        """Who leads, and has a log to lead with: the controller may not have heard yet that it has none."""
+        """The leader, unless its log has failed and the controller has not reacted yet."""
         return None if self.leader in self.offline else self.leader
 
     def min_isr(self, asked: int) -> int:
-        """How many must be in sync to commit: what the topic asks for, but no more than it has replicas.
+        """The ISR size needed to commit: min.insync.replicas, capped at the number of replicas.
 
-        Those that are only being added do not count.
+        Adding replicas do not count.
         """
         return max(1, min(asked, len(self.replicas) - len(self.adding)))
 
     def with_isr(
         self, isr: tuple[BrokerId, ...], *, min_isr: int, lost: Collection[BrokerId] = ()
     ) -> Self:
-        """Itself with another ISR, and the ELR that follows from it. Whoever writes the one writes the other.
+        """The image with another ISR, and the ELR that follows from it. Both are always written together.
 
-        Nothing is committed while the ISR is smaller than `min.insync.replicas`, nor while there is an ELR. So whoever
-        leaves an ISR that is or becomes smaller than that has all that is committed, and keeps having it. `lost` are
-        known to have lost part of their log.
+        Nothing is committed while the ISR is smaller than `min.insync.replicas`, nor while there is an ELR. So a member
+        that leaves an ISR that is or becomes too small has everything committed, and stays eligible. `lost` are known
+        to have lost part of their log.
         """
         elr: tuple[BrokerId, ...] = ()
         if len(isr) < self.min_isr(min_isr):

@@ -1,4 +1,4 @@
-"""How settings under Kafka's names are read from text: each has a kind, limits, and a sentence about what it is for.
+"""How settings under Kafka's names are parsed: each has a type, limits, and a help text.
 
 A setting is a field of a dataclass, `retention_ms` for `retention.ms`, with its rule as the field's metadata.
 """
@@ -14,7 +14,7 @@ from respool.model.errors import InvalidConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-# Of a name that a setting is looked for that is spelled alike.
+# Longer names get no "did you mean".
 NAME_LENGTH_MAX = 64
 
 
@@ -31,7 +31,7 @@ class ConfigKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRule:
-    """How a setting is read from text, and what it is for."""
+    """How a setting is parsed, and its help text."""
 
     kind: ConfigKind
     doc: str
@@ -102,10 +102,10 @@ def rules_of(kind: type[Any]) -> Mapping[str, ConfigRule]:
 def parse_each(
     overrides: Mapping[str, str], rules: Mapping[str, ConfigRule], *, of: str
 ) -> dict[str, Any]:
-    """What is set, by the names of the fields. `of` says in errors whose settings they are.
+    """Parse overrides; return values by field name. `of` is the kind of settings in errors.
 
     Raises:
-        InvalidConfig: a name is unknown or a value cannot be; the message names it.
+        InvalidConfig: an unknown name or an invalid value; the message names it.
     """
     values: dict[str, Any] = {}
     for name, text in overrides.items():
@@ -129,6 +129,6 @@ def _text(value: object) -> str:
 
 
 def _closest(name: str, rules: Mapping[str, ConfigRule]) -> str:
-    # No setting is that long, and the search takes its time with long texts.
+    # No setting is that long, and the search is slow with long texts.
     alike = get_close_matches(name, rules, n=1) if len(name) <= NAME_LENGTH_MAX else []
     return f"; did you mean {alike[0]}?" if alike else ""

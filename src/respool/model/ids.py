@@ -1,4 +1,4 @@
-"""The words everyone shares: ids that are integers, kept apart by name."""
+"""Types of ids, which keep plain integers apart."""
 
 import re
 from typing import NamedTuple, NewType
@@ -31,7 +31,7 @@ class TopicPartition(NamedTuple):
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse what Kafka refuses. A name becomes a folder, so this is also what keeps paths inside the data folder.
+    """Refuse names that Kafka refuses. A name becomes a folder, so this also keeps paths inside the data folder.
 
     Raises:
         InvalidTopic: the name is empty, too long, `.` or `..`, or has a character outside [a-zA-Z0-9._-].

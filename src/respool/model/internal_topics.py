@@ -1,4 +1,4 @@
-"""Topics that belong to the broker: clients may read them, and neither write, create nor delete them."""
+"""Internal topics: clients may read them, but not write, create or delete them."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,7 @@ from respool.model.topic_config import MIB
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 
-# What they are created with. They keep the latest per key for ever, and are synced before anyone is answered,
-# whatever the broker's defaults for topics are.
+# Their configuration, whatever the broker's defaults for topics are: compacted, and synced before a reply is sent.
 _COORDINATOR_LOG = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
@@ -19,7 +18,7 @@ _COORDINATOR_LOG = {
 
 INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     CONSUMER_OFFSETS: _COORDINATOR_LOG,
-    # A decision to commit must be known to two, where there are two.
+    # A decision to commit must be on two replicas, if there are two.
     TRANSACTION_STATE: {**_COORDINATOR_LOG, "min.insync.replicas": "2"},
 }
 
@@ -29,7 +28,7 @@ def is_internal(name: str) -> bool:
 
 
 def internal_replication_factor(name: str, settings: ControllerSettings) -> int:
-    """How many replicas it is to have, where there are so many brokers."""
+    """The topic's replication factor, if there are enough brokers."""
     if name == TRANSACTION_STATE:
         return settings.transaction_state_topic_replication_factor
     return settings.offsets_topic_replication_factor

@@ -6,7 +6,7 @@ from fnmatch import translate
 
 class NameFilter:
     def __init__(self, *, allow: str, deny: str) -> None:
-        """A name passes that some pattern of `allow` matches, and none of `deny`. Case counts."""
+        """A name passes if a pattern of `allow` matches it, and none of `deny`. Case-sensitive."""
         self._allow = _pattern(allow)
         self._deny = _pattern(deny)
 

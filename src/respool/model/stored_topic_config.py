@@ -1,8 +1,7 @@
-"""A topic's settings as they are in the metadata store, read by a broker that may not understand all of them.
+"""A topic's configuration in the metadata store, read by a broker that may not know all of its settings.
 
-Brokers are upgraded one by one, and their defaults are changed one by one: a newer one may have stored what this one
-does not know. It serves the topic all the same, and whatever it cannot tell, it deletes nothing for it, and promises no
-less than it might have to.
+During a rolling upgrade a newer broker may have stored settings or values that this one does not know. This broker
+serves the topic all the same, and uses careful values instead: it deletes nothing, and keeps the stronger promises.
 """
 
 from collections.abc import Mapping
@@ -25,14 +24,14 @@ _KEEP_ALL: Mapping[str, Any] = {
     "min_compaction_lag_ms": LONG_MAX,
     "max_compaction_lag_ms": LONG_MAX,
 }
-# What to go by in place of a value that is not understood. Of all others the broker's default will do.
+# Used instead of unknown values of these settings. For all others the broker's default is used.
 _CAREFUL: Mapping[str, Mapping[str, Any]] = {
     "cleanup.policy": _KEEP_ALL,
     "retention.ms": _KEEP_ALL,
     "retention.bytes": _KEEP_ALL,
     "min.compaction.lag.ms": _KEEP_ALL,
     "delete.retention.ms": _KEEP_ALL,
-    # No more than there are replicas are needed: all of them.
+    # Capped at the number of replicas: all of them.
     "min.insync.replicas": {"min_insync_replicas": INT_MAX},
     "respool.flush": {"respool_flush": Flush.ALWAYS},
     "unclean.leader.election.enable": {"unclean_leader_election_enable": False},
@@ -42,7 +41,7 @@ _CAREFUL: Mapping[str, Mapping[str, Any]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopicConfig:
     config: TopicConfig
-    # What is not as it is stored, and why.
+    # The settings that are not used as stored, with the reasons.
     complaints: tuple[str, ...] = ()
 
     @classmethod
@@ -59,7 +58,7 @@ class StoredTopicConfig:
             careful["cleanup_policy"] = _nearest_policy(overrides["cleanup.policy"])
         complaints = [why for why in map(_complaint, overrides.items()) if why is not None]
         config = replace(base, **parse_each(known, CONFIG_RULES, of="topic"))
-        # They may not go together: then the one gives way that would have more compacted.
+        # They may contradict each other: then the one that would compact more is ignored.
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             complaints.append(
                 f"max.compaction.lag.ms = {config.max_compaction_lag_ms} is not kept to: it is below "
@@ -70,7 +69,7 @@ class StoredTopicConfig:
 
 
 def understood(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Those that mean something to this version, each by itself."""
+    """The overrides that this version knows, each checked by itself."""
     return {name: text for name, text in overrides.items() if _complaint((name, text)) is None}
 
 
@@ -83,6 +82,6 @@ def _complaint(setting: tuple[str, str]) -> str | None:
 
 
 def _nearest_policy(text: str) -> CleanupPolicies:
-    """Whether records need keys, by the words that are known: who compacts later must find nothing else."""
+    """The policy by the known words: if one is 'compact', records need keys, since others may compact the log."""
     is_compacted = CleanupPolicy.COMPACT in {word.strip() for word in text.split(",")}
     return CleanupPolicies((CleanupPolicy.COMPACT if is_compacted else CleanupPolicy.DELETE,))

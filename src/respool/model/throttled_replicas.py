@@ -1,4 +1,4 @@
-"""Which replicas of a topic are slowed down while they catch up, as Kafka's tools write it (KIP-73)."""
+"""The throttled replicas of a topic, in the format of Kafka's tools (KIP-73)."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId
 
 ALL = "*"
-# It is kept in the metadata store with the topic, which takes no more than a megabyte and a half at once.
+# It is stored with the topic in the metadata store, whose limit is 1.5 MB per write.
 TEXT_LENGTH_MAX = 512 * 1024
 
 _PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
@@ -16,7 +16,7 @@ _PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """Partitions with the brokers that hold them; or all there are."""
+    """Pairs of partition and broker; or all replicas."""
 
     places: frozenset[tuple[int, BrokerId]] = frozenset()
     is_all: bool = False
@@ -25,7 +25,7 @@ class ThrottledReplicas:
     def parse(cls, text: str) -> Self:
         """
         Raises:
-            InvalidConfig: it is neither a list of these nor a star.
+            InvalidConfig: neither a list of pairs nor '*'.
         """
         if len(text) > TEXT_LENGTH_MAX:
             raise InvalidConfig(
@@ -47,7 +47,7 @@ class ThrottledReplicas:
         return self.is_all or (partition, broker) in self.places
 
     def __bool__(self) -> bool:
-        """Whether there may be any."""
+        """Whether any replica may be throttled."""
         return self.is_all or bool(self.places)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""From settings to the metadata store of a cluster. The driver and its library are imported only here, when needed."""
+"""Connects to the metadata store of a cluster. The etcd driver and its library are imported only here, when needed."""
 
 import asyncio
 import logging
@@ -22,13 +22,13 @@ REQUEST_MS_MAX = 5_000
 
 
 def etcd_options(settings: Settings) -> EtcdOptions:
-    """How these settings reach etcd; the password's file is read now, and again when etcd does not take what it held.
+    """The connection options for etcd. The password file is read now, and again if etcd refuses the password.
 
     Raises:
-        SettingsError: that file cannot be read, or holds no password.
+        SettingsError: that file cannot be read, or has no password.
     """
     assert settings.metadata_store.endpoints
-    # A session must survive one member that does not answer: asking it and then another has to fit into its time.
+    # A session must survive one member that does not answer: asking it and then another must fit into the lease.
     return EtcdOptions(
         endpoints=settings.metadata_store.endpoints,
         cluster=settings.metadata_store.cluster,
@@ -48,11 +48,11 @@ def etcd_options(settings: Settings) -> EtcdOptions:
 
 
 async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "MetadataStore":
-    """The cluster's metadata store, logged in. One that does not answer is waited for so long.
+    """Connect and log in to the cluster's metadata store; wait up to `patience_ms` for an answer.
 
     Raises:
-        SettingsError: the settings cannot work, or the library for etcd is not installed.
-        StoreUnavailable: etcd does not answer, or (EtcdRefused) not to us; the message says what to do.
+        SettingsError: invalid settings, or the library for etcd is not installed.
+        StoreUnavailable: etcd does not answer, or (EtcdRefused) refuses this broker; the message says what to do.
     """
     options = etcd_options(settings)
     try:
@@ -70,7 +70,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         try:
             return await EtcdStore.connect(options)
         except EtcdRefused:
-            # Waiting would not change its mind.
+            # A refusal does not change with time.
             raise
         except StoreUnavailable as error:
             if loop.time() >= give_up_at:
@@ -82,7 +82,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
 
 
 def is_refusal(error: StoreUnavailable) -> bool:
-    """Whether etcd has answered `connect_to_etcd`, but not to us: the error's words say what to do about it."""
+    """Whether etcd answered `connect_to_etcd` with a refusal; the error's message says what to do."""
     from respool.drivers.etcd_failures import EtcdRefused
 
     return isinstance(error, EtcdRefused)

@@ -1,7 +1,7 @@
-"""Is the data folder one for this broker: alone, or of a cluster? Looked at before anything is written into it.
+"""Checks that the data folder is one of a single broker or of a cluster's broker, before anything is written into it.
 
-A broker alone keeps what topics there are in a file of the folder, a cluster in etcd. Started the wrong way, a broker
-would know none of the topics whose partitions lie there.
+A single broker keeps its topics in a file of the folder, a cluster in etcd. Started in the wrong way, a broker would
+not know the topics of the partitions in its folder.
 """
 
 from respool.log.folder.data_folder import RUN_NAME
@@ -16,7 +16,7 @@ METADATA_FILE = "metadata.sqlite"
 def refuse_folder_of_a_broker_alone(disk: Disk) -> None:
     """
     Raises:
-        DataFolderMismatch: a broker that is alone has its topics here.
+        DataFolderMismatch: a single broker has its topics here.
     """
     if disk.exists(METADATA_FILE):
         raise DataFolderMismatch(
@@ -28,7 +28,7 @@ def refuse_folder_of_a_broker_alone(disk: Disk) -> None:
 def refuse_folder_of_a_cluster(disk: Disk) -> None:
     """
     Raises:
-        DataFolderMismatch: a broker of a cluster has noted its runs here, and nobody was alone here since.
+        DataFolderMismatch: a broker of a cluster has used it, and no single broker since.
     """
     if not disk.exists(RUN_NAME) or disk.exists(METADATA_FILE):
         return
@@ -41,10 +41,10 @@ def refuse_folder_of_a_cluster(disk: Disk) -> None:
 
 
 def refuse_partitions_of_no_topic(disk: Disk, which: str) -> None:
-    """Without the topics every partition would be one that is not wanted any more.
+    """Without the list of topics, every partition would count as deleted.
 
     Raises:
-        DataFolderMismatch: there are partitions here.
+        DataFolderMismatch: the folder has partitions.
     """
     names = PartitionFolders(disk).names()
     if names:

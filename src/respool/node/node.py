@@ -1,4 +1,4 @@
-"""The broker in the real world: drivers put into ports, a socket in front, signals that stop it."""
+"""The broker process: drivers for all ports, a listener, signal handling."""
 
 import asyncio
 import errno
@@ -60,30 +60,30 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 EXIT_BROKEN_INVARIANT = 70
-# As the commands end that cannot reach a broker.
+# The exit code of commands that cannot reach a broker.
 EXIT_UNREACHABLE = 4
-# Python's own is 700, which is a few requests.
+# Python's default is 700, which is a few requests.
 COLLECT_AFTER_OBJECTS = 20_000
 
 
 class Threads(Offload, Protocol):
-    """Blocking work elsewhere, for as long as the node lives."""
+    """Runs blocking work in threads, while the node runs."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drivers:
-    """What a node stands on. A broker inside tests (`respool.testing`) puts something of its own in between."""
+    """The drivers of a node. A broker in tests (`respool.testing`) replaces some."""
 
     clock: Clock = field(default_factory=SystemClock)
-    # Made of the data folder's path.
+    # From the path of the data folder.
     disk: Callable[[str], Disk] = LocalDisk
-    # Made of the number of threads.
+    # From the number of threads.
     offload: Callable[[int], Threads] = ThreadOffload
-    # What requests are answered by.
+    # Handles requests.
     handle: Handler = handle
-    # Told where metrics and health are served.
+    # Called with the address of the metrics and health endpoint.
     on_metrics_listening: Callable[[str, int], None] = lambda host, port: logger.info(
         "metrics on http://%s:%d/metrics", host, port
     )
@@ -108,7 +108,7 @@ def run(settings: Settings) -> int:
 
 
 def _report_failed_start(reason: str, settings: Settings) -> None:
-    """A sentence for people, as every command ends; a log line where programs read standard error."""
+    """Report why the broker ends: a sentence on standard error, or a log line with log_format = json."""
     if settings.log_output.format == "json":
         logger.critical("%s", reason)
     else:
@@ -135,9 +135,9 @@ async def serve(
     on_serving: Callable[[Broker, Listener], None],
     drivers: Drivers | None = None,
 ) -> int:
-    """Serve until asked to stop, and return the exit code. Whoever calls has the loop, the signals and the log.
+    """Serve until asked to stop, and return the exit code. The caller owns the loop, the signals and the log.
 
-    Cancelled, it lets go of everything without the clean stop's last words on the disk: as a crash would.
+    If cancelled, it closes everything without a clean shutdown, as after a crash.
     """
     drivers = drivers or Drivers()
     with ExitStack() as stack:
@@ -183,7 +183,7 @@ async def _serve_metrics(
     drivers: Drivers,
     stack: ExitStack,
 ) -> None:
-    """From the very start until the end: a probe is told what a broker that is not ready does."""
+    """Runs from the start to the end, so that probes learn why a broker is not ready."""
     if settings.metrics.address is None:
         return
     endpoint = HttpEndpoint(
@@ -200,11 +200,11 @@ async def _serve_metrics(
 async def _open_store(
     settings: Settings, disk: Disk, drivers: Drivers, stack: ExitStack
 ) -> MetadataStore:
-    """The cluster's metadata store, or one for this broker alone."""
+    """The cluster's metadata store, or the one of a single broker."""
     if settings.metadata_store.addresses:
         refuse_folder_of_a_broker_alone(disk)
         return await connect_to_etcd(settings, patience_ms=settings.metadata_store.wait_ms)
-    # Before it is made: an operator who brings the old one back must find nothing in its place.
+    # Before the file is created: an operator who restores the old one must not find a new one in its place.
     refuse_folder_of_a_cluster(disk)
     if not disk.exists(METADATA_FILE):
         refuse_partitions_of_no_topic(disk, "no")
@@ -234,7 +234,7 @@ async def _serve_until_stopped(
             health.on_joining()
             await _unless_stopped(broker.join_cluster(), asked_to_stop)
     except (OSError, NotAdmitted):
-        # Nobody was served: the next start is to find the folder as this one did, and not as after a crash.
+        # No request was served: the next start must find the folder unchanged, not as after a crash.
         await listener.stop()
         await broker.stop()
         raise
@@ -246,13 +246,13 @@ async def _serve_until_stopped(
     if broker.failed.done():
         why = broker.failed.result()
         if not isinstance(why, NotAdmitted):
-            # No clean stop: the next start must look at the logs again.
+            # No clean shutdown: the next start must recover the logs.
             return EXIT_BROKEN_INVARIANT
-        # Somebody removed it while it was cut off. There is nobody whom it could tell that it goes.
+        # It was removed from the cluster while it was unreachable; it has no registration to end.
         await listener.stop()
         await broker.stop()
         raise why
-    logger.info("stopping: finishing what is under way")
+    logger.info("stopping: finishing requests in progress")
     await broker.leave_leadership()
     await listener.stop()
     await broker.stop()
@@ -272,7 +272,7 @@ def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
     )
     if (advertised := broker.settings.network.advertised_for(host, port)) != (host, port):
         logger.info("advertised to clients as %s:%d", *advertised)
-    # Scripts and tests wait for this line; it is the only one on standard output.
+    # Scripts and tests wait for this line, the only one on standard output.
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201
 
 
@@ -294,7 +294,7 @@ def _local_reader(settings: Settings, stack: ExitStack) -> ThreadedLocalReader |
 async def _unless_stopped(
     work: Coroutine[Any, Any, Result], asked_to_stop: asyncio.Event
 ) -> Result | None:
-    """What comes of the work; None if it is given up, asked to stop: the metadata store may be away for long."""
+    """The result of the work; None if the broker was asked to stop first: the metadata store may be down for long."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(asked_to_stop.wait())
     try:
@@ -318,14 +318,14 @@ def _describe(error: Exception, settings: Settings) -> str:
         )
     if number in (errno.EEXIST, errno.ENOTDIR):
         return f"the data folder {settings.data} is not a folder; choose another with --data"
-    # That of a socket has no file.
+    # An error of a socket has no file.
     if isinstance(error, OSError) and error.filename is not None:
         return f"the data folder {settings.data} cannot be made: {error.strerror}; choose another with --data"
     return str(error)
 
 
 def _is_unreachable(error: Exception) -> bool:
-    """Nobody answers; an etcd that answers and refuses us is there."""
+    """True if etcd does not answer; False if it answers and refuses this broker."""
     if not isinstance(error, StoreUnavailable):
         return False
     from respool.drivers.etcd_failures import EtcdRefused
@@ -334,9 +334,8 @@ def _is_unreachable(error: Exception) -> bool:
 
 
 def collect_seldom() -> None:
-    """Garbage is nearly all freed by counting references. Looking for cycles goes over every young object there is.
-
-    What is there after the start stays, so it is never looked at again.
+    """Tune the garbage collector: nearly all objects are freed by reference counting, and a collection visits every
+    young object. Objects from the start stay, so they are frozen.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""The compiled kernels where they are installed, and loaded only when they are needed.
+"""Loads the compiled kernels when they are first needed, if they are installed.
 
-They take half a second and some 120 MB to load: too much for a broker that never compacts. Until they are there, or
-where they are not installed, plain Python does the work.
+Loading takes half a second and some 120 MB: too much for a broker that never compacts. Until they are loaded, or if
+they are not installed, plain Python does the work.
 """
 
 import logging
@@ -11,7 +11,7 @@ from respool.records.plain_scan import PlainScanner
 
 logger = logging.getLogger(__name__)
 
-# A few seconds' worth of plain Python.
+# A few seconds of work for plain Python.
 WORTH_LOADING_BYTES = 100 * 1024 * 1024
 
 
@@ -19,7 +19,7 @@ class ScannerOnDemand:
     def __init__(self) -> None:
         self._scanner: RecordScanner = PlainScanner()
         self._is_settled = False
-        # How much plain Python had to look at.
+        # Bytes scanned by plain Python.
         self._bytes_checked = 0
 
     @property
@@ -39,12 +39,12 @@ class ScannerOnDemand:
         )
 
     def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> KeyOffsets:
-        """Of a log that is to be compacted, so it is worth it."""
+        """For a log that is compacted, so loading the kernels is worth it."""
         self._load()
         return self._scanner.key_offsets(bytes_max=bytes_max, keys_max=keys_max, secret=secret)
 
     def _load(self) -> None:
-        """From any thread, several at once if it must be."""
+        """Thread-safe."""
         if self._is_settled:
             return
         try:

@@ -1,4 +1,4 @@
-"""The characters of topic names, and the classes of them that patterns have names for."""
+"""The characters of topic names, and their named character classes."""
 
 import string
 import unicodedata
@@ -17,7 +17,7 @@ ESCAPED_CLASSES = {
     "w": WORD,
     "W": ANY - WORD,
     "C": ANY,
-    # Control characters are in no topic's name.
+    # No topic name has control characters.
     **dict.fromkeys("aftnrv", _NONE),
 }
 _POSIX_CLASSES: dict[str, Callable[[str], bool]] = {
@@ -36,7 +36,7 @@ _POSIX_CLASSES: dict[str, Callable[[str], bool]] = {
     "word": WORD.__contains__,
     "xdigit": string.hexdigits.__contains__,
 }
-# By their first letter, and with each of the second ones.
+# By their first letter, and by both letters.
 _UNICODE_CATEGORIES = frozenset(
     first + second
     for first, seconds in {
@@ -53,13 +53,13 @@ _UNICODE_CATEGORIES = frozenset(
 
 
 def posix_class(name: str) -> frozenset[str] | None:
-    """The class written `[:name:]`, if there is one."""
+    """The POSIX class `[:name:]`; None: there is no such class."""
     is_in = _POSIX_CLASSES.get(name)
     return None if is_in is None else frozenset(filter(is_in, ANY))
 
 
 def unicode_class(name: str) -> frozenset[str] | None:
-    """The characters of a general category such as `L` or `Nd`, if there is such a one."""
+    """The characters of a Unicode category such as `L` or `Nd`; None: there is no such category."""
     if name not in _UNICODE_CATEGORIES:
         return None
     return frozenset(char for char in ANY if unicodedata.category(char).startswith(name))

@@ -1,9 +1,9 @@
-r"""A pattern of topic names, as text -> its parts. The syntax is RE2's, which Kafka's coordinator uses (KIP-848).
+r"""Parses a pattern of topic names. The syntax is RE2's, which Kafka's coordinator uses (KIP-848).
 
-RE2 has no back references and no look-around, which is why patterns in it can be matched in linear time. Topic names
-are made of 65 characters, so a class of characters is the set of those of them it holds, and what could only match
-other characters, such as `\n`, is an empty class. Lazy repetition matches the same names as greedy, so it reads the
-same; groups are for grouping only.
+RE2 has no back references and no look-around, so its patterns can be matched in linear time. Topic names have 65
+different characters, so a character class is a subset of them; an expression that matches only other characters, such
+as `\n`, is an empty class. Lazy repetition matches the same names as greedy repetition, so both are parsed to the same;
+groups are for grouping only.
 """
 
 import string
@@ -46,7 +46,7 @@ class Repeat(NamedTuple):
 
 
 class Place(Enum):
-    """Matches no character, only a place between two."""
+    """An assertion about a position between two characters."""
 
     START = "start"
     END = "end"
@@ -61,7 +61,7 @@ def parse(text: str) -> Node:
     """Read a pattern.
 
     Raises:
-        InvalidRegularExpression: it is not one, or too long.
+        InvalidRegularExpression: an invalid or too long pattern.
     """
     if len(text) > PATTERN_LENGTH_MAX:
         raise InvalidRegularExpression(
@@ -112,7 +112,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _part(self) -> Node | None:
-        """One thing that can be repeated; None for what only sets flags."""
+        """An atom that can be repeated; None for flags."""
         char = self._next()
         if char in _SINGLE:
             return _SINGLE[char]
@@ -151,7 +151,7 @@ class _Parser:
         return self._counted() if self._peek() == "{" else None
 
     def _counted(self) -> tuple[int, int | None] | None:
-        """`{n}`, `{n,}` or `{n,m}`; any other brace stands for itself."""
+        """`{n}`, `{n,}` or `{n,m}`; any other brace is a literal."""
         end = self._text.find("}", self._at)
         low, comma, high = self._text[self._at + 1 : max(end, self._at)].partition(",")
         if end < 0 or not _is_number(low) or not (high == "" or _is_number(high)):
@@ -183,7 +183,7 @@ class _Parser:
         return node
 
     def _sets_flags_only(self) -> bool:
-        """Read what stands between `(?` and the group's content: a name, or flags. `(?i)` has no content."""
+        """Read the name or the flags after `(?`. `(?i)` has no content."""
         if self._took("P<") or self._took("<"):
             end = self._text.find(">", self._at)
             name = self._text[self._at : max(end, self._at)]
@@ -199,7 +199,7 @@ class _Parser:
                 case "i":
                     self._ignores_case = value
                 case "m" | "s" | "U":
-                    # Names have one line, and all matches of a name are the same.
+                    # These flags have no effect: names have one line, and only whole matches count.
                     pass
                 case "-" if value:
                     value = False
@@ -210,7 +210,7 @@ class _Parser:
                 case _:
                     raise self._wrong("a kind of group that RE2 does not have")
 
-    # --- classes of characters
+    # --- character classes
 
     def _class(self) -> frozenset[str]:
         negated = self._took("^")
@@ -258,7 +258,7 @@ class _Parser:
         return self._fold(frozenset(escaped)) if isinstance(escaped, str) else escaped
 
     def _escaped(self) -> str | frozenset[str]:
-        """What follows a backslash: a character, or a class."""
+        """An escape: a character or a class."""
         char = self._next()
         if char in ESCAPED_CLASSES:
             return ESCAPED_CLASSES[char]
@@ -309,7 +309,7 @@ class _Parser:
         return chr(int(digits, 8))
 
     def _fold(self, chars: frozenset[str]) -> frozenset[str]:
-        """With other than topic names' characters left out, and with both cases where case is ignored."""
+        """A class without characters that no topic name has, and with both cases if case is ignored."""
         if self._ignores_case:
             chars |= {char.swapcase() for char in chars if char.isascii()}
         return chars & ANY
@@ -339,7 +339,7 @@ class _Parser:
 
 
 def shortened(text: str) -> str:
-    """For messages: a pattern may be long."""
+    """The beginning of a pattern, for messages."""
     return repr(text) if len(text) <= 100 else f"{text[:100]!r}..."
 
 

@@ -1,9 +1,9 @@
-"""Which topics a pattern stands for, without letting a pattern cost more than the broker will spend on it.
+"""Matches topic names with a regular expression, within a bounded amount of work.
 
-A pattern becomes a program of single steps that can be in many places at once; which places those are is remembered, so
-that a name costs one look-up per character once its like has been seen. Nothing is ever tried again, so there is no
-pattern that takes exponential time, as there is with Python's `re`. What a pattern may cost is bounded twice: by the
-length of its program, and by how many places are looked at over all names (`WORK_MAX`).
+A pattern is compiled to a nondeterministic automaton; its sets of states are cached, so that a name costs one look-up
+per character once similar names have been matched. There is no backtracking, so no pattern takes exponential time, as
+with Python's `re`. The cost is bounded twice: by the length of the program, and by the number of states visited over
+all names (`WORK_MAX`).
 """
 
 from collections.abc import Iterable
@@ -23,14 +23,14 @@ from respool.coordination.topic_patterns.pattern_syntax import (
 )
 from respool.model.coordinator_errors import InvalidRegularExpression
 
-# Room for a long list of alternatives: librdkafka makes one pattern of all that a consumer subscribes to.
+# Enough for a long list of alternatives: librdkafka makes one pattern of a consumer's whole subscription.
 PROGRAM_LENGTH_MAX = 4_096
-# Some hundredths of a second. Patterns people write need some hundreds, a hundred alternatives ten thousand.
+# Some hundredths of a second. Usual patterns need some hundred steps, a hundred alternatives ten thousand.
 WORK_MAX = 50_000
 
 
 class TopicPattern:
-    """Compiles the text it is given.
+    """Compiles a pattern.
 
     Raises:
         InvalidRegularExpression: it is no pattern, or its program would be too long.
@@ -40,15 +40,15 @@ class TopicPattern:
         self._text = text
         self._program = _Compiler(text).program(parse(text))
         self._work_left = WORK_MAX
-        # All states come to so far; each is there once.
+        # All states reached so far, each once.
         self._states: dict[tuple[frozenset[int], str], _State] = {}
         self._start = self._state(frozenset((0,)), "")
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of the names that the pattern matches from beginning to end.
+        """The names that the pattern matches as a whole.
 
         Raises:
-            InvalidRegularExpression: finding out would be too much work.
+            InvalidRegularExpression: matching takes too much work.
         """
         return frozenset(name for name in names if self._matches(name))
 
@@ -83,7 +83,7 @@ class TopicPattern:
         return going_on
 
     def _reach(self, state: "_State", comes_next: str) -> "_GoingOn":
-        """Go to all places that can be come to between the character before and the next one."""
+        """Follow all transitions that take no character, between the previous and the next one."""
         end = len(self._program)
         takers = []
         reached = set(state.places)
@@ -113,7 +113,7 @@ class TopicPattern:
 
 @lru_cache(maxsize=64)
 def topic_pattern(text: str) -> TopicPattern:
-    """The pattern of that text; many groups use the same, and it gets faster with use.
+    """The cached pattern of a text: many groups use the same one, and it gets faster with use.
 
     Raises:
         InvalidRegularExpression: it is no pattern, or its program would be too long.
@@ -122,34 +122,34 @@ def topic_pattern(text: str) -> TopicPattern:
 
 
 class _State:
-    """Where in the program a name has come to after some of its characters, and what is known of how it goes on."""
+    """A set of positions in the program after some characters of a name, with the known transitions."""
 
     __slots__ = ("came_after", "following", "going_on", "places")
 
     def __init__(self, places: frozenset[int], came_after: str) -> None:
         self.places = places
-        # "" at the start of a name, "w" after a character of a word, "-" after another. What comes next is told so too.
+        # "" at the start of a name, "w" after a word character, "-" after another; the same for the next character.
         self.came_after = came_after
-        # What follows when a character comes.
+        # The next state for each character.
         self.following: dict[str, _State] = {}
-        # Where it can go on when the next character is of a word, is another, or is none.
+        # The reachable positions if the next character is a word character, another one, or none.
         self.going_on: dict[str, _GoingOn] = {}
 
 
 class _GoingOn(NamedTuple):
-    # Where a character is taken, and which.
+    # Positions that take a character, and which characters.
     takers: list[tuple[int, frozenset[str]]]
-    # Whether the pattern is matched up to here.
+    # Whether the pattern matches up to here.
     is_match: bool
 
 
 class _GoTo(NamedTuple):
-    """Go on at all of these places at once, counted from here."""
+    """Continue at all of these positions, relative to this one."""
 
     distances: tuple[int, ...]
 
 
-# A character of these, then on; or only if the place is right, then on; or on elsewhere.
+# Take one of these characters; or continue if the assertion holds; or continue elsewhere.
 _Instruction: TypeAlias = frozenset[str] | Place | _GoTo
 
 
@@ -177,7 +177,7 @@ class _Compiler:
         self._text = text
 
     def program(self, node: Node) -> list[_Instruction]:
-        """The steps for a node; whoever is past the last of them has matched it."""
+        """The steps of a node; behind the last of them it is matched."""
         match node:
             case Chars():
                 return [node.allowed]
@@ -210,7 +210,7 @@ class _Compiler:
     def _repeat(self, node: Repeat) -> list[_Instruction]:
         part = self.program(node.part)
         optional = 1 if node.high is None else node.high - node.low
-        # Each repetition counts, also of nothing: else `((()*)*)*` with counts would go on for ever.
+        # Each repetition counts, also of an empty part: otherwise `((()*)*)*` with counts would not end.
         if (node.low + optional) * (len(part) + 1) > PROGRAM_LENGTH_MAX:
             raise self._too_long()
         steps = part * node.low

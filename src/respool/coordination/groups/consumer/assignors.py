@@ -1,10 +1,11 @@
-"""Who shall have which partitions: the two ways of sharing out that the coordinator knows itself (KIP-848).
+"""The server-side assignors (KIP-848): `uniform` and `range`.
 
-Both give every partition of every topic to exactly one of the members subscribed to it, and nothing to others.
+Both assign every partition of every topic to exactly one of the members subscribed to it.
 
-- `uniform` evens out how many partitions each member has, and moves as few as it can from where they are.
-- `range` gives each member a run of every topic, in the order of the members' names. Members of the same subscription
-  get the same numbers of topics with the same count, so that such topics can be joined; it does not mind moving.
+- `uniform` evens out the number of partitions per member, and moves as few partitions as possible.
+- `range` gives each member a range of every topic, in the order of the members' names. Members with the same
+  subscription get the same partition numbers of topics with the same count, so such topics can be joined. It does not
+  minimise moves.
 """
 
 from collections import deque
@@ -17,10 +18,10 @@ from respool.model.ids import TopicId
 
 
 class Subscriber(NamedTuple):
-    """What an assignor must know of a member."""
+    """An assignor's input for one member."""
 
     topic_ids: frozenset[TopicId]
-    # What the member shall have by the last assignment. May hold what is no more, or no more its own.
+    # Its target of the last assignment. May have partitions that are deleted or no longer its own.
     assigned: PartitionSet = NO_PARTITIONS
     instance_id: str | None = None
 
@@ -32,9 +33,9 @@ Assignor: TypeAlias = Callable[[Subscribers, PartitionCounts], Shares]
 
 
 def assign_range(members: Subscribers, partition_counts: PartitionCounts) -> Shares:
-    """Give each subscriber a run of each topic; the first ones get one more where it does not divide."""
+    """Assign each subscriber a range of each topic; the first ones get one more partition of a remainder."""
     shares: dict[str, dict[TopicId, frozenset[int]]] = {member_id: {} for member_id in members}
-    # Static members come first: they keep their names, and so their place, when they are started again.
+    # Static members come first: they keep their names, and so their position, over restarts.
     in_order = sorted(members, key=lambda name: _static_first(name, members[name].instance_id))
     for topic_id, subscribers in _by_topic(members, in_order, partition_counts).items():
         quota, extra = divmod(partition_counts[topic_id], len(subscribers))
@@ -48,7 +49,7 @@ def assign_range(members: Subscribers, partition_counts: PartitionCounts) -> Sha
 
 
 def assign_uniform(members: Subscribers, partition_counts: PartitionCounts) -> Shares:
-    """Even out the counts as far as the subscriptions allow, moving little."""
+    """Even out the counts as far as the subscriptions allow, with few moves."""
     sharing = _Sharing(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
         sharing.cut_to_quota()
@@ -67,7 +68,7 @@ class _Move(NamedTuple):
 
 
 class _Sharing:
-    """A uniform assignment in the making."""
+    """Builds a uniform assignment."""
 
     def __init__(self, members: Subscribers, partition_counts: PartitionCounts) -> None:
         in_order = sorted(members)
@@ -81,9 +82,9 @@ class _Sharing:
             self._keep_what_is_valid(member_id, members[member_id])
 
     def cut_to_quota(self) -> None:
-        """All subscribe to the same: what is above a member's equal share goes back to be dealt.
+        """All subscribe to the same topics: free the partitions above each member's equal share.
 
-        Those who have most keep the odd one, as long as there are odd ones.
+        Members with most partitions keep one of the remainder, as long as it lasts.
         """
         total = sum(self._load.values()) + sum(len(free) for free in self._free.values())
         quota, extra = divmod(total, len(self._load)) if self._load else (0, 0)
@@ -102,16 +103,16 @@ class _Sharing:
         for topic_id in by_choice:
             subscribers = self._subscribers[topic_id]
             for partition in sorted(self._free[topic_id]):
-                # Of equals the first by name, so that the same question has the same answer.
+                # The first by name wins a tie, so that equal input gives equal output.
                 self._give(min(subscribers, key=self._load.__getitem__), topic_id, partition)
         self._free.clear()
 
     def even_out(self) -> None:
-        """Move partitions from the fullest member to emptier ones until it helps no more.
+        """Move partitions from the fullest member to emptier ones until no move helps.
 
-        A member can hand a partition only to one that subscribes to its topic, so the way to an emptier member may lead
-        over others, which take one partition and hand on another. Where no way leads to a member with at least two
-        fewer, neither the fullest nor anyone it can reach can be evened out further: they are done with.
+        A partition can move only to a member that subscribes to its topic, so the path to an emptier member may lead
+        over others, which take one partition and pass on another. If no path leads to a member with at least two
+        fewer, neither the fullest member nor those it can reach can be evened out further.
         """
         remaining = set(self._load)
         average = sum(self._load.values()) / max(1, len(self._load))
@@ -121,7 +122,7 @@ class _Sharing:
             if not way:
                 remaining -= reached
                 continue
-            # Several at once where that is sure to be wanted; a move beyond the average could have to be undone.
+            # Several at once if that is certainly right; a move beyond the average might have to be undone.
             wanted = min(
                 self._load[fullest] - ceil(average), floor(average) - self._load[way[0].taker]
             )
@@ -137,7 +138,7 @@ class _Sharing:
         }
 
     def _way_to_emptier(self, start: str, remaining: set[str]) -> tuple[list[_Move], set[str]]:
-        """The shortest way from `start` to a member with at least two fewer, or none and all that could be reached."""
+        """The shortest path from `start` to a member with at least two fewer; or none, and all reachable members."""
         enough = self._load[start] - 2
         came_by: dict[str, _Move] = {}
         reached = {start}
@@ -146,7 +147,7 @@ class _Sharing:
         while waiting:
             giver = waiting.popleft()
             for topic_id in self._held[giver]:
-                # Whoever holds a partition of the topic could have handed it on: asking once is enough.
+                # Every owner of a partition of the topic could pass it on: visiting the topic once is enough.
                 if topic_id in handed_on:
                     continue
                 handed_on.add(topic_id)
@@ -162,7 +163,7 @@ class _Sharing:
 
     def _keep_what_is_valid(self, member_id: str, member: Subscriber) -> None:
         for topic_id, partitions in member.assigned.items():
-            # Another member may have been given it meanwhile; a partition or topic may be gone.
+            # It may have been assigned to another member meanwhile, or be deleted.
             if topic_id in member.topic_ids and topic_id in self._free:
                 for partition in sorted(partitions & self._free[topic_id]):
                     self._free[topic_id].remove(partition)
@@ -187,7 +188,7 @@ class _Sharing:
 
 
 def _walk_back(came_by: Mapping[str, _Move], end: str) -> list[_Move]:
-    """The moves that led to `end`, the last first: each member takes before it would hand on what it just got."""
+    """The moves on the path to `end`, last first, so that no member passes on a partition it has just got."""
     moves = []
     while end in came_by:
         moves.append(came_by[end])
@@ -198,7 +199,7 @@ def _walk_back(came_by: Mapping[str, _Move], end: str) -> list[_Move]:
 def _by_topic(
     members: Subscribers, in_order: Iterable[str], partition_counts: PartitionCounts
 ) -> dict[TopicId, list[str]]:
-    """The subscribers of each topic there is, in the order given."""
+    """The subscribers of each existing topic, in the given order."""
     subscribers: dict[TopicId, list[str]] = {}
     for member_id in in_order:
         for topic_id in members[member_id].topic_ids:

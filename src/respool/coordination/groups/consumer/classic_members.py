@@ -1,8 +1,8 @@
-"""Members of the classic protocol in a next-generation group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup there.
+"""Members of the classic protocol in a next-generation group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The coordinator shares out for them too, so none of them leads and none waits for the others: a join is answered at
-once, with the member's epoch for a generation, and a sync with what the member may use. That it must join again, to
-give something up or to get something, it is told by REBALANCE_IN_PROGRESS, as ever.
+The coordinator assigns partitions to them, too, so none of them leads or waits for the others: a join is answered at
+once, with the member epoch as generation, and a sync with the member's assignment. REBALANCE_IN_PROGRESS makes a member
+join again, to revoke partitions or to get some, as in the classic protocol.
 """
 
 from dataclasses import replace
@@ -63,13 +63,12 @@ class ClassicMembers:
         """A member joins, or joins again. `member_id` is the request's, or the one it is given.
 
         Raises:
-            InconsistentGroupProtocol, UnknownMemberId, FencedInstanceId: what was written to `change` so far is not
-            to be.
+            InconsistentGroupProtocol, UnknownMemberId, FencedInstanceId: the changes in `change` so far are void.
         """
         subscription = read_subscription(request.protocols[0].metadata)
         before = self._member_before(change, request, member_id)
         if before is None and subscription.owned:
-            # It was thrown out and does not know. What it says it owns may be another's by now.
+            # It was removed and does not know. Another member may have its partitions by now.
             raise UnknownMemberId(f"group {request.group_id} has no member {member_id}")
         member = replace(
             before or ConsumerMember(member_id=member_id),
@@ -87,7 +86,7 @@ class ClassicMembers:
         return self.joined(change, member_id)
 
     def joined(self, change: ConsumerDraft, member_id: str) -> JoinGroupReply:
-        """Answer a member that is in the group and has given up what it does not say it owns."""
+        """Reply to a member of the group, which has revoked all partitions that it does not report as owned."""
         classic = _classic(change.group.members[member_id])
         subscription = read_subscription(classic.protocols[0].metadata)
         self._rebalance.assign(change)
@@ -124,7 +123,7 @@ class ClassicMembers:
             )
 
     def sync(self, group: ConsumerGroup, request: SyncGroup, now_ms: int) -> SyncGroupReply:
-        """Tell a member what it may use.
+        """Reply with a member's assignment.
 
         Raises:
             UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol: it is not a current member.
@@ -138,7 +137,7 @@ class ClassicMembers:
         ):
             if given is not None and given != ours:
                 raise InconsistentGroupProtocol(f"group {group.group_id} uses {ours}, not {given}")
-        # One that must give something up first hears what it keeps.
+        # A member that must revoke partitions first gets those it keeps.
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
             self._time.on_asked_to_rejoin(group.group_id, member, now_ms)
             raise RebalanceInProgress(f"group {group.group_id} is at epoch {group.epoch}")
@@ -153,15 +152,15 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, request: Heartbeat, now_ms: int) -> None:
-        """A member was heard of.
+        """Heartbeat of a member.
 
         Raises:
             UnknownMemberId, FencedInstanceId, IllegalGeneration: it is not a current member.
-            RebalanceInProgress: it must join again, to give something up or to get something.
+            RebalanceInProgress: it must join again, to revoke partitions or to get some.
         """
         member = _check_member(group, request.member_id, request.instance_id, request.generation)
         self._time.keep_session(group.group_id, member, now_ms)
-        # One that must give something up is behind, too.
+        # A member that must revoke partitions is behind, too.
         if member.epoch < group.epoch or (
             member.state is MemberState.UNRELEASED and not _waits_for_others(group, member)
         ):
@@ -205,7 +204,7 @@ def _classic(member: ConsumerMember) -> ClassicDetails:
 
 
 def _supports(group: ConsumerGroup, request: JoinGroup) -> bool:
-    """Whether the classic members with this one have a protocol that all of them support."""
+    """Whether the classic members and this one have a protocol in common."""
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return False
     replaced = group.static_members.get(request.instance_id or NO_MEMBER_ID)
@@ -230,7 +229,7 @@ def _check_member(
 def _check_leaving(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
     member_id = leaving.member_id
     if member_id == NO_MEMBER_ID:
-        # By its instance id alone: an administrator removes a static member that will not come back.
+        # Only by its instance id: an administrator removes a static member.
         member_id = group.static_members.get(leaving.instance_id or NO_MEMBER_ID, NO_MEMBER_ID)
         member = group.find(member_id, None)
     else:

@@ -1,7 +1,7 @@
 """A consumer group as it will be once a decision's records are replayed; and those records.
 
-Deciding takes several steps, each of which needs what the last one did. So they work on a copy, and change it as the
-records will change the group itself: by `replay`. Until something is written there is no copy.
+A decision takes several steps, each based on the result of the previous one. So they work on a copy, and change it by
+`replay`, as the records will change the group itself. The copy is made at the first write.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class ConsumerDraft:
     __slots__ = ("_is_copy", "_records", "group")
 
     def __init__(self, group: ConsumerGroup) -> None:
-        # As it will be.
+        # The changed copy.
         self.group = group
         self._is_copy = False
         self._records: list[tuple[bytes, bytes | None]] = []
@@ -36,24 +36,24 @@ class ConsumerDraft:
         return not self._records
 
     def put(self, kind: ConsumerRecordKind, value: ConsumerRecordValue, name: str = "") -> None:
-        """This is so from now on, of the group or of the member or pattern named."""
+        """Write a value of the group, or of the given member or pattern."""
         self._write(ConsumerRecordKey(kind, self.group.group_id, name), value)
 
     def put_member(self, member: ConsumerMember) -> None:
-        """What the member says of itself."""
+        """Write a member's subscription and details."""
         self.put(ConsumerRecordKind.MEMBER, member_value(member), member.member_id)
 
     def put_current(self, member: ConsumerMember) -> None:
-        """What the member has."""
+        """Write a member's current assignment."""
         self.put(ConsumerRecordKind.CURRENT, current_value(member), member.member_id)
 
     def end(self, keys: Iterable[ConsumerRecordKey]) -> None:
-        """This is no more."""
+        """Delete a record."""
         for key in keys:
             self._write(key, None)
 
     def write_other(self, key: bytes, value: bytes | None) -> None:
-        """A record that is not of a consumer group."""
+        """Write a record of another kind."""
         self._records.append((key, value))
 
     def flush(self, draft: Draft) -> None:
@@ -79,13 +79,13 @@ def current_value(member: ConsumerMember) -> CurrentValue:
 
 
 def end_of_member(group_id: str, member_id: str) -> Iterable[ConsumerRecordKey]:
-    """The records that go with a member, in the order Kafka expects."""
+    """The records to delete with a member, in the order Kafka expects."""
     for kind in (ConsumerRecordKind.CURRENT, ConsumerRecordKind.TARGET, ConsumerRecordKind.MEMBER):
         yield ConsumerRecordKey(kind, group_id, member_id)
 
 
 def end_of_group(group: ConsumerGroup) -> Iterable[ConsumerRecordKey]:
-    """The records that go with a group, in the order Kafka expects."""
+    """The records to delete with a group, in the order Kafka expects."""
     member_ids = group.members.keys() | group.targets.keys()
     for kind in (ConsumerRecordKind.CURRENT, ConsumerRecordKind.TARGET):
         for member_id in sorted(member_ids):

@@ -1,13 +1,13 @@
-"""A next-generation consumer group as its records tell it (KIP-848). Changes by `replay` only.
+"""A next-generation consumer group (KIP-848): the state in its records, which changes only by `replay`.
 
-Three epochs follow each other. A change of members, subscriptions or topics raises the group's; an assignment made for
-that epoch raises the target's; and each member takes on the target's epoch when it has given up what it must:
+Three epochs follow each other. A change of members, subscriptions or topics bumps the group epoch; a new target
+assignment takes that epoch; and each member takes the target's epoch once it has revoked what it must:
 
 ```
   member's epoch  <=  target's epoch  <=  group's epoch
        Reconciling          Assigning                       all three equal, every member STABLE: Stable
 ```
-(A static member that is away has epoch -2.)
+(A static member that has left temporarily has epoch -2.)
 """
 
 from collections import Counter
@@ -76,17 +76,17 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         # Instance id -> member id.
         self.static_members: dict[str, str] = {}
-        # What each member shall have.
+        # The target assignment.
         self.targets: dict[str, PartitionSet] = {}
-        # Which topics each pattern stood for when topics last changed.
+        # The topics that each pattern matched when topics last changed.
         self.resolved: dict[str, frozenset[str]] = {}
-        # Kafka before 4.1 wrote one. It is of no use any more but goes when the group goes.
+        # Written by Kafka before 4.1. Unused, but deleted with the group.
         self.has_topics_record = False
-        # Who has each partition, or must still give it up. Invariant: at most one member.
+        # The member that owns each partition, or must still revoke it. Invariant: at most one.
         self._owners: dict[TopicId, dict[int, str]] = {}
 
     def copy(self) -> "ConsumerGroup":
-        """Another one like it. Members and partition sets never change themselves, so they are shared."""
+        """A copy. Members and partition sets are immutable, so both share them."""
         other = ConsumerGroup(self.group_id)
         other.epoch = self.epoch
         other.metadata_hash = self.metadata_hash
@@ -100,7 +100,7 @@ class ConsumerGroup:
         other._owners = {topic_id: dict(owners) for topic_id, owners in self._owners.items()}
         return other
 
-    # --- questions
+    # --- queries
 
     @property
     def state(self) -> GroupState:
@@ -114,7 +114,7 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The one most members ask for; of equals the first by name."""
+        """The assignor most members ask for; the first by name wins a tie."""
         votes = Counter(
             member.assignor for member in self.members.values() if member.assignor is not None
         )
@@ -153,7 +153,7 @@ class ConsumerGroup:
         return any(topic_name in self.topic_names_of(member) for member in self.members.values())
 
     def held_by_others(self, member_id: str, partitions: PartitionSet) -> PartitionSet:
-        """Those of the partitions that another member has, or must still give up."""
+        """Those of the partitions that another member owns, or must still revoke."""
         held: dict[TopicId, frozenset[int]] = {}
         for topic_id, numbers in partitions.items():
             owners = self._owners.get(topic_id)
@@ -164,7 +164,7 @@ class ConsumerGroup:
         return held
 
     def hash_of_topics(self, topics: TopicsView) -> int:
-        """Changes when a topic the group reads comes, goes, or gets more partitions. Never 0 with topics."""
+        """A hash that changes when a subscribed topic is created, deleted or enlarged. Never 0 with topics."""
         hasher = blake2b(digest_size=8)
         read = sorted(name for name in self.topic_names() if name in topics)
         for name in read:
@@ -178,7 +178,7 @@ class ConsumerGroup:
         """The member that a request comes from.
 
         Raises:
-            FencedInstanceId: another has taken the static member's place.
+            FencedInstanceId: another member has taken the static member's place.
             UnknownMemberId: there is no such member.
         """
         if instance_id is not None:
@@ -195,12 +195,12 @@ class ConsumerGroup:
         return member
 
     def check_commit(self, request: OffsetCommit) -> None:
-        """Let only current members move the group's offsets; and anyone, while it has no members.
+        """Let only current members commit offsets; any client may while the group has no members.
 
         Raises:
             UnknownMemberId: there is no such member.
             StaleMemberEpoch, IllegalGeneration: its epoch is another one.
-            UnsupportedVersion: the request cannot have meant a member epoch.
+            UnsupportedVersion: the request's version has no member epoch.
         """
         if request.generation < 0 and not self.members:
             return
@@ -212,12 +212,12 @@ class ConsumerGroup:
         _check_epoch(member, request.generation)
 
     def check_txn_commit(self, request: TxnOffsetCommit) -> None:
-        """Let a producer commit for a current member; for anyone, while there are no members; and one that names no
-        member, always.
+        """Let a producer commit for a current member; any producer may while there are no members, and one that names
+        no member always.
 
         Raises:
             UnknownMemberId: there is no such member.
-            IllegalGeneration: its epoch is another one. Producers know no other word for that.
+            IllegalGeneration: its epoch is another one. Producers know no other error for that.
         """
         names_nobody = request.member_id == NO_MEMBER_ID and request.instance_id is None
         if request.generation < 0 and (names_nobody or not self.members):
@@ -227,7 +227,7 @@ class ConsumerGroup:
             raise IllegalGeneration(_wrong_epoch(member, request.generation))
 
     def check_fetch(self, asked: GroupToFetch) -> None:
-        """Tell a member nothing once its epoch has passed; whoever does not say that it is one, always.
+        """Check the epoch of a member that fetches offsets; requests without a member are always allowed.
 
         Raises:
             UnknownMemberId: there is no such member.
@@ -239,9 +239,9 @@ class ConsumerGroup:
     # --- changes
 
     def replay(self, key: ConsumerRecordKey, value: ConsumerRecordValue | None) -> None:
-        """Become what the record says. Compaction may have left out earlier ones, so each stands for itself.
+        """Apply a record. Compaction may have removed earlier ones, so each record is independent.
 
-        What ends the whole group is for whoever has the group.
+        The deletion of the whole group is up to the caller.
         """
         match key.kind:
             case ConsumerRecordKind.GROUP:

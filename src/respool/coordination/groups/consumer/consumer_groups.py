@@ -76,10 +76,10 @@ class ConsumerGroups:
         return self._rebalance.topics
 
     def replay(self, record: CoordinatorRecord) -> None:
-        """Take over what a record of one of `CONSUMER_RECORD_KINDS` says.
+        """Apply a record of one of `CONSUMER_RECORD_KINDS`.
 
         Raises:
-            CoordinatorRecordDamaged: it cannot be read.
+            CoordinatorRecordDamaged: the record cannot be read.
         """
         key = read_consumer_key(record.key)
         group = self.groups.get(key.group_id)
@@ -95,18 +95,18 @@ class ConsumerGroups:
         group.replay(key, read_consumer_value(key.kind, record.value))
 
     def on_loaded(self, draft: Draft) -> None:
-        """The log has been replayed: members have their time from now; topics may have changed meanwhile."""
+        """The log has been replayed: start the members' deadlines; topics may have changed meanwhile."""
         for group in self.groups.values():
             self._time.start(group, draft.now_ms)
             self._time.arm(group.group_id, draft)
         self._refresh(self.groups.values(), draft, list(self._rebalance.names_for_patterns()))
 
     def on_heard_again(self, *, until_ms: int) -> None:
-        """For a while nobody was answered: whatever members are to do, they have time for until then."""
+        """No request was answered for a while: extend all deadlines of members until then."""
         self._time.put_off(until_ms)
 
     def on_topics_changed(self, topics: TopicsView, draft: Draft) -> None:
-        """Topics came, went or got more partitions: the groups that read them begin a new epoch."""
+        """Topics were created, deleted or enlarged: bump the epochs of the groups that subscribe to them."""
         before = self._rebalance.topics
         self._rebalance.topics = topics
         changed = {
@@ -121,7 +121,7 @@ class ConsumerGroups:
         self._refresh(concerned, draft, new_names)
 
     def on_timer(self, group_id: str, draft: Draft) -> None:
-        """Take out the members whose time is over, and note when to look again."""
+        """Remove the members whose deadlines are over, and set the timer for the next one."""
         group = self.groups.get(group_id)
         if group is None:
             self._time.forget(group_id)
@@ -146,7 +146,7 @@ class ConsumerGroups:
         *,
         classic: ClassicGroup | None,
     ) -> None:
-        """Answer a heartbeat. The classic group of that name, if there is one, gives way or is taken over."""
+        """Reply to a heartbeat. A classic group of that name is replaced if empty, else converted."""
         try:
             check_request(request)
             change = self._change_for(request, classic)
@@ -189,7 +189,7 @@ class ConsumerGroups:
         draft.answer(ticket, reply)
 
     def sync(self, request: SyncGroup, ticket: Ticket, draft: Draft) -> bool:
-        """Answer a sync; whether the group is a classic one from now on."""
+        """Reply to a sync; return whether the group is a classic one from now on."""
         group = self.groups[request.group_id]
         try:
             reply = self._classic.sync(group, request, draft.now_ms)
@@ -199,7 +199,7 @@ class ConsumerGroups:
         return self._maybe_downgrade(group, draft)
 
     def classic_heartbeat(self, request: Heartbeat, ticket: Ticket, draft: Draft) -> bool:
-        """Answer a heartbeat; whether the group is a classic one from now on."""
+        """Reply to a heartbeat; return whether the group is a classic one from now on."""
         group = self.groups[request.group_id]
         reply = HeartbeatReply()
         try:
@@ -217,7 +217,7 @@ class ConsumerGroups:
     # --- whole groups
 
     def remove_all(self, group_id: str, draft: Draft) -> tuple[str, ...]:
-        """Throw all members of a group out; return who they were."""
+        """Remove all members of a group; return their ids."""
         group = self.groups[group_id]
         removed = tuple(group.members)
         if removed:
@@ -249,7 +249,7 @@ class ConsumerGroups:
         return upgraded(classic, topics=self.topics, settings=self._settings)
 
     def _take_over(self, classic: ClassicGroup, change: ConsumerDraft, draft: Draft) -> None:
-        """Answer who waits in the classic group: its joins as the new group does, its syncs that they must join."""
+        """Answer the waiting requests of the classic group: joins by the new group, syncs by RebalanceInProgress."""
         logger.info("group %s: a consumer group from now on", classic.group_id)
         members = change.group.members
         for member_id in members.keys() & classic.members.keys():

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: one request by which a member joins, keeps its place, learns what it has, and leaves."""
+"""ConsumerGroupHeartbeat: the request by which a member joins, stays in the group, gets its assignment, and leaves."""
 
 from dataclasses import replace
 
@@ -44,11 +44,11 @@ class ConsumerHeartbeats:
         member_id: str,
         wall_ms: int,
     ) -> ConsumerGroupHeartbeatReply:
-        """A member joins, or was heard of. `member_id` is the request's, or the one it is given.
+        """A member joins or sends a heartbeat. `member_id`: the request's, or the new one.
 
         Raises:
             GroupMaxSizeReached, UnknownMemberId, FencedInstanceId, UnreleasedInstanceId, FencedMemberEpoch,
-            InvalidRegularExpression: what was written to `change` so far is not to be.
+            InvalidRegularExpression: the changes in `change` so far are void.
         """
         before = self._member_before(change, request, member_id)
         is_joining = request.member_epoch == JOIN_EPOCH
@@ -72,7 +72,7 @@ class ConsumerHeartbeats:
     def leave(
         self, change: ConsumerDraft, request: ConsumerGroupHeartbeat, *, wall_ms: int
     ) -> ConsumerGroupHeartbeatReply:
-        """A member goes for good, or a static one for a while: then its partitions are kept for it.
+        """A member leaves; a static one may leave temporarily: then its partitions are kept for it.
 
         Raises:
             UnknownMemberId, FencedInstanceId: there is no such member.
@@ -95,7 +95,7 @@ class ConsumerHeartbeats:
     def _member_before(
         self, change: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str
     ) -> ConsumerMember | None:
-        """The member as it was; None for a new one."""
+        """The existing member; None: a new one."""
         group = change.group
         if request.member_epoch != JOIN_EPOCH:
             member = group.find(member_id, request.instance_id)
@@ -115,7 +115,7 @@ class ConsumerHeartbeats:
     def _take_place_of(
         self, change: ConsumerDraft, old: ConsumerMember, member_id: str
     ) -> ConsumerMember:
-        # One of the classic protocol cannot say that it goes for a while: it is told when it comes again.
+        # A classic member cannot leave temporarily: its successor takes its place when it joins.
         if old.epoch != LEAVE_STATIC_EPOCH and old.classic is None:
             raise UnreleasedInstanceId(
                 f"{old.instance_id} of group {change.group.group_id} is member {old.member_id}, "
@@ -127,7 +127,7 @@ class ConsumerHeartbeats:
 
 
 def check_request(request: ConsumerGroupHeartbeat) -> None:
-    """Refuse what cannot be meant, whatever the group.
+    """Check a request for itself, without the group.
 
     Raises:
         InvalidRequest: it contradicts itself.
@@ -169,7 +169,7 @@ def _check_joining(request: ConsumerGroupHeartbeat) -> None:
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
     epoch = request.member_epoch
-    # The reply with the newer epoch may have been lost. That is so if it has nothing but what was its own before.
+    # The reply with the newer epoch may have been lost: accept the old epoch if it owns nothing new.
     lost_reply = (
         epoch == member.previous_epoch
         and request.owned is not None
@@ -183,9 +183,9 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> Non
 
 
 def _with_news(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> ConsumerMember:
-    """The member with what the request says anew; itself if that is nothing.
+    """The member with the changed fields of the request; the same member if nothing changed.
 
-    A member that joins says everything: what it leaves out it has not, whatever it had before, or who was in its place.
+    A member that joins sends everything: missing fields are empty, whatever it or its predecessor had.
     """
     is_joining = request.member_epoch == JOIN_EPOCH
     news: dict[str, object] = {
@@ -215,7 +215,7 @@ def _is_settled(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _says_all(request: ConsumerGroupHeartbeat) -> bool:
-    """A member that is not sure what we know of it, as after a lost reply, tells all and wants to be told all."""
+    """A full request: after a lost reply, a member sends everything and wants its whole assignment."""
     return (
         request.rebalance_timeout_ms != UNCHANGED_TIMEOUT
         and (request.topic_names is not None or request.topic_pattern is not None)

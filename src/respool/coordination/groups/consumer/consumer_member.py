@@ -1,20 +1,20 @@
-"""A member of a next-generation consumer group, and the steps that bring what it has to what it shall have (KIP-848).
+"""A member of a next-generation consumer group, and its reconciliation with the target assignment (KIP-848).
 
-A member is told only what it may use at once. A partition that shall move is first taken out of its old owner's
-assignment; the old owner gives it up and says so by not naming it among the partitions it owns; only then is it put
-into the new owner's. Between these steps the member is in one of three states:
+A member's assignment has only partitions that it may use at once. A partition that moves is first removed from its old
+owner's assignment; the old owner revokes it, and reports that by not naming it among its owned partitions; only then is
+it added to the new owner's assignment. Between these steps a member is in one of three states:
 
 ```
-                      must give something up
+                      must revoke partitions
           STABLE  ------------------------------>  UNREVOKED
         ^   |  ^                                      |  |
-        |   |  '---- gave it up, nothing to wait for -'  | gave it up,
-all came|   | waits for                                  | waits for others
+        |   |  '---- revoked, nothing to wait for ----'  | revoked,
+  all   |   | waits for                                  | waits for others
   free  |   v others                                     |
         '- UNRELEASED  <---------------------------------'
 ```
 
-A member keeps its epoch while it must give something up, and has the target's epoch as soon as it has done so.
+A member keeps its epoch while it must revoke partitions, and takes the target's epoch once it has done so.
 """
 
 from collections.abc import Callable
@@ -33,10 +33,10 @@ from respool.coordination.groups.consumer.partition_sets import (
 from respool.coordination.groups.group_requests import Protocol
 from respool.model.coordinator_errors import FencedMemberEpoch
 
-# What a member says in place of its epoch.
+# Special values in the field of the member epoch.
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-# A static member is away for a while; its partitions are kept for it until its session ends.
+# A static member leaves temporarily; its partitions are kept for it until its session times out.
 LEAVE_STATIC_EPOCH = -2
 
 
@@ -51,7 +51,7 @@ class MemberState(IntEnum):
 
 
 class ClassicDetails(NamedTuple):
-    """What a member of the classic protocol told when it joined (JoinGroup)."""
+    """What a classic member sent when it joined (JoinGroup)."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -65,7 +65,7 @@ class ConsumerMember:
     client_id: str = ""
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
-    # Topics by pattern, beside those by name. Never empty: that is None.
+    # Subscription by pattern, in addition to names. None instead of empty.
     topic_pattern: str | None = None
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
@@ -73,12 +73,12 @@ class ConsumerMember:
     classic: ClassicDetails | None = None
 
     epoch: int = JOIN_EPOCH
-    # The reply that told the member its epoch may be lost; then it comes once more with the one before.
+    # The reply with its epoch may be lost; then it sends the previous epoch once more.
     previous_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
-    # What it may use.
+    # The partitions it may use.
     assigned: PartitionSet = field(default_factory=dict)
-    # What it may still be using and must give up. Nobody else may have it until then.
+    # Partitions that it may still use and must revoke. No other member gets them until then.
     revoking: PartitionSet = field(default_factory=dict)
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
@@ -87,30 +87,30 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a member shall have."""
+    """The target assignment of a member."""
 
     epoch: int
     partitions: PartitionSet
-    # Which of these partitions another member still has.
+    # Those of its partitions that another member still owns.
     held_by_others: Callable[[PartitionSet], PartitionSet]
 
 
 def reconcile(
     member: ConsumerMember, target: Target, *, owned: PartitionSet | None
 ) -> ConsumerMember:
-    """Bring the member one step nearer to its target, or return it as it is.
+    """Reconcile the member by one step with its target; the same member if nothing changes.
 
-    `owned` is what it says it has, or None if it does not say.
+    `owned`: the partitions it reports as owned; None: not reported.
 
     Raises:
-        FencedMemberEpoch: a newer release left the member in a state not known here; it must start anew.
+        FencedMemberEpoch: a newer release left the member in an unknown state; it must join again.
     """
     if member.is_reconciled_to(target.epoch):
         return member
     kept = intersection(member.assigned, target.partitions)
     to_revoke = difference(member.assigned, kept)
     if member.state is MemberState.UNREVOKED and _owns(owned, member.revoking):
-        # It has not given up yet what it must. It may have to give up still more, but can get nothing.
+        # It has not revoked all it must. It may have to revoke more, but gets nothing.
         return replace(member, assigned=kept, revoking=union(member.revoking, to_revoke))
     if member.state is MemberState.UNKNOWN and owned != NO_PARTITIONS:
         raise FencedMemberEpoch(
@@ -123,7 +123,7 @@ def reconcile(
     return replace(
         member,
         epoch=target.epoch,
-        # While the epoch stays, the reply that told it may still be lost.
+        # While the epoch stays the same, the reply with it may still be lost.
         previous_epoch=member.previous_epoch if member.epoch == target.epoch else member.epoch,
         state=MemberState.UNRELEASED if unreleased else MemberState.STABLE,
         assigned=union(kept, difference(missing, unreleased)),
@@ -132,5 +132,5 @@ def reconcile(
 
 
 def _owns(owned: PartitionSet | None, partitions: PartitionSet) -> bool:
-    """A member that does not say is taken to have them still."""
+    """A member that does not report its owned partitions is assumed to own them still."""
     return owned is None or overlap(partitions, owned)

@@ -1,7 +1,7 @@
-"""How a consumer group gets from one epoch to the next: who is in it, what they read, who shall have what, who has it.
+"""The steps of a consumer group from one epoch to the next: members, subscriptions, target assignment, reconciliation.
 
-The steps are those of Kafka's coordinator. Each looks at the group as the steps before left it (`ConsumerDraft`), and
-writes nothing when there is nothing to change.
+The steps are those of Kafka's coordinator. Each works on the result of the previous ones (`ConsumerDraft`), and writes
+nothing if nothing changes.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ from respool.model.ids import NO_TIMESTAMP
 
 class ConsumerRebalance:
     def __init__(self) -> None:
-        # The topics there are. Whoever sets it sees to it that all groups learn of what changed.
+        # The existing topics. The caller that sets it notifies all groups of changes.
         self.topics: TopicsView = {}
 
     def subscribe(
@@ -42,10 +42,10 @@ class ConsumerRebalance:
         member: ConsumerMember,
         wall_ms: int,
     ) -> bool:
-        """A member came, or says something new of itself. Whether that makes a new epoch: when it reads other topics.
+        """A member joined or changed. Return whether that bumps the epoch: if its subscription changed.
 
         Raises:
-            InvalidRegularExpression: its pattern cannot be used.
+            InvalidRegularExpression: its pattern is invalid.
         """
         if before is None or member_value(before) != member_value(member):
             change.put_member(member)
@@ -66,7 +66,7 @@ class ConsumerRebalance:
     def replace_static(
         self, change: ConsumerDraft, old: ConsumerMember, new: ConsumerMember
     ) -> None:
-        """Another member takes the old one's name, and its partitions where they are."""
+        """Another member takes the old one's instance id and its partitions."""
         group = change.group
         target = group.targets.get(old.member_id, NO_PARTITIONS)
         change.end(end_of_member(group.group_id, old.member_id))
@@ -75,7 +75,7 @@ class ConsumerRebalance:
         change.put_current(new)
 
     def remove(self, change: ConsumerDraft, member_ids: Iterable[str], wall_ms: int) -> None:
-        """Members go; what they had is free at once."""
+        """Remove members; their partitions are free at once."""
         for member_id in member_ids:
             change.end(end_of_member(change.group.group_id, member_id))
         self.drop_unused_patterns(change)
@@ -90,9 +90,9 @@ class ConsumerRebalance:
     def on_topics_changed(
         self, change: ConsumerDraft, wall_ms: int, *, new_names: Iterable[str]
     ) -> None:
-        """Begin a new epoch if the group reads other topics, or they have other partitions, than when it last did.
+        """Bump the epoch if the group's subscribed topics, or their partitions, have changed.
 
-        Only the new names are looked at for the group's patterns.
+        The group's patterns are matched only against new topics.
         """
         for pattern in sorted(change.group.patterns()):
             names = self._resolved_again(change.group, pattern, new_names)
@@ -102,7 +102,7 @@ class ConsumerRebalance:
             self.begin_epoch(change, wall_ms)
 
     def assign(self, change: ConsumerDraft) -> None:
-        """Share the partitions out for the group's epoch, unless that was done."""
+        """Compute the target assignment of the group's epoch, if it is not done."""
         group = change.group
         if group.epoch <= group.target_epoch:
             return
@@ -129,10 +129,10 @@ class ConsumerRebalance:
     def reconcile(
         self, change: ConsumerDraft, member_id: str, *, owned: PartitionSet | None
     ) -> ConsumerMember:
-        """Bring the member one step nearer to what it shall have.
+        """Reconcile the member by one step with its target.
 
         Raises:
-            FencedMemberEpoch: it is in a state not known here.
+            FencedMemberEpoch: it is in an unknown state.
         """
         group = change.group
         member = group.members[member_id]
@@ -164,5 +164,5 @@ class ConsumerRebalance:
         try:
             return still | topic_pattern(pattern).matching(new_names)
         except InvalidRegularExpression:
-            # It could be used when it came. With the names there are now it cannot, so it gets no more.
+            # The pattern could be matched at first, but takes too much work with the current topics: no more for it.
             return still

@@ -1,7 +1,7 @@
-"""A next-generation consumer group <-> Kafka's records of it in `__consumer_offsets`: one for each thing that changes.
+"""A next-generation consumer group <-> Kafka's records of it in `__consumer_offsets`.
 
 ```
- key: its version says what kind of record it is
+ key: its version is the kind of record
  0      2
  | kind | group: string | member or pattern: string, in kinds 5, 7, 8 and 16 |
 
@@ -18,8 +18,8 @@
  partitions           array of: topic id 16 | array of numbers 4
  classic details      1 | session timeout 4 | array of: protocol: string | subscription: bytes
 ```
-A record without a value says that the thing is no more. Unknown tags are skipped: newer releases add some, and Kafka
-so skips tag 1000, which is ours: Kafka does not know since when a group is empty, and may expire its offsets at once.
+A record without a value deletes the entry. Unknown tags are skipped: newer releases add some, and Kafka skips Respool's
+tag 1000: Kafka does not record since when a group is empty, and may expire its offsets at once.
 """
 
 from struct import Struct
@@ -48,7 +48,7 @@ _TAG_METADATA_HASH = 0
 _TAG_EMPTY_SINCE = 1_000
 _TAG_CLASSIC = 0
 _INT64 = Struct(">q")
-# Before a struct that may be null: whether it is there.
+# The byte before a nullable struct that is present.
 _PRESENT = 1
 
 _KINDS_WITH_NAME = frozenset(
@@ -73,7 +73,7 @@ def read_consumer_key(key: bytes) -> ConsumerRecordKey:
     """Read a key of one of `CONSUMER_RECORD_KINDS`.
 
     Raises:
-        CoordinatorRecordDamaged: it is not such a key.
+        CoordinatorRecordDamaged: this is another kind of key.
     """
     reader = RecordReader(key, what="the key of a consumer group's record")
     kind = ConsumerRecordKind(reader.int16())
