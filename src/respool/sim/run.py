@@ -1,10 +1,10 @@
-"""One simulated run: a seed decides everything, and what comes out says whether the broker kept its promises.
+"""One simulated run, which a seed decides completely; the report says whether the broker kept its guarantees.
 
     report = simulate(seed)
-    report.violations           # empty when all is well
+    report.violations           # empty if all guarantees held
 
-A run has three parts. Clients work while the nemesis makes trouble. Then all is healed, and everybody must be able to
-finish within a while. Then fresh readers read everything, the power is cut once more, and they read it again.
+A run has three parts. Clients work while the nemesis injects faults. Then all faults end, and every client must be able
+to finish in time. Then new readers read everything, all machines lose power once more, and everything is read again.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ from respool.sim.sim_plan import SimPlan, draw_sim_plan
 from respool.sim.sim_world import SimWorld
 from respool.wire.api_table import Api
 
-# How long clients may take to finish once all is well, and coordinators to end what was left open.
+# How long clients may take to finish after the faults, and coordinators to end open transactions.
 WIND_DOWN_S = 120.0
-# Nothing in a run waits so long.
+# Virtual time limit of a run.
 VIRTUAL_S_MAX = 1_800.0
 
 
@@ -46,7 +46,7 @@ class SimReport:
     seed: int
     broker_count: int
     violations: list[Violation]
-    # What was done and seen, and which troubles there were.
+    # What clients did and saw, and which faults were injected.
     counts: Counter[str]
     faults: Counter[str]
     digest: int
@@ -60,7 +60,7 @@ def simulate(
     show: Callable[[str], None] | None = None,
     broker_count: int | None = None,
 ) -> SimReport:
-    """`broker_count`: run so many brokers, whatever the seed would like."""
+    """`broker_count`: the number of brokers, instead of the one that the seed draws."""
     trace = Trace(show=show)
     loop = SimLoop(seed, trace=trace)
     run = Run(seed, loop, draw_sim_plan(seed, broker_count=broker_count))
@@ -69,11 +69,11 @@ def simulate(
             loop.run(run.play)
         except SimulationStuck as error:
             run.history.violate("D", f"the simulation is stuck: {error}")
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this seed's and not the next one's
+        except Exception as error:  # noqa: BLE001 - any failure is reported for this seed
             where = traceback.extract_tb(error.__traceback__)[-1]
             run.history.violate("crashed", f"{error!r} at {where.filename}:{where.lineno}")
     for unhandled in loop.unhandled:
-        # What a disk without power refuses a process is no failure of the process.
+        # Errors of a disk without power are not failures of the process.
         if not isinstance(unhandled, ProcessGone):
             run.history.violate("unhandled", repr(unhandled))
     for text in log_capture.heard:
@@ -125,18 +125,18 @@ class Run:
         for machine in self._machines:
             machine.start()
         if self.plan.flush is None:
-            # A weaker promise can be checked only where nothing takes what was not synced.
+            # Weaker durability can be checked only if no fault loses unsynced data.
             flushes = ("always",) if nemesis.is_forgetful else ("always", "interval", "os")
             self._flush = self._rng.choice(flushes)
         watching = self._watch_replicas()
         self._names = await self._create_topics()
         if self.plan.is_cluster:
             self._world.operator.client = self._factory.new_client(SimClient, "operator")
-        # With replicas, acks=1 promises nothing: the next leader need not have it.
+        # With replicas, acks=1 promises nothing: the next leader may not have the record.
         keeps_unsynced = not nemesis.is_forgetful and not self.plan.is_cluster
         workload = self._factory.draw_workload(self._names, keeps_unsynced=keeps_unsynced)
-        if self.plan.makes_topics_anew:
-            # Two: while a broker is at one's topic, the other's waits.
+        if self.plan.recreates_topics:
+            # Two: while a broker works on one topic, the other waits.
             for name in ("moods", "tempers"):
                 topic = self._topic(name, 1)
                 workload.clients.append(
@@ -144,7 +144,7 @@ class Run:
                 )
         nemesis.set_targets([one.process for one in workload.clients])
         tasks = [client.start() for client in workload.clients]
-        await nemesis.rage(self._rng.choice((5.0, 15.0, 30.0)))
+        await nemesis.inject_faults(self._rng.choice((5.0, 15.0, 30.0)))
         await nemesis.heal()
         if self.plan.is_cluster:
             await self._world.operator.finish()
@@ -153,14 +153,14 @@ class Run:
             self.history.counts["reads of lent files"] += local_reader.reads
             self.history.counts["lent files that were gone"] += local_reader.failed_reads
         await self._wind_down(workload, tasks)
-        # What clients sent and did not wait for arrives now or never.
+        # Requests whose replies no client waits for arrive now or never.
         await asyncio.sleep(5)
         reader = FinalReader(
             loop=self._loop,
             history=self.history,
             factory=self._factory,
             names=self._names,
-            # Timers run on the wall clock: what was set before it was set back rings late.
+            # Timers use the wall clock: those set before it jumped back fire late.
             patience_s=(TRANSACTION_TIMEOUT_MS + nemesis.clock_jumps_ms) / 1000 + 20,
         )
         if self.plan.is_cluster:
@@ -218,7 +218,7 @@ class Run:
         ]
 
     def _topic(self, name: str, partition_count: int) -> dict[str, Any]:
-        """How a topic is created that promises what this run promises."""
+        """A CreateTopics topic with the durability that this run checks."""
         configs = {"respool.flush": self._flush}
         if self.plan.is_cluster:
             configs["min.insync.replicas"] = str(self.plan.min_insync_replicas)
@@ -246,7 +246,7 @@ class Run:
                 raise error
 
     async def _read_after_power_cut(self, reader: FinalReader, before: FinalReads) -> None:
-        """All was quiet, so nothing may be lost."""
+        """No fault was active and no client wrote, so nothing may be lost."""
         await self._wait_for_coordinators(reader.patience_s)
         known = self._look_inside()
         for machine in self._machines:
@@ -255,7 +255,7 @@ class Run:
             elif not self.plan.is_cluster:
                 machine.kill()
             elif machine.is_up:
-                # All in-sync replicas at once: only a clean stop keeps what is in their memories.
+                # All in-sync replicas at once: only a clean stop keeps unsynced data.
                 await machine.stop()
         for machine in self._machines:
             machine.start()
@@ -274,7 +274,7 @@ class Run:
                 )
 
     async def _wait_for_coordinators(self, patience_s: float) -> None:
-        """Readers wait for transactions that wrote something; a coordinator may have to end others, too."""
+        """Until coordinators have ended all transactions, also those without records, which no reader waits for."""
         until_s = self._loop.time() + patience_s
         while left := [
             one

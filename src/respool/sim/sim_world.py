@@ -1,4 +1,4 @@
-"""Where a simulated run takes place: the machines of its plan, one metadata store, one network."""
+"""The simulated world of a run: the machines of its plan, one metadata store, one network."""
 
 from random import Random
 
@@ -31,13 +31,13 @@ class SimWorld:
         self._seed = seed
         self._loop = loop
         loop.network = self.network
-        self.network.is_one_machine = plan.lends_files
-        lending_rng = rng_of("neighbours", seed)
-        self.local_reader = SimLocalReader(lending_rng) if plan.lends_files else None
+        self.network.is_one_machine = plan.reads_locally
+        local_read_rng = rng_of("neighbours", seed)
+        self.local_reader = SimLocalReader(local_read_rng) if plan.reads_locally else None
         self.network.conditions.latency_ms_max = rng.choice((1.0, 10.0))
         self.machines = [self._new_machine(one, rng) for one in range(1, plan.broker_count + 1)]
         nemesis_rng = rng_of("nemesis", seed)
-        # A broker alone is spared nothing: what it promises is drawn to fit what it will suffer.
+        # A single broker is spared nothing: its durability is drawn to match its faults.
         is_synced = plan.flush in (None, "always")
         self.restarter = Restarter(
             loop=loop,
@@ -86,7 +86,7 @@ class SimWorld:
         settings = Settings.from_flat(
             broker_id=number,
             listen=f"127.0.0.{number}:9092",
-            # Nobody connects there; it says that the store is not this broker's own.
+            # No connection is made to it; it only says that the store is shared.
             etcd="127.0.0.99:2379" if plan.is_cluster else "",
             session_ttl_ms=plan.session_ttl_ms,
             replica_lag_max_ms=plan.replica_lag_max_ms,
@@ -117,6 +117,6 @@ class SimWorld:
         )
         machine.shuffles_tasks = rng.random() < 0.3
         machine.store_conditions.latency_ms_max = rng.choice((0.5, 20.0))
-        # On a slow disk much is unsynced when the power goes.
+        # On a slow disk much data is unsynced at a power cut.
         machine.pace.ms_max = rng.choice((1.5, 20.0, 100.0))
         return machine

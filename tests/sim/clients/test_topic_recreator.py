@@ -38,7 +38,7 @@ def test_what_is_not_as_it_was_told_is_found(value: bytes, rules: list[str]) -> 
 
 
 def test_topics_are_made_anew_in_a_run() -> None:
-    seed = next(one for one in range(100) if draw_sim_plan(one, broker_count=1).makes_topics_anew)
+    seed = next(one for one in range(100) if draw_sim_plan(one, broker_count=1).recreates_topics)
     report = simulate(seed, broker_count=1)
     assert report.violations == []
-    assert report.counts["topics made anew"]
+    assert report.counts["topics recreated"]

@@ -265,10 +265,10 @@ def test_what_only_one_is_to_have_gets_a_second_replica_before_its_disk_is_chang
         moves.append((name, replicas))
 
     monkeypatch.setattr(operator, "_move", move)
-    loop.run_until_complete(operator.share_out(ONE))
+    loop.run_until_complete(operator.add_replicas(ONE))
     assert moves == []
     world.put_partition(replace(BOTH, replicas=(ONE,), isr=(ONE,)))
-    loop.run_until_complete(operator.share_out(TWO))
+    loop.run_until_complete(operator.add_replicas(TWO))
     assert moves == []
-    loop.run_until_complete(operator.share_out(ONE))
+    loop.run_until_complete(operator.add_replicas(ONE))
     assert moves == [(TopicPartition("rides", 0), [ONE, TWO])]

@@ -1,4 +1,4 @@
-"""What must be true of a history once everything is well again and the whole log has been read."""
+"""Checks a history after the faults have ended and the whole log has been read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from respool.sim.clients.group_member import GroupView
 
 @dataclass(slots=True)
 class FinalReads:
-    """What fresh readers found in the end: values by offset, for each kind of reader."""
+    """What new readers found in the end: values by offset, for each isolation level."""
 
     committed: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
     uncommitted: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The cluster as somebody sees it who may look into the metadata store at any time, without asking any broker."""
+"""Reads the cluster image from the metadata store directly, without a broker."""
 
 from collections.abc import Mapping
 

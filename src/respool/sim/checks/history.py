@@ -1,4 +1,4 @@
-"""What clients did and saw in a simulated run, and every rule they found broken on the way.
+"""What clients did and saw in a simulated run, and the violations found meanwhile.
 
 Each operation is recorded when it begins and when its outcome is known: "ok", "fail" (it certainly has no effect) or
 "info" (nobody knows). Every value ever sent is unique. Names of rules (A1, B3, ...) are those of the reliability notes:
@@ -40,7 +40,7 @@ class Sent:
     # Whether an acknowledgement promises that it stays, whatever happens to the machine.
     is_durable: bool
     transaction: "SentTransaction | None" = None
-    # The highest offset that anyone was told of before this one was sent.
+    # The highest acknowledged offset of the partition when this record was sent.
     floor: int = -1
     outcome: Outcome = "info"
     offset: int = -1
@@ -71,14 +71,14 @@ class History:
     def __init__(self) -> None:
         self.sends: dict[bytes, Sent] = {}
         self.transactions: list[SentTransaction] = []
-        # What was seen at each offset, by whoever was told or read it.
+        # The value at each offset, as acknowledged or read.
         self.seen: dict[TopicPartition, dict[int, bytes]] = {}
         # Values that readers of each kind got, and where.
         self.read_committed: dict[bytes, tuple[TopicPartition, int]] = {}
         self.read_uncommitted: dict[bytes, tuple[TopicPartition, int]] = {}
         self.counts: Counter[str] = Counter()
         self.violations: list[Violation] = []
-        # Told of each as it is found.
+        # Called with each violation as it is found.
         self.on_violation: Callable[[Violation], None] = lambda _: None
         self._numbers = itertools.count(1)
         self._acknowledged: dict[TopicPartition, int] = {}
@@ -109,7 +109,9 @@ class History:
             if not sent.is_durable:
                 continue
             if offset <= sent.floor:
-                self.violate("A14", f"{_text(sent)} at {offset}, {sent.floor} was told before")
+                self.violate(
+                    "A14", f"{_text(sent)} at {offset}, {sent.floor} was acknowledged before"
+                )
             self._acknowledged[sent.name] = max(offset, self._acknowledged.get(sent.name, -1))
             self._see(sent.name, offset, sent.value, "was acknowledged")
 

@@ -1,4 +1,4 @@
-"""Hears what a simulated broker says."""
+"""Captures the log of simulated brokers."""
 
 import logging
 from typing import Self
@@ -8,7 +8,7 @@ from respool.sim.runtime.sim_loop import SimLoop
 
 
 class LogCapture(logging.Handler):
-    """Hears what must never be said: that something failed which nobody foresaw."""
+    """Collects log records with an exception: failures that the code does not expect."""
 
     def __init__(self, loop: SimLoop) -> None:
         super().__init__(logging.WARNING)

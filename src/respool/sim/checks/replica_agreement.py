@@ -1,4 +1,4 @@
-"""After the storm: within a while all replicas of a simulated cluster are in sync, and all brokers agree."""
+"""After the faults: in time all replicas of a simulated cluster are in sync, and all brokers agree."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from respool.sim.checks.history import History
 from respool.sim.checks.log_content import batches_between
 from respool.sim.runtime.machine import Machine
 
-# Leases run out, leaders are elected, followers catch up, replicas that are on their way arrive.
+# Time for leases to expire, elections, followers to catch up, and reassignments to finish.
 LOOKS_MAX = 360
 LOOK_EVERY_S = 0.25
-# How many of the partitions that do not agree are named.
-TOLD_MAX = 4
+# How many disagreements are reported.
+REPORTED_MAX = 4
 
 
 class ReplicaAgreement:
@@ -27,14 +27,14 @@ class ReplicaAgreement:
         self._history = history
 
     async def reach(self, when: str) -> None:
-        """Wait for it, and say what is missing if it does not come; then compare all logs byte for byte."""
+        """Wait until all agree, and report what is missing if they do not; then compare all logs byte for byte."""
         missing: list[str] = []
         for _ in range(LOOKS_MAX):
             missing = list(self._missing())
             if not missing:
                 break
             await asyncio.sleep(LOOK_EVERY_S)
-        for text in missing[:TOLD_MAX]:
+        for text in missing[:REPORTED_MAX]:
             self._history.violate("D1", f"{when}: {text}")
         if not missing:
             for name, image in self._observer.partitions().items():
@@ -45,7 +45,7 @@ class ReplicaAgreement:
         for broker in sorted(self._machines.keys() - registered):
             yield f"broker {broker} is not registered"
         if self._observer.controller() is None:
-            yield "nobody controls"
+            yield "there is no controller"
         for name, image in self._observer.partitions().items():
             yield from (f"{name}: {text}" for text in self._missing_of(name, image))
 

@@ -1,14 +1,14 @@
-"""Looks into all brokers of a simulated cluster, and into the store, all the time: what must hold at every moment.
+"""Invariants that must hold at every moment, checked against all brokers of a simulated cluster and the store.
 
-C1   a partition has one leader in an epoch: one process, that is, for a restarted one knows less
-C2   leader epochs go up, and a leader is elected from who had everything
-C3   offsets are in order on every replica, and a high watermark goes up
-C4   what a leader called committed is the same everywhere it is known to be committed
-C6   whoever the store says is in sync has all that was ever called committed
-C7   a broker acts only while it is registered: it stops before its lease runs out, and others take its place after
+C1   a partition has one leader per epoch: one process, since a restarted one has lost state
+C2   leader epochs increase, and a leader is elected among replicas that had everything
+C3   offsets are in order on every replica, and a high watermark never decreases
+C4   committed batches are the same on every replica whose high watermark covers them
+C6   every replica that is in sync by the store has all committed batches
+C7   a broker acts only while it is registered: it stops before its lease expires, and is replaced after
 
-What was committed is known from the leaders: as soon as one's high watermark is seen above all before, the batches
-below it are written down here, and from then on every log is measured by them.
+When a leader's high watermark is seen above all earlier ones, the batches below it are recorded as committed, and every
+log is compared with them from then on.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from respool.sim.runtime.machine import Machine
 LOOK_EVERY_S = 0.05
 START = Offset(0)
 
-# A partition of one topic, and not of another of the same name.
+# By topic id: a recreated topic has the same name.
 Place = tuple[TopicId, int]
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What was ever called committed of a partition."""
+    """Everything of a partition that was ever committed."""
 
     end: Offset = START
-    # By offset: batches; of a partition that is compacted, records.
+    # By offset: batches, or records if the partition is compacted.
     content: dict[int, StoredBatch | StoredRecord] = field(default_factory=dict)
 
 

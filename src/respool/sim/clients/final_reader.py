@@ -1,4 +1,4 @@
-"""Fresh readers that read everything there is once all is well again, and do not wait for ever."""
+"""New readers that read everything after the faults have ended, with a time limit."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ class FinalReader:
         names: Sequence[TopicPartition],
         patience_s: float,
     ) -> None:
-        """`patience_s`: within this, whatever was left open must have been ended."""
+        """`patience_s`: open transactions must be ended within this time."""
         self._loop = loop
         self._history = history
         self._factory = factory
@@ -64,7 +64,7 @@ class FinalReader:
         return offsets
 
     async def read_to_the_end(self, reader: SimConsumer) -> dict[TopicPartition, dict[int, bytes]]:
-        """Everything there is; and no transaction may stay open for ever."""
+        """Read everything; no transaction may stay open."""
         reads: dict[TopicPartition, dict[int, bytes]] = {}
         for name in self._names:
             seen = reads.setdefault(name, {})

@@ -1,8 +1,8 @@
-"""Who runs the cluster of a simulated run, and changes it while it works: moves replicas, drains brokers, grows topics,
-slows down copies, has the brokers' own topics compacted.
+"""A simulated operator that changes the cluster while it works: reassigns replicas, drains brokers, adds partitions,
+throttles replication, and has internal topics compacted.
 
-Some of it is asked of a broker, whichever; some is written to the metadata store, guarded, as the command line does. It
-does not mind being refused.
+Some changes are requests to any broker; some are guarded writes to the metadata store, as the command line does them.
+Refused changes are ignored.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.machine import Machine
 from respool.wire.api_table import Api
 
-# Somebody else is faster now and then.
+# Guarded writes sometimes lose to concurrent ones.
 TRIES_MAX = 5
 PARTITIONS_MAX = 4
 
@@ -35,7 +35,7 @@ Decide = Callable[[ClusterView], Sequence[GuardedWrite]]
 
 class Operator:
     def __init__(self, *, store: SimStore, observer: ClusterObserver, rng: Random) -> None:
-        # Its way to the brokers.
+        # Sends its requests to brokers.
         self.client: SimClient | None = None
         self._store = store
         self._observer = observer
@@ -51,7 +51,7 @@ class Operator:
         }
 
     async def finish(self) -> None:
-        """Nobody is to leave any more, nor to go slowly."""
+        """End all drains and throttles."""
         for broker in sorted(self._observer.view().registry):
             await self._write(lambda view, one=broker: broker_requests.admit(view, one))  # type: ignore[misc]
         for name in sorted(self._observer.view().broker_overrides):
@@ -59,15 +59,15 @@ class Operator:
         if self.client is not None:
             await self.client.process.spawn(self.client.close())
 
-    async def share_out(self, broker: BrokerId) -> None:
-        """Give what only this one is to have to a second one, so that it can be spared."""
+    async def add_replicas(self, broker: BrokerId) -> None:
+        """Add a second replica to partitions that only this broker holds, so that it can be restarted."""
         others = sorted(self._observer.view().candidates().keys() - {broker})
         for name, image in sorted(self._observer.partitions().items()):
             if others and image.target == (broker,) and image.leader == broker:
                 await self._move(name, [broker, others[0]])
 
     async def _reassign(self, _machine: Machine) -> None:
-        """Send some partition to as many replicas as it has, on other brokers or in another order."""
+        """Reassign a partition to as many replicas as it has, on other brokers or in another order."""
         partitions = self._observer.partitions()
         if not partitions:
             return
@@ -78,7 +78,7 @@ class Operator:
             await self._move(name, self._rng.sample(takers, count))
 
     async def _cancel(self, machine: Machine) -> None:
-        """Change one's mind; where nothing is on its way, something is sent on it."""
+        """Cancel a reassignment; if there is none, start one."""
         moving = sorted(
             name for name, one in self._observer.partitions().items() if one.adding or one.removing
         )
@@ -100,7 +100,7 @@ class Operator:
         await self._ask(Api.ELECT_LEADERS, 2, election_type=0, topic_partitions=None, timeout=5_000)
 
     async def _grow(self, _machine: Machine) -> None:
-        """One partition more, that nobody writes to: it is there for the brokers."""
+        """Add a partition that no client uses: it exercises the brokers."""
         topics = self._observer.view().topics
         names = sorted(
             name
@@ -119,13 +119,13 @@ class Operator:
             )
 
     async def _drain(self, machine: Machine) -> None:
-        """For a while; what has left by then stays away."""
+        """Drain the broker for a while; replicas that have moved by then stay where they are."""
         await self._write(lambda view: broker_requests.drain(view, machine.id))
         await asyncio.sleep(self._rng.choice((1.0, 5.0, 20.0)) * self._rng.random())
         await self._write(lambda view: broker_requests.admit(view, machine.id))
 
     async def _throttle(self, _machine: Machine) -> None:
-        """Those who catch up go slowly from now on, or as fast as they can again."""
+        """Throttle followers that catch up, or lift the throttle."""
         view = self._observer.view()
         names = sorted(name for name in view.topics if not name.startswith("__"))
         if names:
@@ -139,7 +139,7 @@ class Operator:
         await self._alter_topic(topic, dict.fromkeys(lists, "*"))
 
     async def _compact(self, _machine: Machine) -> None:
-        """From now on the brokers' own topics are compacted all the time: by default they are too small here."""
+        """Have internal topics compacted all the time: with default configs they are too small here."""
         settings = {
             "segment.bytes": str(self._rng.choice((1_024, 5_000))),
             "min.cleanable.dirty.ratio": self._rng.choice(("0.01", "0.5")),

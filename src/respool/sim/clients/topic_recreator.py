@@ -1,4 +1,4 @@
-"""A simulated client that deletes a topic and makes it anew, again and again, and looks whose records are in it.
+"""A simulated client that deletes and recreates a topic again and again, and checks which records are in it.
 
 One topic after the other has the same name. Nothing of one may be read in the next, and what was acknowledged in one is
 there as long as that is. A life of the topic is known by its id; clients that produce name it by its name, so a leader
@@ -92,7 +92,7 @@ class TopicRecreator(SimClient):
             return
         self._lives += 1
         self._life = life = Life(found.topic_id, self._lives)
-        self.history.counts["topics made anew"] += 1
+        self.history.counts["topics recreated"] += 1
         await self._write(life)
 
     async def _delete(self, topic_id: UUID) -> None:

@@ -1,4 +1,4 @@
-"""What may happen to several machines of a simulated cluster at once, or just to the one that matters most now."""
+"""Faults of a simulated cluster: of several machines at once, or of the leader or the controller."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,16 +15,16 @@ from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.process import Process
 from respool.sim.runtime.sim_loop import SimLoop
 
-# How long brokers may take to come up again in a rolling restart before the next one goes.
+# How long a rolling restart waits for a broker before it restarts the next one.
 ROLLING_LOOKS_MAX = 150
 ROLLING_LOOK_EVERY_S = 0.2
 
-# How long somebody lies in wait.
+# How long a fault waits for its trigger.
 MOMENT_PATIENCE_S = 5.0
 
 
 class ClusterFaults:
-    """The machine a fault is given is drawn at random; faults of a whole cluster need none."""
+    """Each fault gets a machine that is drawn at random; faults of the whole cluster ignore it."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ClusterFaults:
     # -- networks ----------------------------------------------------------------------------------------------------
 
     async def _cut_apart(self, _machine: Machine) -> None:
-        """Two sides that do not hear each other; clients and the store hear both."""
+        """Partition the brokers into two sides; clients and the store reach both."""
         hosts = [one.host for one in self._machines]
         side = set(self._rng.sample(hosts, self._rng.randint(1, len(hosts) - 1)))
         await self._cut(
@@ -80,7 +80,7 @@ class ClusterFaults:
         )
 
     async def _cut_one_way(self, machine: Machine) -> None:
-        """It is not heard by some others, or does not hear them."""
+        """Lose all traffic from the machine to some others, or from them to it."""
         others = [one.host for one in self._machines if one is not machine]
         others = self._rng.sample(others, self._rng.randint(1, len(others)))
         is_outwards = self._rng.random() < 0.5
@@ -88,7 +88,7 @@ class ClusterFaults:
         await self._cut(ways, self._a_while_s())
 
     async def _cut_off(self, machine: Machine) -> None:
-        """From all other brokers, and maybe from the store and from clients."""
+        """Isolate it from all other brokers, and maybe from the store and from clients."""
         others = [one.host for one in self._machines if one is not machine]
         if self._rng.random() < 0.5:
             others += [one.host for one in self.clients]
@@ -120,7 +120,7 @@ class ClusterFaults:
         await self._cut_store([self._some_leader() or machine], self._a_while_s())
 
     async def _store_outage(self, _machine: Machine) -> None:
-        """Nobody reaches it. Short ones must not be noticed; long ones end every lease."""
+        """No broker reaches the store. Short outages must have no effect; long ones expire every lease."""
         await self._cut_store(self._machines, self._a_while_s())
 
     async def _cut_store(self, machines: Sequence[Machine], seconds: float) -> None:
@@ -131,7 +131,7 @@ class ClusterFaults:
             one.store_conditions.is_cut = False
 
     async def _late_watches(self, machine: Machine) -> None:
-        """It hears of changes later than all others."""
+        """Its watches deliver changes later than those of all others."""
         machine.store_conditions.watch_lag_ms_max = self._rng.choice((200.0, 2_000.0))
         await asyncio.sleep(self._a_while_s())
         machine.store_conditions.watch_lag_ms_max = 0.0
@@ -145,7 +145,7 @@ class ClusterFaults:
         await self._pause(self._controller() or machine)
 
     async def _pause(self, machine: Machine) -> None:
-        """SIGSTOP, often for longer than its lease lasts; it wakes up and believes that nothing has happened."""
+        """SIGSTOP, often for longer than its lease; when it resumes it does not know that time has passed."""
         if not machine.is_up:
             return
         machine.pause()
@@ -174,7 +174,7 @@ class ClusterFaults:
                 self._restarter.kill(machine)
 
     async def _rolling_restart(self, _machine: Machine) -> None:
-        """One after the other, as an upgrade does it."""
+        """Restart one broker after the other, as an upgrade does."""
         if self._is_rolling:
             return
         self._is_rolling = True
@@ -194,15 +194,15 @@ class ClusterFaults:
                 return
             await asyncio.sleep(ROLLING_LOOK_EVERY_S)
 
-    # -- at the worst moment -----------------------------------------------------------------------------------------
+    # -- at a trigger -----------------------------------------------------------------------------------------
 
     async def _struck_at_election(self, _machine: Machine) -> None:
-        """A leader that has just been elected: before, while or after it begins, and others follow it."""
+        """Hit a leader that was just elected: before, while or after it and its followers apply that."""
         leader = await self._triggers.next_election(MOMENT_PATIENCE_S)
         await self._strike(leader)
 
     async def _struck_at_isr_change(self, _machine: Machine) -> None:
-        """A leader whose ISR has just changed in the store, and which may not have heard of it."""
+        """Hit a leader whose ISR just changed in the store, and which may not know it yet."""
         leader = await self._triggers.next_isr_change(MOMENT_PATIENCE_S)
         await self._strike(leader)
 
@@ -224,7 +224,7 @@ class ClusterFaults:
         finally:
             machine.store_conditions.is_cut = False
 
-    # -- who and how long --------------------------------------------------------------------------------------------
+    # -- targets and durations ---------------------------------------------------------------------------------------
 
     def _some_leader(self) -> Machine | None:
         leaders = sorted(
@@ -239,5 +239,5 @@ class ClusterFaults:
         return next((one for one in self._machines if one.id == broker), None)
 
     def _a_while_s(self) -> float:
-        """Shorter than a lease, or about as long, or much longer."""
+        """Shorter than a lease, about as long, or much longer."""
         return self._rng.choice((0.3, 1.0, 1.5, 3.0)) * self._rng.random() * self._ttl_s

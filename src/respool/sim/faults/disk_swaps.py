@@ -1,7 +1,7 @@
-"""Brokers of a simulated cluster that are started without their disk.
+"""Faults that start a broker of a simulated cluster without its disk.
 
-One was not mounted: the broker finds an empty folder, and later its own again. That may happen to anybody, and whatever
-only that disk has waits for it. Or a disk is replaced: then all that was on it must be somewhere else.
+Either the disk is not mounted: the broker finds an empty folder, and its own again later; partitions that only that
+disk has stay offline meanwhile. Or the disk is replaced: then other brokers must have everything that was on it.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ class DiskSwaps:
         self._rng = rng
 
     async def put_back(self, patience_s: float) -> None:
-        """Every disk is where it belongs, as soon as others have copied what came to be in its place."""
+        """Mount every disk at its own machine again, once others have copied what was written to its substitute."""
         for _ in range(round(patience_s / LOOK_EVERY_S)):
             machine = self._without_its_disk()
             if machine is None:
                 return
-            # It may have become the only replica of something meanwhile, and others may wait for its own disk.
-            await self._operator.share_out(machine.id)
+            # It may be the only replica of a partition by now, and others may wait for its own disk.
+            await self._operator.add_replicas(machine.id)
             if machine.is_without_its_disk and not self._restarter.is_busy(machine):
                 await self._change_disk(machine)
             await asyncio.sleep(LOOK_EVERY_S)
@@ -51,7 +51,7 @@ class DiskSwaps:
             return
         async with self._restarter.restart(machine):
             await self._restarter.end(machine)
-            # One at a time: what only two of them have might wait for both.
+            # One at a time: a partition that only two of them have would wait for both.
             if not machine.is_up and self._without_its_disk() is None:
                 machine.unmount_disk()
         await asyncio.sleep(self._rng.choice((0.5, 5.0, 15.0)) * self._rng.random())

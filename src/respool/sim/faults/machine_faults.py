@@ -1,4 +1,4 @@
-"""What may happen to one machine of a simulated run: its process, its disk, its ways to clients and to the store."""
+"""Faults of one machine: its process, its disk, its connections to clients and to the metadata store."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,13 +17,13 @@ CLOCK_JUMP_MS_MAX = 20_000
 
 class MachineFaults:
     def __init__(self, *, network: SimNetwork, restarter: Restarter, rng: Random) -> None:
-        # The processes of clients, which may be cut off or stand still.
+        # The processes of clients, which faults may disconnect or pause.
         self.clients: Sequence[Process] = ()
         self.clock_jumps_ms = 0
         self._network = network
         self._restarter = restarter
         self._rng = rng
-        # In this order, which is part of what a seed means.
+        # The order is part of what a seed means.
         self.faults: Mapping[str, Fault] = {
             "power cut": self._power_cut,
             "power cut in a call": self._power_cut_in_a_call,
@@ -50,7 +50,7 @@ class MachineFaults:
 
     async def _power_cut(self, machine: Machine) -> None:
         async with self._restarter.restart(machine):
-            # Best when there is something to lose.
+            # Wait for unsynced bytes, so that there is something to lose.
             unsynced, patience = self._rng.choice((0, 1, 1_500)), 200
             while machine.is_up and patience and machine.disk.unsynced_bytes < unsynced:
                 patience -= 1

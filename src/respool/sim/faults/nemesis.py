@@ -1,4 +1,4 @@
-"""Who makes trouble in a simulated run. Each seed draws its own mix of troubles, and how often they come."""
+"""Injects faults into a simulated run. Each seed draws its own kinds of faults, and how often they occur."""
 
 import asyncio
 from collections import Counter
@@ -14,13 +14,13 @@ from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.process import Process
 from respool.sim.runtime.sim_loop import SimLoop
 
-# These take what was not synced, so that only acks=all is a promise.
+# These lose unsynced data, so only acks=all promises durability.
 FORGETFUL = frozenset({"power cut", "power cut in a call", "sync error", "append error"})
-# These cannot be held back when the last in-sync replica would be struck: not where nothing is promised to be synced.
+# These cannot be withheld from the last in-sync replica, so they are used only with topics that sync every batch.
 UNRULY = frozenset({"power cut in a call", "sync error", "append error", "all without power"})
 
 STARTED_LOOKS_MAX = 100
-# How long others may take to copy what is on a disk that is to go.
+# How long other brokers may take to copy the content of a disk before it is swapped.
 PUT_BACK_S_MAX = 60.0
 
 
@@ -37,7 +37,7 @@ class Nemesis:
         disks: DiskSwaps | None = None,
         is_synced: bool = True,
     ) -> None:
-        """`is_synced`: whatever is acknowledged is on the disk. Else in-sync replicas are spared, see `Restarter`."""
+        """`is_synced`: acknowledged data is on the disk. Else the last in-sync replica is spared, see `Restarter`."""
         self.counts: Counter[str] = Counter()
         self._loop = loop
         self._network = network
@@ -51,7 +51,7 @@ class Nemesis:
         if cluster is not None:
             self._faults.update(cluster.faults)
         possible = [one for one in self._faults if is_synced or one not in UNRULY]
-        # A few kinds at a time find more than all together, and each comes as often as the seed likes it.
+        # A few kinds at a time find more than all together; the seed draws how often each occurs.
         odds = rng.choice((0.1, 0.3, 0.6))
         self.kinds = [one for one in possible if rng.random() < odds] or [rng.choice(possible)]
         if rng.random() < 0.4 and is_synced:
@@ -69,17 +69,17 @@ class Nemesis:
 
     @property
     def clock_jumps_ms(self) -> int:
-        """How far wall clocks were set forward and back, all together."""
+        """The sum of all wall clock jumps, forward and back."""
         return self._of_machines.clock_jumps_ms
 
     def set_targets(self, clients: Sequence[Process]) -> None:
-        """These may be cut off or stand still too."""
+        """Set the clients that faults may disconnect or pause."""
         self._of_machines.clients = clients
         if self._of_cluster is not None:
             self._of_cluster.clients = clients
 
-    async def rage(self, seconds: float) -> None:
-        """Make trouble; one may begin while others last."""
+    async def inject_faults(self, seconds: float) -> None:
+        """Inject faults for a while; they may overlap."""
         until_s = self._loop.time() + seconds
         while self._loop.time() < until_s:
             await asyncio.sleep(self._rng.expovariate(1 / self._pause_s))
@@ -95,7 +95,7 @@ class Nemesis:
             self._under_way.append(asyncio.ensure_future(self._faults[kind](machine)))
 
     async def heal(self) -> None:
-        """All is well from here on: disks, networks, and every broker up."""
+        """End all faults: disks and networks work, and every broker is up."""
         for fault in self._under_way:
             fault.cancel()
         for result in await asyncio.gather(*self._under_way, return_exceptions=True):
@@ -113,13 +113,13 @@ class Nemesis:
             machine.resume()
             machine.pace.stall_odds = 0.0
             machine.disk.faults.heal()
-        # First of all: one that stops while it registers may wait for what another one has to say.
+        # Before any is stopped: one that stops while it registers may wait for another one.
         self._start_all()
         for machine in self._machines:
             if machine.is_stopping:
                 await machine.stop()
             if machine.is_up and self._needs_restart(machine):
-                # What an operator does once the disk is sound.
+                # As an operator does when the disk is repaired.
                 self._restarter.kill(machine)
             self._start_all()
         if self._of_cluster is not None:
@@ -135,7 +135,7 @@ class Nemesis:
                 self._restarter.start(machine)
 
     async def _until_started(self, machine: Machine) -> None:
-        """A start that found no store just before may still give up, and is tried again, as by systemd."""
+        """A start that found no store just before may still fail; it is repeated, as systemd does."""
         for _ in range(STARTED_LOOKS_MAX):
             if machine.broker is not None:
                 return
@@ -144,7 +144,7 @@ class Nemesis:
             await asyncio.sleep(0.1)
 
     def _needs_restart(self, machine: Machine) -> bool:
-        """Whether a partition is offline, or will be as soon as the broker hears of a call that has failed."""
+        """True if a partition is offline, or will be when the broker gets the result of a failed disk call."""
         broker = machine.broker
         return (
             broker is None

@@ -1,12 +1,11 @@
-"""Who ends processes in a simulated run, and starts them again. One at a time for each machine.
+"""Ends processes of a simulated run and starts them again, one at a time for each machine.
 
-What a topic promises decides what may be done to it. With respool.flush=always anything may be. With less, what is
-committed is only in the memory of the in-sync replicas: it may be lost where the last of them loses its power, and
-nobody has promised otherwise. A broker that was killed cannot know that its machine kept its memory, so a kill is the
-same. There, `may_crash` is asked first. It sees things as they are. After the crash, and before the store knows of it,
-partitions could be made of crashed replicas only, or be left to them by one whose disk is full. They would wait for an
-operator, as is promised where two fail at once: `spare_in_sync` keeps such writes from the store. The same goes for
-disks that do not come back, whatever is synced.
+The durability of topics limits the faults. With respool.flush=always every crash is allowed. With less, committed data
+is only in the memory of the in-sync replicas, and may be lost when the last of them crashes; this breaks no guarantee.
+A killed broker cannot know whether its machine kept its memory, so a kill counts as a power cut. So `may_crash` is
+checked first, against the true state. Between a crash and the store's knowledge of it, an ISR could become crashed
+replicas only; the partition would wait for an operator, as documented for two failures at once. `spare_in_sync` keeps
+such writes from the store. The same applies to replaced disks, whatever is synced.
 """
 
 import asyncio
@@ -33,23 +32,23 @@ class Restarter:
         observer: ClusterObserver,
         is_synced: bool,
     ) -> None:
-        """`is_synced`: what is acknowledged is on the disk, so that nothing needs to be spared."""
+        """`is_synced`: acknowledged data is on the disk, so no replica needs to be spared."""
         self._loop = loop
         self._machines = {one.id: one for one in machines}
         self._rng = rng
         self._observer = observer
         self._is_synced = is_synced
         self._restarting: set[str] = set()
-        # How often nobody was struck, to keep what was not promised to be kept otherwise.
+        # How many crashes were skipped because they would have lost data that is not guaranteed.
         self.spared = 0
-        # The store's revision when a machine crashed: until it has registered after that, the store may say that it is
-        # in sync though it is not.
+        # The store's revision when a machine crashed: until it has registered after that, the store may wrongly list it
+        # as in sync.
         self._crashed_at: dict[BrokerId, int] = {}
-        # The same for those whose disks do not come back.
+        # The same for machines whose disks were replaced.
         self._replaced_at: dict[BrokerId, int] = {}
 
     def is_busy(self, machine: Machine) -> bool:
-        """Whether its process is being ended or started."""
+        """True while its process is being ended or started."""
         return machine.host in self._restarting
 
     def start(self, machine: Machine) -> None:
@@ -69,7 +68,7 @@ class Restarter:
             self._restarting.discard(machine.host)
 
     def kill(self, machine: Machine) -> bool:
-        """False: it may not be."""
+        """False if that is not allowed now."""
         if not self.may_crash(machine):
             return False
         self._on_crash(machine)
@@ -77,7 +76,7 @@ class Restarter:
         return True
 
     def cut_power(self, machine: Machine) -> bool:
-        """False: it may not be."""
+        """False if that is not allowed now."""
         if not self.may_crash(machine):
             return False
         self._on_crash(machine)
@@ -85,15 +84,15 @@ class Restarter:
         return True
 
     async def stop(self, machine: Machine) -> None:
-        """Cleanly, if it can: a broker that cannot reach the store then stops as if it had crashed."""
+        """Stop cleanly, if possible: a broker that does not reach the store stops as if it had crashed."""
         if self.may_crash(machine):
             self._on_crash(machine)
             await machine.stop()
-            # It may have registered again meanwhile, after a lease that it had lost.
+            # It may have registered again meanwhile, after its lease had expired.
             self._on_crash(machine)
 
     async def end(self, machine: Machine) -> None:
-        """In one of three ways, if it may be ended."""
+        """Kill it, stop it or cut its power, if that is allowed now."""
         how = self._rng.random()
         if how < 0.4:
             self.kill(machine)
@@ -103,7 +102,7 @@ class Restarter:
             self.cut_power(machine)
 
     def change_disk(self, machine: Machine) -> bool:
-        """Of one that is down: for its own, if it has not got that, else for an empty one. False: it may not be."""
+        """Give a stopped machine its own disk again, or an empty one if it has it. False if that is not allowed now."""
         if not self.is_elsewhere(machine):
             self.spared += 1
             return False
@@ -141,7 +140,9 @@ class Restarter:
     def has_everything(self, broker: BrokerId) -> bool:
         """Whether the store is right when it says that this broker is in sync."""
         machine = self._machines[broker]
-        return machine.is_up and machine.broker is not None and self._is_registered_anew(broker)
+        return (
+            machine.is_up and machine.broker is not None and self._is_registered_since_crash(broker)
+        )
 
     def spare_in_sync(self, puts: Mapping[str, bytes]) -> None:
         """For `SimStore.screens`: let no partition come into the hands of replicas that have all crashed already.
@@ -176,9 +177,9 @@ class Restarter:
             return broker not in self._replaced_at
         if self._observer.epoch_of(broker) is None:
             return self._machines[broker].is_up and broker not in self._crashed_at
-        return self._is_registered_anew(broker)
+        return self._is_registered_since_crash(broker)
 
-    def _is_registered_anew(self, broker: BrokerId) -> bool:
+    def _is_registered_since_crash(self, broker: BrokerId) -> bool:
         """Whether the store speaks of the process that runs now, or ran last, and will for a while.
 
         One may register though it was asked to stop before; it is gone soon, and its stop may be none that counts.
@@ -193,7 +194,7 @@ class Restarter:
 
     def _forget_what_is_over(self) -> None:
         for broker in list(self._crashed_at):
-            if self._is_registered_anew(broker):
+            if self._is_registered_since_crash(broker):
                 del self._crashed_at[broker]
         for broker, revision in list(self._replaced_at.items()):
             if (self._observer.epoch_of(broker) or 0) > revision:

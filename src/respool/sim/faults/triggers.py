@@ -1,4 +1,4 @@
-"""Triggers of a simulated cluster that are worth waiting for: what is written to the store says when they come."""
+"""Events that faults wait for: elections and ISR changes, as they are written to the metadata store."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ class Triggers:
         store.listeners.append(self._on_written)
 
     async def next_election(self, patience_s: float) -> BrokerId | None:
-        """Who was elected, at the moment it is written; None: nobody was."""
+        """The leader that is elected next, when it is written; None if there was no election in time."""
         return await self._wait(self._electing, patience_s)
 
     async def next_isr_change(self, patience_s: float) -> BrokerId | None:
-        """Who leads the partition whose ISR has changed under the same leader."""
+        """The leader of the partition whose ISR changes next without an election; None if none did in time."""
         return await self._wait(self._changing, patience_s)
 
     async def _wait(
         self, waiting: list["asyncio.Future[BrokerId]"], patience_s: float
     ) -> BrokerId | None:
-        moment: asyncio.Future[BrokerId] = asyncio.get_running_loop().create_future()
-        waiting.append(moment)
+        event: asyncio.Future[BrokerId] = asyncio.get_running_loop().create_future()
+        waiting.append(event)
         try:
             async with asyncio.timeout(patience_s):
-                return await moment
+                return await event
         except TimeoutError:
             return None
         finally:
-            if moment in waiting:
-                waiting.remove(moment)
+            if event in waiting:
+                waiting.remove(event)
 
     def _on_written(self, changes: Sequence[KeyChanged]) -> None:
         for change in changes:
@@ -49,14 +49,14 @@ class Triggers:
             if image.leader is None:
                 continue
             if image.leader_epoch != before.leader_epoch:
-                _tell(self._electing, image.leader)
+                _notify(self._electing, image.leader)
             elif image.isr != before.isr:
-                _tell(self._changing, image.leader)
+                _notify(self._changing, image.leader)
 
 
-def _tell(waiting: list["asyncio.Future[BrokerId]"], leader: BrokerId) -> None:
-    told, waiting[:] = waiting[:], []
-    for moment in told:
-        # It lies in another process than who writes, which hears of it a moment later.
-        if not moment.done():
-            moment.set_result(leader)
+def _notify(waiting: list["asyncio.Future[BrokerId]"], leader: BrokerId) -> None:
+    waiters, waiting[:] = waiting[:], []
+    for event in waiters:
+        # The waiter is in another process than the writer, and resumes later.
+        if not event.done():
+            event.set_result(leader)

@@ -72,7 +72,7 @@ class SimNetwork:
             or self.is_cut(client.host, target)
             or self.is_cut(target, client.host)
         ):
-            # Nobody says anything. Whoever waits has a deadline of its own.
+            # No packet is answered. The client has a timeout of its own.
             await self._loop.create_future()
         # Another process may listen there by now.
         server = self._listeners[host, port]
@@ -126,7 +126,7 @@ class SimNetwork:
         if power_cut:
             self._hosts_down.add(process.host)
         for link in self._links:
-            link.on_process_gone(process, is_told=not power_cut)
+            link.on_process_gone(process, is_notified=not power_cut)
         self._forget_ended()
 
     def on_host_up(self, host: str) -> None:

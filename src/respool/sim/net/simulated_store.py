@@ -1,8 +1,8 @@
 """A metadata store in memory, reached over a network that delays, cuts and loses answers: `ports.metadata_store`.
 
     store = SimStore(clock=clock)
-    client = store.client(rng)            # one for each broker process, with troubles of its own
-    client.conditions.is_cut = True           # it hears nothing any more, and its watches lag
+    client = store.client(rng)            # one for each broker process, with conditions of its own
+    client.conditions.is_cut = True           # it is disconnected, and its watches lag
 
 The store itself is one thing that never fails halfway, as etcd is for its clients; an outage is all clients cut. A
 transaction whose answer is lost may have happened or not: its caller is told StoreUnavailable, and must read.
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class StoreConditions:
-    """How the way from one client to the store behaves now. Changed while it runs."""
+    """How the connection of one client to the store behaves now. Changed while it runs."""
 
     latency_ms_max: float = 0.0
     # How far a watch may lag behind.
@@ -72,15 +72,15 @@ class SimStore:
 
     @property
     def revision(self) -> int:
-        self.settle_leases()
+        self.expire_leases()
         return self._history.revision
 
     def get(self, key: str) -> StoredValue | None:
-        self.settle_leases()
+        self.expire_leases()
         return self._values.get(key)
 
     def snapshot(self, prefix: str) -> Snapshot:
-        self.settle_leases()
+        self.expire_leases()
         keys = sorted(key for key in self._values if key.startswith(prefix))
         return Snapshot(
             revision=self._history.revision, values={key: self._values[key] for key in keys}
@@ -93,7 +93,7 @@ class SimStore:
         deletes: Sequence[str],
         lease: int | None,
     ) -> int:
-        self.settle_leases()
+        self.expire_leases()
         for guard in guards:
             stored = self._values.get(guard.key)
             revision = stored.revision if stored else 0
@@ -111,27 +111,27 @@ class SimStore:
         return self._history.revision
 
     def grant_lease(self, ttl_ms: int) -> int:
-        self.settle_leases()
+        self.expire_leases()
         lease = self._leases.last + 1
         self._leases.grant(lease, ttl_ms)
         return lease
 
     def keep_alive(self, lease: int) -> bool:
-        self.settle_leases()
+        self.expire_leases()
         if lease not in self._leases:
             return False
         self._leases.renew(lease)
         return True
 
     def revoke_lease(self, lease: int) -> None:
-        self.settle_leases()
+        self.expire_leases()
         self._end_lease(lease)
 
     def changes_at(self, revision: int) -> Sequence[KeyChanged]:
         return self._history.at(revision)
 
-    def settle_leases(self) -> None:
-        """Whoever looks finds no key whose lease has run out."""
+    def expire_leases(self) -> None:
+        """Delete the keys of expired leases before every operation."""
         for lease in self._leases.due():
             self._end_lease(lease)
 
@@ -217,7 +217,7 @@ class SimStoreClient:
                 if lag_ms := self.conditions.watch_lag_ms_max:
                     await asyncio.sleep(lag_ms * self._rng.random() / 1000)
                 if self.conditions.is_cut:
-                    await self._wait_in_vain()
+                    await self._time_out()
                 self._check_open()
                 revision += 1
                 for change in self._store.changes_at(revision):
@@ -246,19 +246,19 @@ class SimStoreClient:
         conditions = self.conditions
         await self._travel()
         if conditions.is_cut or self._rng.random() < conditions.lost_call_odds:
-            await self._wait_in_vain()
+            await self._time_out()
         self._check_open()
         result = step()
         await self._travel()
         if conditions.is_cut or self._rng.random() < conditions.lost_answer_odds:
-            await self._wait_in_vain()
+            await self._time_out()
         return result
 
     async def _travel(self) -> None:
         if self.conditions.latency_ms_max:
             await asyncio.sleep(self.conditions.latency_ms_max * self._rng.random() / 1000)
 
-    async def _wait_in_vain(self) -> None:
+    async def _time_out(self) -> None:
         await asyncio.sleep(self.conditions.timeout_ms / 1000)
         raise StoreUnavailable(f"no answer within {self.conditions.timeout_ms:.0f} ms")
 

@@ -44,11 +44,11 @@ class SimConnection:
         for end in (self.client, self.server):
             end.flush()
 
-    def on_process_gone(self, process: Process, *, is_told: bool) -> None:
+    def on_process_gone(self, process: Process, *, is_notified: bool) -> None:
         for end in (self.client, self.server):
             if end.process is process and not end.has_ended:
                 end.vanish()
-                if is_told:
+                if is_notified:
                     end.send("reset")
 
 

@@ -98,10 +98,12 @@ class DelayedOffload:
         else:
             loop.call_later(self._delay_s(), self._finish, done, done.set_result, result)
 
-    def _finish(self, done: "asyncio.Future[T]", settle: Callable[[Any], None], how: Any) -> None:
+    def _finish(
+        self, done: "asyncio.Future[T]", set_outcome: Callable[[Any], None], how: Any
+    ) -> None:
         self._free += 1
         if not done.done():
-            settle(how)
+            set_outcome(how)
         self._start()
 
     def _delay_s(self) -> float:

@@ -45,7 +45,7 @@ class Machine:
         clock_rate: float = 1.0,
         local_reader: SimLocalReader | None = None,
     ) -> None:
-        """`neighbours`: those that it lends its files to, if any."""
+        """`local_reader` lets other brokers read its files."""
         self.settings = settings
         self.id = BrokerId(settings.broker_id)
         self.host = f"broker-{settings.broker_id}"
