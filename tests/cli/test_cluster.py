@@ -193,7 +193,7 @@ def test_on_a_terminal_troubles_are_drawn_the_worst_of_each_partition_and_only_t
     monkeypatch.setenv("COLUMNS", "160")
     ended = cluster.command(run, "status")
     assert "25 partitions offline" in ended.out
-    assert ended.out.count("nobody leads it") == cluster_status.LISTED_MAX
+    assert ended.out.count("no leader") == cluster_status.LISTED_MAX
     assert "and 5 more" in ended.out
     assert "1 topic, 25 partitions; controller: 1" in ended.out
 
@@ -328,8 +328,8 @@ def test_draining_waits_until_the_broker_holds_nothing(run: Run, cluster: Stored
     with cluster.controlled():
         ended = cluster.command(run, "drain", "3")
     assert ended.code == 0, ended.err
-    assert "the 12 replicas of broker 3 are going elsewhere" in ended.err
-    assert "broker 3 holds nothing any more: stop it" in ended.err
+    assert "the 12 replicas of broker 3 are moving to other brokers" in ended.err
+    assert "broker 3 has no replicas left: stop it" in ended.err
     assert all(3 not in cluster.image("rides", number).replicas for number in range(12))
 
 
@@ -341,7 +341,7 @@ def test_a_broker_that_is_down_need_not_be_stopped_once_it_is_drained(
     with cluster.controlled():
         ended = cluster.command(run, "drain", "3")
     assert ended.code == 0, ended.err
-    assert "broker 3 holds nothing any more: respool cluster remove 3" in ended.err
+    assert "broker 3 has no replicas left: respool cluster remove 3" in ended.err
 
 
 def test_a_drain_ends_when_only_what_cannot_go_is_left_and_names_it(
@@ -358,7 +358,7 @@ def test_a_drain_ends_when_only_what_cannot_go_is_left_and_names_it(
     (stays,) = json.loads(ended.out)["cannot_go"]
     assert (stays["topic"], stays["partition"]) == ("fares", 0)
     assert "fares-0 is offline, and waits for broker 3" in ended.err
-    assert "broker 3 is drained but for 1 replica, which cannot go" in ended.err
+    assert "broker 3 is drained except for 1 replica, which cannot move" in ended.err
     assert all(3 not in cluster.image("rides", number).replicas for number in range(3))
 
 
@@ -392,7 +392,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_drain(run: Run, cluster: StoredClus
     ended = cluster.command(run, "drain", "3")
     interrupter.join()
     assert ended.code == ExitCode.INTERRUPTED
-    assert "goes on being drained" in ended.err
+    assert "continues to be drained" in ended.err
     assert "respool cluster add 3" in ended.err
 
 
@@ -496,7 +496,7 @@ def test_what_stays_offline_without_a_removed_broker_is_told_also_where_nobody_w
     cluster.die(3)
     ended = cluster.command(run, "remove", "3", "--force", "--yes")
     assert ended.code == 0
-    assert "made anew elsewhere: 1 of its 2 replicas" in ended.err
+    assert "recreated on other brokers: 1 of its 2 replicas" in ended.err
     assert "rides-0: no other replica has everything" in ended.err
     assert "1 partition will stay offline until broker 3 comes back" in ended.err
     again = cluster.command(run, "remove", "3", "--force", "--yes", "--json")
@@ -514,8 +514,8 @@ def test_what_cannot_be_made_anew_for_want_of_brokers_is_told(
     assert "drain" not in refused.err
     ended = cluster.command(run, "remove", "3", "--force")
     assert ended.code == 0
-    assert "made anew elsewhere: 1 of its 2 replicas" in ended.err
-    assert "1 replica cannot be made anew until another broker comes" in ended.err
+    assert "recreated on other brokers: 1 of its 2 replicas" in ended.err
+    assert "1 replica cannot be recreated until another broker joins" in ended.err
     again = cluster.command(run, "remove", "3", "--force", "--json")
     assert json.loads(again.out)["wait_for_a_broker"] == 1
 
@@ -538,7 +538,7 @@ def test_a_removed_broker_is_let_in_again(run: Run, cluster: StoredCluster) -> N
     assert cluster.command(run, "remove", "3").code == 0
     ended = cluster.command(run, "add", "3")
     assert ended.code == 0
-    assert "broker 3 may hold replicas again" in ended.err
+    assert "broker 3 may have replicas again" in ended.err
     assert "respool serve --broker-id 3" in ended.err
     assert not cluster.view().registry[BrokerId(3)].is_removed
 
@@ -707,14 +707,14 @@ def test_leaders_that_are_elsewhere_are_brought_back(run: Run, cluster: StoredCl
     before = cluster.view()
     dry = cluster.command(run, "balance", "--dry-run")
     assert (dry.code, dry.out) == (0, "")
-    assert "1 leader to bring back; nothing was changed" in dry.err
+    assert "1 leader to return; nothing was changed" in dry.err
     shown = json.loads(cluster.command(run, "balance", "--dry-run", "--json").out)
     assert shown["leaders"] == [{"topic": "rides", "partition": 2, "from": 1, "to": 3}]
     assert cluster.view() == before
     # No controller is needed for it.
     ended = cluster.command(run, "balance", "--yes")
     assert ended.code == 0, ended.err
-    assert "1 partition led as preferred again" in ended.err
+    assert "1 partition led by the preferred leader again" in ended.err
     assert [cluster.image("rides", number).leader for number in range(3)] == [1, 2, 3]
     assert "nothing to move" in cluster.command(run, "balance", "--yes").err
 

@@ -128,7 +128,7 @@ def test_who_comes_back_while_one_is_asked_is_not_pushed_aside(
     monkeypatch.setattr("typer.confirm", confirm)
     ended = cluster.command(run, "elect", "rides", "--unclean")
     assert ended.code == ExitCode.FAILED
-    assert "has changed meanwhile" in ended.err
+    assert "has changed: other leaders" in ended.err
     assert leaders(cluster, "rides", 1) == [None]
 
 

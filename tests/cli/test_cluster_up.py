@@ -210,9 +210,9 @@ def test_a_broker_that_was_drained_and_ends_is_told_as_that(data: Path, run: Run
         rows = up.wait_until_up()
         assert run("cluster", "drain", "2", "--config", str(file)).code == 0
         os.kill(rows[1].pid, signal.SIGTERM)
-        up.wait_until_said("it was drained: take it out with: respool cluster remove 2 --config ")
+        up.wait_until_said("it was drained: remove it with: respool cluster remove 2 --config ")
         os.kill(rows[2].pid, signal.SIGTERM)
-        up.wait_until_said("or with all of them, by the next run")
+        up.wait_until_said("or with all of them, run this command again")
         assert up.stop() == 0
 
 
@@ -268,9 +268,9 @@ def test_the_last_broker_is_told_of_as_that(data: Path) -> None:
     with started(data, "--brokers=2") as up:
         first, last = up.wait_until_up()
         os.kill(first.pid, signal.SIGKILL)
-        up.wait_until_said("the others go on; start it again with: respool serve")
+        up.wait_until_said("the others continue; start it again with: respool serve")
         os.kill(last.pid, signal.SIGKILL)
-        up.wait_until_said("it was the last one: start them all again, by the next run")
+        up.wait_until_said("it was the last one: run this command again to start all of them")
 
 
 def test_etcd_is_where_it_was_and_a_start_that_failed_changes_no_file(data: Path) -> None:
@@ -330,10 +330,12 @@ def test_a_broker_that_ended_is_started_again_unless_it_was_taken_out() -> None:
         ended = EndedBroker(id=2, entry=entry, serve_flags={"broker-id": 2}, was_last=was_last)
         return next_step(ended, config="--config f.toml")
 
-    assert told(RegistryEntry()).startswith("the others go on; start it again with: respool serve")
+    assert told(RegistryEntry()).startswith(
+        "the others continue; start it again with: respool serve"
+    )
     # etcd ends with the last one, and the command would wait for it in vain.
     assert "respool serve" not in told(RegistryEntry(), was_last=True)
-    assert "by the next run" in told(RegistryEntry(), was_last=True)
+    assert "run this command again" in told(RegistryEntry(), was_last=True)
     assert "respool cluster remove 2 --config f.toml" in told(RegistryEntry(is_drained=True))
     removed = told(RegistryEntry(is_drained=True, is_removed=True))
     assert removed == "it was removed from the cluster: the next run leaves it out"

@@ -170,12 +170,12 @@ def test_an_offline_partition_names_the_brokers_that_have_it_and_are_not_there(
     fake_cluster.add("rides", (0, 1), None)
     broken = run("consume", "rides")
     assert broken.code == 1
-    assert "partition 1 of rides is offline: nobody leads it now\n" in broken.err
+    assert "partition 1 of rides is offline: it has no leader\n" in broken.err
     assert "respool log verify DATA" in broken.err
     fake_cluster.up = {1}
     away = run("consume", "rides")
     assert away.code == 1
-    assert "brokers that have it and are not there: 2\n" in away.err
+    assert "replicas on absent brokers: 2\n" in away.err
     assert "respool cluster status" in away.err
     assert "log verify" not in away.err
 

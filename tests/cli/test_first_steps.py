@@ -79,7 +79,7 @@ def test_an_offline_partition_is_told_with_where_to_look(tmp_path: Path) -> None
     done = respool("consume", "rides", "-b", broker.address)
     broker.stop()
     assert done.returncode == 1
-    assert "partition 1 of rides is offline: nobody leads it now" in done.stderr
+    assert "partition 1 of rides is offline: it has no leader" in done.stderr
     assert "respool log verify DATA" in done.stderr
 
 

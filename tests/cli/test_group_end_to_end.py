@@ -177,7 +177,7 @@ def test_a_live_group_is_explained_and_forced_to_resume_from_the_new_place(
 
         child.forget()
         forced = shell.run("group", "reset", group, *to_time, "--force", "--yes")
-        assert "1 member sent out" in forced.err
+        assert "1 member removed" in forced.err
         child.wait_for([(partition, offset) for partition in (0, 1) for offset in range(15, 20)])
         # Exactly the messages since that time, each once and in order.
         for partition in "01":

@@ -54,7 +54,7 @@ def test_where_nobody_leads_no_setting_helps() -> None:
     nobody = Replicas(held=1, in_sync=0)
     refusal = explain("_MSG_TIMED_OUT", topic="rides", settings=DEFAULTS, replicas=nobody)
     assert refusal is not None
-    assert "nobody leads a partition of rides" in refusal.why
+    assert "a partition of rides has no leader" in refusal.why
     assert "min.insync.replicas" not in refusal.hint
     assert "--acks" not in refusal.hint
 

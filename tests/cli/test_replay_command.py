@@ -61,8 +61,8 @@ def test_help_tells_of_both_commands_and_the_short_form(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["billing"], "say where to, once"),
-        (["billing", "--to-earliest", "--shift-by", "1"], "say where to, once"),
+        (["billing"], "give exactly one of"),
+        (["billing", "--to-earliest", "--shift-by", "1"], "give exactly one of"),
         (["billing", "--to-time", "soon"], "--to-time: 'soon' is not a time"),
         (["billing", "--to-earliest", "--topic", "rides:x"], "not TOPIC"),
     ],

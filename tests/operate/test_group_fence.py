@@ -217,7 +217,7 @@ def test_members_that_come_back_are_sent_out_again() -> None:
 
 def test_members_that_always_come_back_win_and_it_is_told() -> None:
     broker = Broker("Stable", comes_back=10**6)
-    with pytest.raises(NotFenced, match=r"came back each time .* 10 seconds"):
+    with pytest.raises(NotFenced, match=r"rejoined each time .* 10 seconds"):
         fence(broker)
     assert broker.offsets == {}
 

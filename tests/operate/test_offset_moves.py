@@ -63,7 +63,7 @@ def test_where_to_is_said_exactly_once() -> None:
     assert target(to_latest=True) == Latest()
     assert target(to_time="3 hours ago") == AtTime(int(NOW.timestamp() * 1000) - 3 * 3_600_000)
     for wrong in ({}, {"to_offset": 1, "shift_by": 1}, {"to_earliest": True, "to_latest": True}):
-        with pytest.raises(UsageError, match="say where to, once"):
+        with pytest.raises(UsageError, match="give exactly one of"):
             target(**wrong)
 
 

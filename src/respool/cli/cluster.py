@@ -1,4 +1,4 @@
-"""`respool cluster`: several brokers as one: try it out, look at it, change who is in it and who leads what."""
+"""`respool cluster`: run a development cluster; show a cluster, change its brokers, leaders and throttles."""
 
 import logging
 import os
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run a cluster for trying it out; look after one: status, add, drain, remove, balance, elect, throttle.",
+    help="Run a development cluster; operate one: status, add, drain, remove, balance, elect, throttle.",
 )
 
 Number = Annotated[
@@ -105,13 +105,13 @@ Number = Annotated[
 ]
 Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
 Wait = Annotated[
-    bool, options.flag("--wait/--no-wait", text="Show how it goes on, until it is done.")
+    bool, options.flag("--wait/--no-wait", text="Show the progress, until it is done.")
 ]
 
 
 @app.command(
     epilog="etcd is the one on the PATH, or the one of: pip install 'respool\\[dev-cluster]'. "
-    "Ctrl-C stops everything cleanly, a second one at once. The data stays: run it again to go on.\n\n"
+    "Ctrl-C stops everything cleanly, a second one at once. The data stays: run it again to continue.\n\n"
     "Examples:\n"
     "  respool cluster up\n"
     "  respool cluster up --brokers 5 --data ./five --listen 127.0.0.1:9092 --set num_partitions=6\n"
@@ -120,15 +120,15 @@ Wait = Annotated[
 )
 def up(
     *,
-    brokers: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 3,
-    data: Annotated[Path, typer.Option(metavar="DIR", help="Everything is kept here.")] = Path(
-        "respool-cluster"
-    ),
+    brokers: Annotated[int, typer.Option(min=1, max=100, help="Number of brokers.")] = 3,
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder for all data and logs.")
+    ] = Path("respool-cluster"),
     listen: Annotated[
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where the first broker listens; the others on the ports after it. Port 0 picks free ones.",
+            help="The first broker's listener; the others use the next ports. Port 0 picks free ones.",
         ),
     ] = "127.0.0.1:9092",
     advertised: Annotated[
@@ -142,7 +142,7 @@ def up(
         str | None,
         typer.Option(
             metavar="NAME[,...]",
-            help="The racks they are to stand in, one after the other; fewer than brokers: and round again.",
+            help="Rack names, assigned round-robin.",
         ),
     ] = None,
     etcd: Annotated[
@@ -158,7 +158,7 @@ def up(
     ] = False,
     settings: Set = None,
 ) -> None:
-    """Run etcd and several brokers on this machine, until Ctrl-C; for trying it out."""
+    """Run etcd and several brokers on this machine, until Ctrl-C; for development."""
     from respool.cli.cluster_up import run_cluster
 
     given = options.parse_assignments(settings)
@@ -193,13 +193,15 @@ def status(
     *,
     check: Annotated[
         bool,
-        options.flag("--check", text="End with 1 when a partition is offline or under-replicated."),
+        options.flag(
+            "--check", text="Exit with 1 when a partition is offline or under-replicated."
+        ),
     ] = False,
-    watch: Annotated[bool, options.flag("--watch", text="Go on showing it, until Ctrl-C.")] = False,
+    watch: Annotated[bool, options.flag("--watch", text="Keep updating, until Ctrl-C.")] = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Show brokers, who leads what, partitions that are not well, and moves under way."""
+    """Show brokers, leaders, unhealthy partitions and reassignments in progress."""
     from respool.cli import cluster_status
 
     how = cluster_status.StatusOptions(as_json=as_json, check=check, watch=watch)
@@ -207,8 +209,8 @@ def status(
 
 
 @app.command(
-    epilog="Its replicas are copied to the others, a few at a time; clients notice nothing. It is done when it holds "
-    "none; then stop it and remove it.\n\n"
+    epilog="Its replicas are copied to the others, a few at a time; clients are not interrupted. When none is left, "
+    "stop it and remove it.\n\n"
     "Examples:\n"
     "  respool cluster drain 3\n"
     "  respool cluster drain 3 --no-wait"
@@ -221,7 +223,7 @@ def drain(
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Send all that a broker holds to others, so that it can be stopped for good."""
+    """Move all replicas of a broker to others, so that it can be removed."""
     from respool.cli import cluster_brokers
     from respool.model.ids import BrokerId
 
@@ -229,8 +231,8 @@ def drain(
 
 
 @app.command(
-    epilog="A broker that runs is not removed, nor one that holds replicas, unless it is dead for good and --force "
-    "says so.\n\n"
+    epilog="A broker that runs is not removed, nor one that has replicas, unless it is lost for good and --force "
+    "is given.\n\n"
     "Examples:\n"
     "  respool cluster remove 3\n"
     "  respool cluster remove 3 --force"
@@ -242,14 +244,15 @@ def remove(
     force: Annotated[
         bool,
         options.flag(
-            "--force", text="Although it holds replicas: they are made anew from the others."
+            "--force",
+            text="Remove it although it has replicas; they are recreated from the others.",
         ),
     ] = False,
     yes: Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Take a broker out of the cluster that is stopped and drained, or dead for good."""
+    """Remove a broker that is stopped and drained, or lost for good."""
     from respool.cli import cluster_brokers
     from respool.model.ids import BrokerId
 
@@ -257,7 +260,7 @@ def remove(
 
 
 @app.command(
-    epilog="A new broker joins by being started; it holds nothing until topics are created or partitions are moved "
+    epilog="A new broker joins when it is started; it has no replicas until topics are created or partitions are moved "
     "to it.\n\n"
     "Examples:\n"
     "  respool cluster add 4 --balance\n"
@@ -269,13 +272,13 @@ def add(
     *,
     balance: Annotated[
         bool,
-        options.flag("--balance", text="Wait until it is up, and move partitions to it."),
+        options.flag("--balance", text="Wait until it runs, then balance."),
     ] = False,
     yes: Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Let a drained or removed broker in again; or say how a new one is started, and give it its part."""
+    """Admit a drained or removed broker again; or show how to start a new one, and balance."""
     from respool.cli import cluster_brokers
     from respool.model.ids import BrokerId
 
@@ -284,8 +287,8 @@ def add(
 
 
 @app.command(
-    epilog="All moves are begun at once; a broker copies a few partitions at a time. "
-    "Producers and consumers go on meanwhile.\n\n"
+    epilog="All reassignments start at once; a broker copies a few partitions at a time. "
+    "Producers and consumers are not interrupted.\n\n"
     "Examples:\n"
     "  respool cluster balance --dry-run\n"
     "  respool cluster balance --yes --no-wait"
@@ -293,15 +296,13 @@ def add(
 @on_cluster
 def balance(
     *,
-    dry_run: Annotated[
-        bool, options.flag("--dry-run", text="Only show what would be moved.")
-    ] = False,
+    dry_run: Annotated[bool, options.flag("--dry-run", text="Only show what would move.")] = False,
     yes: Yes = False,
     wait: Wait = True,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Even out replicas and leaders over brokers and racks, with few moves."""
+    """Balance replicas and leaders over brokers and racks, with few reassignments."""
     from respool.cli import cluster_brokers
 
     cluster_brokers.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
@@ -321,7 +322,7 @@ def elect(
         list[str] | None,
         typer.Argument(
             metavar="[TOPIC[:P,...]]...",
-            help="Topics, or single partitions of them. Default: all that need it.",
+            help="Topics, or some of their partitions. Default: all that need an election.",
             show_default=False,
         ),
     ] = None,
@@ -329,17 +330,17 @@ def elect(
     unclean: Annotated[
         bool,
         options.flag(
-            "--unclean", text="Of partitions that are offline: although records may be lost."
+            "--unclean", text="Elect leaders of offline partitions although records may be lost."
         ),
     ] = False,
     dry_run: Annotated[
-        bool, options.flag("--dry-run", text="Only show who would be elected.")
+        bool, options.flag("--dry-run", text="Only show which leaders would be elected.")
     ] = False,
     yes: Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Elect leaders: the preferred ones, or any for partitions that stay offline otherwise."""
+    """Elect preferred leaders, or unclean ones for offline partitions."""
     from respool.cli import cluster_elect
     from respool.operate.elections import ElectionScope
 
@@ -373,14 +374,14 @@ def throttle(
         typer.Option(
             metavar="BROKER",
             parser=options.broker_number,
-            help="Only copies to this one.",
+            help="Only for copies to this broker.",
             show_default=False,
         ),
     ] = None,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Say how fast partitions that are moved are copied to each broker, or to one; or show it."""
+    """Set or show the throttle of reassignment copies, for each broker or one."""
     from respool.cli import cluster_brokers
     from respool.model.ids import BrokerId
     from respool.model.operator_errors import UsageError

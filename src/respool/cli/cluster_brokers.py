@@ -61,7 +61,9 @@ def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: boo
         view = await drain_broker(cluster, broker)
         left = replica_count(view, broker)
         if wait and left:
-            output.note(f"the {counted(left, 'replica')} of broker {broker} are going elsewhere")
+            output.note(
+                f"the {counted(left, 'replica')} of broker {broker} are moving to other brokers"
+            )
             display = _display(f"draining broker {broker}", "replicas moved")
             view = await wait_until_drained(cluster, broker, display)
         return view
@@ -70,7 +72,7 @@ def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: boo
         view = run_on_cluster(address, work)
     except KeyboardInterrupt:
         output.note(
-            f"broker {broker} goes on being drained; look with: {look}; "
+            f"broker {broker} continues to be drained; see: {look}; "
             f"undo it with: {address.command('add', broker)}"
         )
         raise
@@ -87,20 +89,20 @@ def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: boo
         return
     if left:
         output.note(
-            f"broker {broker} is being drained: {counted(left, 'replica')} to go elsewhere; look with: {look}"
+            f"broker {broker} is being drained: {counted(left, 'replica')} left to move; see: {look}"
         )
     else:
         then = address.command("remove", broker)
         if view.is_live(broker):
             then = f"stop it, then: {then}"
-        output.note(f"broker {broker} holds nothing any more: {then}")
+        output.note(f"broker {broker} has no replicas left: {then}")
 
 
 def _raise_stuck(broker: BrokerId, stuck: Mapping[TopicPartition, StuckReplica], look: str) -> None:
     output.note_some([f"{of} {why.text}" for of, why in stuck.items()])
     raise OperatorError(
-        f"broker {broker} is drained but for {counted(len(stuck), 'replica')}, which cannot go",
-        hint=f"they go by themselves once they can; look with: {look}",
+        f"broker {broker} is drained except for {counted(len(stuck), 'replica')}, which cannot move",
+        hint=f"they move as soon as they can; see: {look}",
     )
 
 
@@ -136,13 +138,17 @@ def _print_removed(removed: RemovedBroker, broker: BrokerId, address: ClusterAdd
     anew, replicas = removed.recreated, removed.replicas
     some = f"{anew:,} of " if anew < replicas else ""
     output.note(
-        f"broker {broker} is out of the cluster"
-        + (f"; made anew elsewhere: {some}its {counted(replicas, 'replica')}" if anew else "")
-        + f"; let it in again with: {address.command('add', broker)}"
+        f"broker {broker} was removed from the cluster"
+        + (
+            f"; recreated on other brokers: {some}its {counted(replicas, 'replica')}"
+            if anew
+            else ""
+        )
+        + f"; admit it again with: {address.command('add', broker)}"
     )
     if removed.waiting:
         output.note(
-            f"{counted(removed.waiting, 'replica')} cannot be made anew until another broker comes: too few are left"
+            f"{counted(removed.waiting, 'replica')} cannot be recreated until another broker joins: too few are left"
         )
     if removed.lost:
         _note_lost(removed.lost)
@@ -196,7 +202,7 @@ def _print_added(
     added: AddedBroker, broker: BrokerId, address: ClusterAddress, how: AddOptions
 ) -> None:
     if added.admitted:
-        output.note(f"broker {broker} may hold replicas again")
+        output.note(f"broker {broker} may have replicas again")
     elif added.live:
         output.note(f"broker {broker} is in the cluster and up")
     else:
@@ -207,7 +213,7 @@ def _print_added(
         flags = shlex.join(address.join_flags)
         output.note(f"  respool serve --broker-id {broker} {flags} --data DIR --listen HOST:PORT")
     if not how.balance:
-        output.note(f"then give it its part of the partitions with: {address.command('balance')}")
+        output.note(f"then move partitions to it with: {address.command('balance')}")
         if how.as_json:
             output.print_json(
                 {
@@ -228,8 +234,8 @@ def balance(
     plan = run_on_cluster(address, plan_balance)
     if plan.without_rack:
         output.note(
-            f"without a rack: broker {output.comma_separated(plan.without_rack)}; until all have one, racks are not "
-            "looked at",
+            f"without a rack: broker {output.comma_separated(plan.without_rack)}; racks are ignored until all brokers "
+            "have one",
             style="yellow",
         )
     _print_plan(plan, dry_run=dry_run, as_json=as_json)
@@ -245,7 +251,7 @@ def balance(
             address, lambda cluster: _carry_out(cluster, plan, wait=wait, status_command=look)
         )
     except KeyboardInterrupt:
-        output.note(f"what has begun goes on; look with: {look}")
+        output.note(f"reassignments that have started continue; see: {look}")
         raise
 
 
@@ -257,11 +263,11 @@ async def _carry_out(
         await wait_until_balanced(cluster, plan.moves, _display("balancing", "partitions moved"))
     # After the moves: a preferred leader may have had to copy its replica first.
     if returned := await return_leaders(cluster):
-        output.note(f"{counted(returned, 'partition')} led as preferred again")
+        output.note(f"{counted(returned, 'partition')} led by the preferred leader again")
     if wait:
         output.note("balanced")
     elif plan.copies:
-        output.note(f"they are on the way; look with: {status_command}")
+        output.note(f"the reassignments have started; see: {status_command}")
 
 
 def _print_plan(plan: BalancePlan, *, dry_run: bool, as_json: bool) -> None:
@@ -307,13 +313,15 @@ def _print_plan(plan: BalancePlan, *, dry_run: bool, as_json: bool) -> None:
     if len(rows) > len(shown):
         output.note(f"and {len(rows) - len(shown):,} more; --json has them all")
     if not rows and not plan.returns:
-        output.note("all is balanced; there is nothing to move")
+        output.note("the cluster is balanced; there is nothing to move")
         return
     told = [f"{counted(plan.copies, 'replica')} to copy"] if plan.copies else []
     if plan.reordered:
-        told.append(f"{counted(plan.reordered, 'partition')} whose replicas only change places")
+        told.append(
+            f"{counted(plan.reordered, 'partition')} whose replicas only change their order"
+        )
     if plan.returns:
-        told.append(f"{counted(len(plan.returns), 'leader')} to bring back")
+        told.append(f"{counted(len(plan.returns), 'leader')} to return")
     output.note(", ".join(told) + ("; nothing was changed" if dry_run else ""))
 
 
@@ -329,12 +337,10 @@ def rate_by(text: str) -> int:
     text = text.strip().lower().removesuffix("/s")
     rate = options.byte_count(text, option="RATE", or_word="none")
     if rate == 0:
-        raise UsageError(
-            "RATE 0 could mean nothing at all, or no limit", hint="none lifts the limit"
-        )
+        raise UsageError("RATE 0 is ambiguous", hint="use none to remove the limit")
     if rate < UNLIKELY_RATE and text.isdecimal():
         raise UsageError(
-            f"RATE {rate} would be bytes a second: next to nothing would be copied",
+            f"RATE {rate} would be bytes per second: almost nothing would be copied",
             hint=f"give it a unit: {rate}MB, or {rate}b if that is meant",
         )
     return rate
@@ -349,15 +355,15 @@ def throttle(
         return
     whom = "each broker" if broker is None else f"broker {broker}"
     if rate is not None:
-        output.note(f"copies to {whom} take no more than {human_bytes(rate)} a second")
+        output.note(f"copies to {whom} are limited to {human_bytes(rate)} per second")
         if rate < LOW_RATE:
-            output.note("they come in pieces of up to 16 MiB, so that is long waits between them")
+            output.note("copies come in pieces of up to 16 MiB, so the waits between them are long")
     elif COPY_RATE in left.get(str(broker), {}):
-        output.note(f"copies to {whom} go as fast as they can")
+        output.note(f"copies to {whom} are not limited")
     else:
-        output.note(f"copies to {whom} go as fast as its settings file says (copy_bytes_per_s_max)")
+        output.note(f"copies to {whom} are limited by its settings file (copy_bytes_per_s_max)")
     if any(settings.keys() - {COPY_RATE} for settings in left.values()):
-        output.note(f"other tools have set throttles, too: {address.command('throttle')}")
+        output.note(f"other tools have set throttles as well: {address.command('throttle')}")
 
 
 def show_throttles(address: ClusterAddress, *, as_json: bool) -> None:
@@ -372,7 +378,7 @@ def show_throttles(address: ClusterAddress, *, as_json: bool) -> None:
     ]
     output.print_rows(output.Columns("broker", "setting", "bytes per second"), rows)
     if not rows:
-        output.note("nothing is throttled but by the brokers' settings files")
+        output.note("no throttles are set beside the brokers' settings files")
 
 
 def _rate_in_words(setting: str, value: str) -> str:

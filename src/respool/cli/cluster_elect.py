@@ -36,11 +36,11 @@ def elect(
         output.note(f"{counted(len(elected), 'leader')} elected")
         if changed := [str(of) for of in found.elected if of not in elected]:
             raise OperatorError(
-                f"the cluster has changed meanwhile, and other leaders would be elected of {', '.join(changed)}",
-                hint="look again: the same command with --dry-run",
+                f"the cluster has changed: other leaders would be elected of {', '.join(changed)}",
+                hint="run it again with --dry-run",
             )
     if problems := _by_reason(found.refused):
-        raise OperatorError("; ".join(problems), hint=f"look with: {address.command('status')}")
+        raise OperatorError("; ".join(problems), hint=f"see: {address.command('status')}")
 
 
 def _by_reason(refused: Mapping[TopicPartition, RequestError]) -> list[str]:

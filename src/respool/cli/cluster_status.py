@@ -69,7 +69,7 @@ async def _watch(cluster: ClusterStore, address: ClusterAddress, *, as_json: boo
 BROKER_COLUMNS = ("broker", "address", "rack", "state", "leads", "replicas", "behind", "coming")
 NUMBERS = ("broker", "leads", "replicas", "behind", "coming")
 TROUBLES = {
-    "offline": "nobody leads it",
+    "offline": "no leader",
     "under_min_isr": "too few in sync for acks=all",
     "under_replicated": "not all in sync",
 }
@@ -112,7 +112,7 @@ def _draw(document: Document, address: ClusterAddress) -> None:
     output.print_line(
         f"{counted(document['topic_count'], 'topic')}, "
         f"{counted(document['partition_count'], 'partition')}; "
-        + ("nobody is the controller now" if controller is None else f"controller: {controller}")
+        + ("no controller now" if controller is None else f"controller: {controller}")
     )
     named = {
         (one["topic"], one["partition"]): (
@@ -152,8 +152,8 @@ def _draw_some(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Non
 def _in_words(document: Document) -> str:
     words = {
         "offline": "offline",
-        "under_min_isr": "with too few in sync",
-        "under_replicated": "not fully replicated",
+        "under_min_isr": "under min ISR",
+        "under_replicated": "under-replicated",
     }
     told = [
         f"{counted(len(document[name]), 'partition')} {text}"
@@ -161,8 +161,8 @@ def _in_words(document: Document) -> str:
         if document[name]
     ]
     if document["moving"]:
-        told.append(f"{counted(len(document['moving']), 'partition')} on the way")
-    return ", ".join(told) or "all is well"
+        told.append(f"{counted(len(document['moving']), 'partition')} being moved")
+    return ", ".join(told) or "healthy"
 
 
 def _partition_row(one: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -68,8 +68,8 @@ class PrintedEvents:
 
     def on_removed(self, broker: int) -> None:
         output.note(
-            f"broker {broker} was removed from the cluster and is not started; let it in again with: respool "
-            f"cluster add {broker} {self._config}, and start this anew"
+            f"broker {broker} was removed from the cluster and is not started; admit it again with: respool "
+            f"cluster add {broker} {self._config}, then start this command again"
         )
 
     def on_slow_start(self, child: ChildProcess) -> None:
@@ -84,13 +84,13 @@ class PrintedEvents:
         output.print_rows(output.Columns(*columns, numbers=("broker", "pid")), rows)
         output.print_line(f"bootstrap.servers={','.join(one.address for one in brokers)}")
         sys.stdout.flush()
-        output.note(f"look at it with: respool cluster status {self._config}")
+        output.note(f"see: respool cluster status {self._config}")
         output.note("Ctrl-C stops it")
 
     def on_left_out(self, broker: int) -> None:
         output.note(
             f"broker {broker} has data here and is not started: its replicas are missing. Start it with --brokers "
-            f"{max(self._plan.left_out)}; or give it up with: respool cluster remove {broker} --force {self._config}"
+            f"{max(self._plan.left_out)}; or remove it with: respool cluster remove {broker} --force {self._config}"
         )
 
     def on_ended(self, child: ChildProcess, *, is_etcd: bool) -> None:
@@ -105,12 +105,12 @@ class PrintedEvents:
         output.note(f"  {next_step(broker, config=self._config)}")
 
     def on_guests_only(self) -> None:
-        output.note("others run that were started beside them; Ctrl-C ends etcd")
+        output.note("brokers that were started beside them still run; Ctrl-C stops etcd")
 
     def on_guest_loses_etcd(self, guest: BrokerEndpoint) -> None:
         output.note(
-            f"broker {guest.id} at {format_address(guest.host, guest.port)} was started beside these, and loses its "
-            "etcd: stop it, too",
+            f"broker {guest.id} at {format_address(guest.host, guest.port)} was started beside these and loses its "
+            "etcd: stop it as well",
             style="yellow",
         )
 
@@ -127,17 +127,17 @@ def next_step(broker: EndedBroker, *, config: str) -> str:
         return "it was removed from the cluster: the next run leaves it out"
     if broker.entry.is_drained:
         return (
-            f"it was drained: take it out with: respool cluster remove {broker.id} {config}; "
+            f"it was drained: remove it with: respool cluster remove {broker.id} {config}; "
             "the next run starts it again otherwise"
         )
     if broker.was_last:
-        return "it was the last one: start them all again, by the next run"
+        return "it was the last one: run this command again to start all of them"
     own = {
         name: shown_path(value) if isinstance(value, Path) else value
         for name, value in broker.serve_flags.items()
     }
     again = " ".join(["respool serve", config, *(f"--{name} {own[name]}" for name in own)])
-    return f"the others go on; start it again with: {again}; or with all of them, by the next run"
+    return f"the others continue; start it again with: {again}; or run this command again later"
 
 
 def shown_path(path: Path) -> Path:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EPILOG = (
     "Order holds within a partition; partitions are merged as they arrive. Without --group nothing is committed and no "
     "group is joined. Piped, the value of each message is a line of its own.\n\n"
-    "With --group, the members share the partitions, and each goes on where the group has committed. An offset is "
+    "With --group, the members share the partitions, and each resumes at the group's committed offsets. An offset is "
     "committed after the messages before it were written (at least once): every second, at the end and by Ctrl-C.\n\n"
     "Examples:\n"
     "  respool consume rides\n"
@@ -49,8 +49,8 @@ def consume(
             "--group",
             "-g",
             metavar="NAME",
-            help="Join this consumer group. Where it has committed nothing, start at the first message, or where "
-            "--since, --offset earliest or --offset latest say.",
+            help="Join this consumer group. Without a committed offset, start at the first message, or by "
+            "--since, --offset earliest or --offset latest.",
         ),
     ] = None,
     from_beginning: Annotated[
@@ -83,7 +83,9 @@ def consume(
     follow: Annotated[
         bool,
         options.flag(
-            "--follow", "-F", text="Keep on reading; without it, stop at the end seen at the start."
+            "--follow",
+            "-F",
+            text="Keep reading; without it, stop at the log end seen at the start.",
         ),
     ] = False,
     partitions: Annotated[
@@ -99,8 +101,8 @@ def consume(
     isolation: Annotated[
         Isolation,
         typer.Option(
-            help="read_committed: nothing of aborted transactions, nor beyond the first that is open. "
-            "read_uncommitted: all there is."
+            help="read_committed: no records of aborted transactions, and none beyond the first open one. "
+            "read_uncommitted: all records."
         ),
     ] = Isolation.READ_COMMITTED,
     format_text: Annotated[

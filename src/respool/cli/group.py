@@ -81,7 +81,7 @@ def describe(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Show a group: its state, its members and what they read, and how far it is in each partition."""
+    """Show a group: its state, its members with their partitions, and its offset in each partition."""
     from respool.operate.consumer_groups import ConsumerGroups
 
     admin = connection.connect()
@@ -112,7 +112,7 @@ def lag(
     ] = False,
     connection: BrokerConnection,
 ) -> None:
-    """Show how many messages groups have still to read, per partition and in all."""
+    """Show the lag of groups, per partition and in total."""
     from respool.operate.consumer_groups import ConsumerGroups, GroupListing
 
     admin = connection.connect()
@@ -147,7 +147,7 @@ def delete(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Delete groups and their committed offsets; no message is touched. A group with members is not deleted."""
+    """Delete groups and their committed offsets; messages are not deleted. Groups with members are refused."""
     from respool.operate.consumer_groups import ConsumerGroups
 
     groups = ConsumerGroups(connection.connect().cluster)
@@ -161,8 +161,8 @@ def delete(
             )
     if not yes:
         confirm(
-            f"Forget how far {', '.join(group.name for group in found)} has read?",
-            why="deleting a group forgets how far it has read",
+            f"Delete the committed offsets of {', '.join(group.name for group in found)}?",
+            why="deleting a group deletes its committed offsets",
         )
     for group in found:
         groups.delete(group.name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EPILOG = (
     "Without --topic, every partition of the topics the group has committed in is moved, also where it has committed "
-    "nothing. A place that the topic no longer holds becomes the nearest it holds.\n\n"
+    "nothing. An offset that the topic no longer has becomes the nearest one that it has.\n\n"
     "Examples:\n"
     "  respool group reset billing --to-time '3 days ago' --dry-run\n"
     "  respool group reset billing --to-time '2026-11-12 08:00' --topic rides --yes\n"
@@ -67,7 +67,9 @@ def reset(
     ] = False,
     shift_by: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Back (-N) or on (N) by so many offsets in each partition."),
+        typer.Option(
+            metavar="N", help="Back (-N) or forward (N) by this many offsets in each partition."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, options.flag("--dry-run", text="Show what would change, and change nothing.")
@@ -76,14 +78,14 @@ def reset(
         bool,
         options.flag(
             "--force",
-            text="Also with members: they are sent out, and come back to the new place by themselves.",
+            text="Also with members: they are removed, rejoin by themselves and resume at the new offsets.",
         ),
     ] = False,
     yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Move a group back or on: to a time, an offset, the start or the end."""
+    """Reset a group's offsets: to a time, an offset, the start or the end."""
     target = parse_target(
         to_time=to_time,
         to_offset=to_offset,
@@ -114,7 +116,7 @@ def reset(
     if is_live and group is not None and not force:
         raise _explain(group)
     if not yes:
-        sent_out = " and send its members out for a moment" if is_live else ""
+        sent_out = " and remove its members for a moment" if is_live else ""
         confirm(
             f"Move {name} in {counted(len(changing), 'partition')}{sent_out}?",
             why=f"this moves {name}",
@@ -124,11 +126,7 @@ def reset(
     if not as_json:
         output.note(
             f"{name} was moved in {counted(len(changing), 'partition')}"
-            + (
-                f"; {counted(fenced, 'member')} sent out, to come back by themselves"
-                if fenced
-                else ""
-            )
+            + (f"; {counted(fenced, 'member')} removed, to rejoin by themselves" if fenced else "")
         )
 
 
@@ -150,7 +148,7 @@ def parse_target(
     given = [to_time is not None, to_offset is not None, to_earliest, to_latest]
     if sum([*given, shift_by is not None]) != 1:
         raise UsageError(
-            "say where to, once: --to-time, --to-offset, --to-earliest, --to-latest or --shift-by"
+            "give exactly one of --to-time, --to-offset, --to-earliest, --to-latest or --shift-by"
         )
     if to_time is not None:
         return AtTime(options.time_ms(to_time, option="--to-time", now=now))
@@ -194,11 +192,11 @@ def _plan(
         why = (
             "the group has committed nothing there to shift from"
             if isinstance(target, ShiftBy) and place in ranges
-            else "nobody leads it now"
+            else "it has no leader"
         )
         output.note(f"{place[0]}/{place[1]} is left out: {why}")
     if not moves:
-        raise OperatorError(f"there is no partition that {name} could be moved in")
+        raise OperatorError(f"there is no partition to reset {name} in")
     return moves
 
 
@@ -256,9 +254,9 @@ def _explain(group: "DescribedGroup") -> GroupIsLive:
     return GroupIsLive(
         f"{_members(group)} now ({members}). They commit how far they are, so a reset under them is refused by the "
         "broker, and their next commit would undo it",
-        hint="either stop them and run this again, or add --force: the members are sent out of the group and the "
-        "offsets are set; at their next heartbeat they notice, join again by themselves and go on from the new place. "
-        "What they have read and not committed by then is read again as the new place says",
+        hint="either stop them and run this again, or add --force: the members are removed from the group and the "
+        "offsets are set; at their next heartbeat they rejoin by themselves and resume at the new offsets. "
+        "What they have read and not committed by then is read again according to the new offsets",
     )
 
 
@@ -310,7 +308,7 @@ def _carry_out(
     except OperatorError as error:
         audit.write(entry.updated(state=FAILED, outcome=error.message))
         raise
-    outcome = f"{counted(fenced, 'member')} sent out" if fenced else "the group was empty"
+    outcome = f"{counted(fenced, 'member')} removed" if fenced else "the group was empty"
     audit.write(entry.updated(state=DONE, outcome=outcome))
     return fenced
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from respool.inspect.verify import VerifyReport
     from respool.log.folder.accepted_loss import LogLoss
 
-app = typer.Typer(no_args_is_help=True, help="Look at and check a log's files, without a broker.")
+app = typer.Typer(no_args_is_help=True, help="Dump and verify a log's files, without a broker.")
 
 
 @app.command(
@@ -33,7 +33,7 @@ def dump(
         bool, options.flag("--records", text="Also the records inside the batches.")
     ] = False,
     from_offset: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Leave out what lies wholly before this offset.")
+        int, typer.Option(min=0, metavar="N", help="Skip batches and entries before this offset.")
     ] = 0,
     limit: Annotated[
         int | None,
@@ -52,7 +52,7 @@ def dump(
 
 
 @app.command(
-    epilog="PATH is a data folder, a partition's folder or a file. It ends with 1 when something is damaged. "
+    epilog="PATH is a data folder, a partition's folder or a file. The exit code is 1 when something is damaged. "
     "Safe while a broker runs: what is being written then shows as a note, not as damage.\n\n"
     "Examples:\n"
     "  respool log verify respool-data\n"
@@ -64,7 +64,7 @@ def verify(
     ],
     as_json: Annotated[bool, options.flag("--json", text="Print the report as JSON.")] = False,
 ) -> None:
-    """Check every checksum, that offsets increase, that the indexes are right and that nothing is missing."""
+    """Verify checksums, offsets and indexes, and that no records are missing."""
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no {str(path)!r}")
@@ -96,7 +96,7 @@ def accept_loss(
     ],
     yes: Annotated[bool, options.flag("--yes", text="Do not ask.")] = False,
 ) -> None:
-    """Give up what a partition has lost, so that it serves what is left."""
+    """Accept that a partition has lost records, so that it serves the rest."""
     from respool.inspect.accept_loss import accept_loss
 
     loss = accept_loss(data, partition, lambda loss: _confirm_loss(loss, yes=yes))

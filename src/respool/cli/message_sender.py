@@ -105,8 +105,8 @@ def _too_few_replicas(
         return None
     if not replicas.in_sync:
         return Refusal(
-            f"nobody leads a partition of {topic}: none of the brokers that have all of it is there",
-            "start them; what has become of them is shown by: respool cluster status --etcd HOST:PORT",
+            f"a partition of {topic} has no leader: no broker with an in-sync replica is up",
+            "start them; their state is shown by: respool cluster status --etcd HOST:PORT",
         )
     # No more than there are: that is how the broker takes it.
     needed = min(int(settings["min.insync.replicas"]), replicas.held)

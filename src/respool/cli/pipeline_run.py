@@ -211,6 +211,8 @@ def _errors_in_words(log: Path) -> Iterator[None]:
 
     try:
         yield
+    except OperatorError:
+        raise
     except NoJava as error:
         raise OperatorError(str(error)) from error
     except client_errors.BrokerUnreachable as error:

@@ -86,7 +86,7 @@ def produce(
     acks: Annotated[
         Acks,
         typer.Option(
-            help="Whose answer counts: nobody's, the leader's, all in-sync replicas'. Idempotent with 'all'."
+            help="Acknowledgement: 0 none, 1 the leader, all in-sync replicas. Idempotent with 'all'."
         ),
     ] = Acks.ALL,
     json_lines: Annotated[

@@ -36,7 +36,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="The address clients are told, where it differs from --listen.",
+            help="The address advertised to clients, if it differs from --listen.",
         ),
     ] = None,
     config: Annotated[
@@ -52,14 +52,14 @@ def serve(
     broker_id: Annotated[
         int | None,
         typer.Option(
-            "--broker-id", min=0, metavar="N", help="Its number in the cluster. Default: 1"
+            "--broker-id", min=0, metavar="N", help="The broker id in the cluster. Default: 1"
         ),
     ] = None,
     etcd: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT[,...]",
-            help="Be one of a cluster, on this etcd. Without it the broker is alone.",
+            help="Join the cluster on this etcd. Without it, the broker runs alone.",
         ),
     ] = None,
     cluster: Annotated[
@@ -67,7 +67,7 @@ def serve(
         typer.Option(metavar="NAME", help="The cluster's name in etcd. Default: respool"),
     ] = None,
     rack: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The rack or zone it stands in.")
+        str | None, typer.Option(metavar="NAME", help="The broker's rack or zone.")
     ] = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve Prometheus metrics here.")

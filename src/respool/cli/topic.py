@@ -46,7 +46,7 @@ def create(
         typer.Option(
             min=1,
             max=PARTITIONS_MAX,
-            help="How many partitions.",
+            help="Number of partitions.",
             show_default="the broker's num_partitions",
         ),
     ] = None,
@@ -55,7 +55,7 @@ def create(
         typer.Option(
             min=1,
             max=REPLICAS_MAX,
-            help="How many brokers keep each partition.",
+            help="Replication factor.",
             show_default="the broker's choice",
         ),
     ] = None,
@@ -174,7 +174,7 @@ def describe(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Show topics whole: settings and who set them, partitions, and what an acknowledgement promises."""
+    """Describe topics: settings and their sources, partitions, and what an acks=all reply guarantees."""
     if not keys and (scan, since, scan_time) != (None, None, None):
         raise UsageError("--scan, --since and --scan-time need --keys")
 
@@ -216,7 +216,10 @@ def alter(
     settings: options.Set = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option(metavar="SETTING", help="Go back to the broker's default; may be repeated."),
+        typer.Option(
+            metavar="SETTING",
+            help="Remove the topic's setting, so that the broker's default applies; may be repeated.",
+        ),
     ] = None,
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Grow to this many partitions; it cannot shrink.")
@@ -368,5 +371,5 @@ def _note_contents(cluster: "ClusterAdmin", topics: Sequence["TopicMetadata"]) -
             f"{topic.name}: {counted(topic.partitions, 'partition')}, "
             + ("up to " if is_compacted(settings[topic.name]) else "")
             + counted(sum(each.messages for each in held), "message")
-            + (f", and what {unled} of them have that nobody leads now" if unled else "")
+            + (f", and those of {unled} partitions without a leader" if unled else "")
         )

@@ -46,7 +46,7 @@ def list_transactions(
     ] = None,
     open_longer_than: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only those that are open for longer: '10 minutes'."),
+        typer.Option(metavar="TIME", help="Only those open for longer than this: '10 minutes'."),
     ] = None,
     producer_ids: Annotated[
         list[int] | None,
@@ -57,7 +57,7 @@ def list_transactions(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """List transactional ids: the state of each, its producer, and for how long its transaction is open."""
+    """List transactional ids with state, producer and how long the transaction has been open."""
     open_ms = (
         None
         if open_longer_than is None
@@ -97,7 +97,7 @@ def describe(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Show how a transactional id stands: its state, its producer, since when it is open, and where it has written."""
+    """Show a transactional id: its state, producer, when the transaction began and its partitions."""
     from respool.operate.transaction_admin import TransactionAdmin
 
     found = TransactionAdmin(connection.connect().cluster).get(transactional_id)
@@ -126,8 +126,8 @@ def describe(
 
 
 @app.command(
-    epilog="An open transaction keeps all read_committed readers of its partitions waiting. One that no coordinator "
-    "knows is never ended by itself; end it with the command shown.\n\n"
+    epilog="An open transaction blocks all read_committed readers of its partitions. One that no coordinator "
+    "knows never ends by itself; end it with the command shown.\n\n"
     "Examples:\n  respool transaction hanging\n  respool transaction hanging rides --json"
 )
 @to_broker
@@ -142,7 +142,7 @@ def hanging(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Find transactions that are open in a partition and that nobody will end."""
+    """Find transactions that are open in a partition and will never be ended."""
     from respool.operate.transaction_admin import TransactionAdmin, find_hanging
 
     cluster = connection.connect()

@@ -31,7 +31,7 @@ EPILOG = (
     "  respool transaction abort --topic rides --partition 0 --start-offset 4711 --yes"
 )
 
-THROWS_AWAY = "aborting a transaction throws away what it wrote"
+THROWS_AWAY = "aborting a transaction discards its records"
 
 
 @to_broker
@@ -43,21 +43,25 @@ def abort(
     *,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="Of one that hangs: where it does."),
+        typer.Option("--topic", "-t", metavar="TOPIC", help="The topic of a hanging transaction."),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", "-p", min=0, metavar="N", help="Of one that hangs: where."),
+        typer.Option(
+            "--partition", "-p", min=0, metavar="N", help="The partition of a hanging transaction."
+        ),
     ] = None,
     start_offset: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Of one that hangs: its first offset there."),
+        typer.Option(
+            min=0, metavar="N", help="The first offset of a hanging transaction in that partition."
+        ),
     ] = None,
     yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Abort an open transaction: what it wrote never counts, and readers who wait for its end go on."""
+    """Abort an open transaction: its records are discarded, and read_committed readers continue."""
     place = (topic, partition, start_offset)
     if transactional_id is not None:
         if place != (None, None, None):
@@ -112,7 +116,7 @@ def _abort_known(cluster: "ClusterAdmin", name: str, *, yes: bool, as_json: bool
         return
     question = (
         f"{name} has a transaction open in {_spelled(found)}. "
-        "Abort it? What it wrote never counts, and its producer must start anew."
+        "Abort it? Its records are discarded, and its producer must start again."
     )
     if not yes:
         confirm(question, why=THROWS_AWAY)

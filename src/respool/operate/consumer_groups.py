@@ -57,11 +57,11 @@ class ConsumerGroups:
         with client_errors_translated():
             found = client_groups.list_groups(self._cluster)
         gaps = [
-            f"broker {number} did not say which groups it has ({why})"
+            f"broker {number} did not list its groups ({why})"
             for number, why in found.unheard.items()
         ]
         if found.unled:
-            gaps.append("some groups are just going to another broker")
+            gaps.append("the coordinators of some groups are moving")
         return GroupListing(groups=found.groups, gaps=gaps)
 
     def find(self, name: str) -> DescribedGroup | None:

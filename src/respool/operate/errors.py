@@ -21,7 +21,7 @@ class PartitionOffline(OperatorError):
     """
 
     def __init__(self, topic: str, partition: int, *, absent: Sequence[int] = ()) -> None:
-        where = f"partition {partition} of {topic} is offline: nobody leads it now"
+        where = f"partition {partition} of {topic} is offline: it has no leader"
         if not absent:
             super().__init__(
                 where,
@@ -30,8 +30,8 @@ class PartitionOffline(OperatorError):
             return
         named = ", ".join(map(str, absent))
         super().__init__(
-            f"{where}; brokers that have it and are not there: {named}",
-            hint="it comes back with them; what has become of them is shown by: respool cluster status "
+            f"{where}; replicas on absent brokers: {named}",
+            hint="it is back when they are; their state is shown by: respool cluster status "
             "--etcd HOST:PORT",
         )
 
@@ -41,9 +41,9 @@ class NobodyLeads(OperatorError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"nobody leads the partition now: {reason}",
-            hint="in a cluster that may be for a moment, while another broker takes over: try again. If it stays so, "
-            "the brokers may have lost etcd: look with: respool cluster status --etcd HOST:PORT",
+            f"the partition has no leader: {reason}",
+            hint="in a cluster this may be temporary, during a failover: try again. If it persists, "
+            "the brokers may have lost etcd; see: respool cluster status --etcd HOST:PORT",
         )
 
 

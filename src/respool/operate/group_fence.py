@@ -86,7 +86,7 @@ class GroupFence:
                     return len(group.members)
             if self._clock() >= deadline:
                 raise NotFenced(
-                    f"the members of {self._group} came back each time before its offsets were set "
+                    f"the members of {self._group} rejoined each time before its offsets were set "
                     f"(tried for {seconds:.0f} seconds, last error: {code_name(code) if code else 'none'})",
                     hint="stop its consumers, then reset it without --force",
                 )

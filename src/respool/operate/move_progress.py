@@ -77,7 +77,7 @@ async def wait_until_none_left(
         while left:
             if progress.is_shown and loop.time() >= copied_at:
                 copied, copied_at = await _copied(snapshot.view), loop.time() + COPIED_EVERY_S
-            no_controller = "; no broker is the controller, so nothing moves"
+            no_controller = "; there is no controller, so nothing moves"
             trouble = no_controller if snapshot.controller is None else ""
             progress.describe(f"{doing}, {left:,} left{copied}{trouble}")
             waited_s = loop.time() - began
