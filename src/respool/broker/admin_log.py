@@ -1,10 +1,10 @@
-"""One line at info for every change that a client asked for and got: what was changed, by which client, from where.
+"""Logs each administrative change that a client requested: what was changed, by which client, from which address.
 
 ```
 deleted topic 'rides' [client 'ops-laptop' at 10.0.0.7]
 ```
-The broker that took the request logs it, also where another broker carries it out. Names and values that clients choose
-are quoted and shortened, so that nobody can forge a line.
+The broker that received the request logs it, also if another broker carries it out. Names and values from clients are
+quoted and shortened, so that no client can forge a line.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The broker: its rooms wired together, over ports. It has no socket; `dispatch.handle` is how requests come in."""
+"""The broker: its components wired together, over ports. It has no socket; requests come in by `dispatch.handle`."""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
-"""Many deadlines that nearly never come, looked at now and then.
+"""Many deadlines that rarely expire, checked periodically.
 
-An acks=all request waits a millisecond for its sync and has thirty seconds for it. A timer of its own would cost more
-than the rest of its waiting; a place in a dict costs next to nothing, and being told a tenth of a second late is fine.
+An acks=all request waits a millisecond for its sync and has a timeout of thirty seconds. A timer of its own would cost
+more than the rest of the wait; an entry in a dict costs almost nothing, and expiring 0.1 s late is acceptable.
 """
 
 import asyncio

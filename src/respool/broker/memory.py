@@ -1,18 +1,19 @@
-"""One account of memory for requests and replies under way, over all connections.
+"""One memory budget for requests and replies in flight, over all connections.
 
 ```
 0                                                                    limit
 | requests: at most 3/4 …            |  free  |            … replies: at most 3/4 |
                                                        1/8 of all: for followers only
 ```
-Who receives a request asks first and, with nothing left, waits. The oldest request goes first, each time it needs
-more: so what has begun to arrive comes to an end and gives its memory back. A reply is charged with what its client has
-not taken, and while there is no room for more, fetches wait. Neither side can take all: consumers that take nothing
-must not stop producers from sending, and a flood of producers must not stop consumers from reading. So either slows
-down when there are many, and the process does not grow.
+A connection asks for memory before it receives a large request, and waits if none is free. The oldest request goes
+first each time it needs more, so that requests that have begun to arrive finish and give their memory back. A reply
+is charged for what its client has not taken; while no memory is free, fetches wait. Neither side can take everything:
+consumers that take nothing must not stop producers from sending, and a flood of producers must not stop consumers
+from reading. So either slows down when there are many, and the process does not grow.
 
-In a cluster a part of the replies' memory is kept for followers. Else consumers that are slow, and take a little again
-and again, would hold all of it: followers would get no records and leave the ISR, and acks=all would be refused.
+In a cluster a part of the replies' memory is kept for followers. Else consumers that are slow, and take a little
+again and again, would hold all of it: followers would get no records and leave the ISR, and acks=all would be
+refused.
 """
 
 import heapq

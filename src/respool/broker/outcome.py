@@ -1,12 +1,11 @@
-"""What a handler gives back: a reply now, a reply later, or none.
+"""The outcome of a handler: a reply now, a reply later, or none.
 
 - `Reply`: the reply's buffers, ready to send.
 - `NO_REPLY`: the client asked for none (acks=0).
-- a coroutine: the reply comes when it returns. Until then the connection's next request waits: its effects must come
-  after this one's.
-- `Pipelined`: the request has had its effects already; only its reply waits. The next request may go ahead.
+- a coroutine: returns the reply. Until then the connection's next request waits, to take effect after this one.
+- `Pipelined`: the request has taken effect; only its reply waits. The next request may start.
 
-`CloseConnection` is raised when no reply can say what is wrong.
+`CloseConnection` is raised when no reply can express the error.
 """
 
 import asyncio

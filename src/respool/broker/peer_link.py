@@ -1,4 +1,4 @@
-"""Requests to brokers, in Kafka's protocol: what is asked, by its fields, and what was answered."""
+"""Requests to other brokers in Kafka's protocol: fields in, decoded reply out."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,6 @@
-"""What one broker has to ask another, one request at a time: what gathers meanwhile goes with the next.
+"""Batches items for a peer into requests, one in flight at a time: items that come meanwhile go with the next request.
 
-So the cost of a request is shared by all who wait, and the more wait the cheaper each is.
+So the more items wait, the cheaper each one is.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable

@@ -1,6 +1,6 @@
-"""Work in another thread that must not be left to itself: whoever is cancelled meanwhile waits for its end first.
+"""Runs work in another thread to its end, also if the caller is cancelled: the cancellation waits for it.
 
-Else a log could be closed, or its files put aside, while a thread is still changing it.
+Else a log could be closed, or its files moved, while a thread still changes it.
 """
 
 import asyncio

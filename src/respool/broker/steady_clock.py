@@ -1,8 +1,8 @@
-"""The time for sessions and time-outs: what the wall clock said at the start, moved on by the monotonic clock.
+"""The clock for sessions and timeouts: the wall clock's time at the start, advanced by the monotonic clock.
 
-When an operator or NTP sets the wall clock forward by an hour, no group may lose its members and no producer its
-transaction for that. But the wall clock may have been wrong at the start and put right since, so times that go into
-records are the wall clock's own: others read them, and the next start does.
+When an operator or NTP sets the wall clock forward by an hour, no group must lose its members and no producer its
+transaction. But the wall clock may have been wrong at the start and corrected since, so timestamps in records are the
+wall clock's own: clients read them, and so does the next start.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""How the broker stands, for the operator: set now and then, as of that moment."""
+"""Gauges of the broker's state, updated periodically."""
 
 from dataclasses import dataclass
 

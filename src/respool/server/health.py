@@ -1,6 +1,6 @@
 """Liveness and readiness: what /healthz and /readyz answer.
 
-- /healthz: 200 while the process is sound. The broker's own loop answers, so an answer shows that it turns.
+- /healthz: 200 while the process is healthy. The broker's event loop answers, so a reply shows that the loop runs.
 - /readyz: 200 while clients are served; else 503, with one reason a line.
 """
 

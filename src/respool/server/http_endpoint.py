@@ -1,11 +1,11 @@
 """A small HTTP server on the broker's loop, for scrapes and health probes: GET and HEAD of a few pages.
 
-Each connection has one request and is closed after its reply. Nobody can hold the endpoint: a connection has
+Each connection has one request and is closed after its reply. No client can block the endpoint: a connection has
 `REQUEST_S` to send its request and `SEND_S` to take the reply, and when `CONNECTIONS_MAX` are open, the oldest that has
 not sent its request makes room for the next.
 
-It runs on the broker's own loop on purpose: a page that is answered shows that the loop turns, and the numbers of a
-scrape need no locks. A page that takes long is made in pieces, and yields to the loop (`metrics_page.py`).
+It runs on the broker's own event loop on purpose: a reply shows that the loop runs, and metrics need no locks. A large
+page is made in pieces that yield to the loop (`metrics_page.py`).
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The door clients come in by: accepts, counts, and closes connections that are idle or never finish a request."""
+"""Accepts client connections, counts them, and closes those that are idle or never finish a request."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How late the broker's loop is: a timer that is due is called when all that was before it has been done."""
+"""Measures the event loop's delay: how late a timer is called that waits behind other work."""
 
 import asyncio
 from time import perf_counter

@@ -1,7 +1,7 @@
-"""The page that Prometheus scrapes: made in slices, so that the broker's loop turns in between.
+"""The page that Prometheus scrapes: made in slices, so that the event loop can do other work in between.
 
-A scrape of many series takes tens of milliseconds. No slice of it takes more than `SLICE_S` and a piece; then whatever
-the loop has to do goes first. Scrapes that come while one is being made get that one.
+A scrape of many series takes tens of milliseconds. A slice takes `SLICE_S` and one piece at most; then other work of
+the loop goes first. Scrapes that come while a page is being made get that page.
 """
 
 import asyncio

@@ -1,15 +1,15 @@
-"""What goes in and out, by API: requests, bytes, errors, and where their time goes.
+"""Traffic by API: requests, bytes, errors, and the time that requests spend in each stage.
 
 ```
- bytes are whole      taken up        handler done        reply ready        taken by the kernel
+ bytes complete       started         handler done        reply ready        taken by the kernel
         |---- queue ----|---- local ----|---- remote ----|------- send -------|
 ```
 - queue: behind other requests of its connection
-- local: the broker's own work, the disk's reads included
-- remote: waiting for others: a produce for its commit (sync and followers), a fetch for data, a join for other members
-- send: behind replies to earlier requests, and until the client takes it
+- local: the broker's own work, including disk reads
+- remote: a produce waits for its commit (sync and followers), a fetch for data, a join for other members
+- send: behind replies to earlier requests, and until the client takes the bytes
 
-Each request is counted in plain numbers, which costs about a microsecond, and reported now and then.
+Each request is counted in plain numbers, which costs about a microsecond; they are reported periodically.
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
-"""A coordinator's machine and its partition: what is appended is replayed at once, what is loaded likewise.
+"""A coordinator's state machine and its partition: appended and loaded records are replayed into the machine.
 
-So the machine sees every record of the partition exactly once, in order: those of the log while loading, and then each
-batch right after it was appended.
+The machine sees every record of the partition exactly once, in order: those of the log while loading, then each batch
+right after it was appended.
 """
 
 import logging

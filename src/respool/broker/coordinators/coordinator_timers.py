@@ -1,7 +1,7 @@
-"""The timers a coordinator's machine asks for, on one timer of the event loop.
+"""The timers of a coordinator's state machine, on one timer of the event loop.
 
 A machine sets and moves timers with every heartbeat, so both are cheap: a dict write, and a heap entry only when a
-timer comes nearer. An entry that is no longer true is dropped when its time comes.
+timer moves to an earlier time. An outdated entry is dropped when its time comes.
 """
 
 import asyncio

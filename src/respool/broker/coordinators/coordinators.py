@@ -1,4 +1,4 @@
-"""The coordinators of this broker, wired: groups, transactions, and who writes the ends of transactions."""
+"""The coordinators of this broker, wired: groups, transactions and the marker writer."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial

@@ -1,4 +1,4 @@
-"""The group coordinators of this broker, on `__consumer_offsets`: they are also told which topics there are."""
+"""The group coordinators of this broker, on `__consumer_offsets`. They are notified of topic changes."""
 
 import asyncio
 from collections.abc import Callable, Collection

@@ -1,8 +1,8 @@
-"""Producer ids, never given out twice: taken from the metadata store in blocks.
+"""Unique producer ids, allocated from the metadata store in blocks.
 
-A cluster begins at a number of its own, far from those of others: a mirrored topic holds batches of another cluster's
-producers, and once it is written to here, a producer must not be taken for one of those. Its first batches would look
-like theirs sent again, and be left out.
+Each cluster starts at a number of its own, far from those of others: a mirrored topic holds batches of another
+cluster's producers. If a local producer had the id of one of them, its first batches would be dropped as duplicates
+once the topic is promoted.
 
 ```
  63    62                  40                            0

@@ -1,8 +1,9 @@
-"""Questions to transaction coordinators on other brokers: AddPartitionsToTxn, many in one request.
+"""AddPartitionsToTxn requests to transaction coordinators on other brokers, batched.
 
-The leader of a partition asks before it takes the first records of a transaction (KIP-890). In version 2 that makes the
-partition part of it; the coordinator may have to wait for the end of the transaction before, then it says so after a
-moment and is asked again. So one that waits keeps the others in its request back for that moment only.
+A partition's leader verifies with the coordinator before it appends the first records of a transaction (KIP-890). In
+version 2 of transactions that also adds the partition to the transaction. If the producer's previous transaction has
+not ended, the coordinator says so after a short wait and the request is retried, so it delays the rest of its batch
+briefly.
 """
 
 import asyncio

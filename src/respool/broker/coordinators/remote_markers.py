@@ -1,9 +1,9 @@
-"""Transactions' ends for partitions that other brokers lead: WriteTxnMarkers, many in one request.
+"""Transaction markers for partitions that other brokers lead: WriteTxnMarkers requests, batched.
 
-A request whose reply is lost is sent again. A marker may so be written twice: in version 2 of transactions the second
-is refused, before it does no harm as long as the coordinator has not begun the producer's next transaction. It has not:
-it waits for the reply to the last one, and those before it are lost with their connections (`drivers/tcp_peers.py`).
-One that something on the way kept for longer and then delivered would end the next transaction; as with Kafka, KIP-890.
+A request whose reply is lost is repeated, so a marker may be written twice. In version 2 of transactions the second
+one is refused. In version 1 it does no harm unless the producer's next transaction has begun; it has not, for the
+coordinator waits for the reply, and earlier requests are lost with their connections (`drivers/tcp_peers.py`). A
+request that the network delays for longer would end the next transaction, as with Kafka (KIP-890).
 """
 
 from collections.abc import Callable, Iterable

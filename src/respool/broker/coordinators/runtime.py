@@ -1,6 +1,7 @@
-"""A coordinator's machine at work on its partition: decide, append, replay, and answer once it is committed.
+"""Runs a coordinator's state machine on its partition: decide, append, replay, and answer once the records are
+committed.
 
-The machine itself is pure (`coordination/`); `coordinator_log.py` is how it and its partition's log stay in step.
+The machine itself is pure (`coordination/`); `coordinator_log.py` keeps it in step with the partition's log.
 """
 
 import asyncio

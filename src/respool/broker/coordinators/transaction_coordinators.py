@@ -1,8 +1,8 @@
 """The transaction coordinators of this broker, on `__transaction_state`.
 
-They decide which partitions are part of a transaction and how it ends; the ends are written by `MarkerWriter`. Leaders
-of partitions ask here before they take the first records of a transaction (KIP-890): a late write of a transaction that
-is over would otherwise hang for ever, or become part of the next one.
+They decide which partitions are part of a transaction and how it ends; `MarkerWriter` writes the markers. Partition
+leaders verify here before they append the first records of a transaction (KIP-890): else a late write of an ended
+transaction would hang for ever or become part of the next one.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Which records of a fetch's answer were aborted: read_committed readers are told, and leave them out themselves."""
+"""The aborted transactions in a fetch's records, for read_committed consumers, which filter them out themselves."""
 
 from struct import Struct
 

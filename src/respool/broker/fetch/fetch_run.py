@@ -1,7 +1,7 @@
-"""One fetch request under way: read its partitions, wait for more when there is too little, encode the answer.
+"""One fetch request in flight: read its partitions, wait until there is enough, encode the reply.
 
 Bytes in memory are read on the loop; bytes that must come from the disk are read in another thread. Memory for the
-reply is bounded by what the budget has left: with none left, the fetch waits like one that finds no data.
+reply is bounded by the free budget: without any, the fetch waits as if there were no data.
 """
 
 import asyncio

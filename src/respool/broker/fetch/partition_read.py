@@ -1,6 +1,6 @@
-"""What one partition gives to one fetch: records as they lie in the log, and how far it is committed.
+"""Reads one partition for one fetch: its records unchanged, and its watermarks.
 
-Read on the loop or in another thread; nothing here changes the partition.
+Called on the loop or in another thread; it never changes the partition.
 """
 
 from respool.broker.fetch.aborted_records import aborted_among

@@ -1,8 +1,8 @@
-"""Who fetches, a consumer or a follower: where each may read, how far, and what must hold before.
+"""The two kinds of readers, consumers and followers: where each may read, up to where, and on which conditions.
 
 |             | a consumer                                            | a follower                                   |
 |-------------|-------------------------------------------------------|----------------------------------------------|
-| reads where | the partition is led; from v11 on also where followed | it is led                                    |
+| reads from  | the leader; from v11 on also a follower               | the leader                                   |
 | reads up to | the high watermark, or the last stable offset         | the log's end                                |
 | must be     | asking for what is known to be committed              | a replica in this epoch, as it is registered |
 | may be      | sent to a replica in its own rack (KIP-392)           | behind: what it asks for says what it has    |

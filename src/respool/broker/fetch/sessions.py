@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a consumer of many partitions tells only what changed, and is told only what changed.
+"""Fetch sessions (KIP-227): requests and replies of a consumer of many partitions contain only what changed.
 
 ```
  request             means                                        answered with

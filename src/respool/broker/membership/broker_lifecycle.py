@@ -1,8 +1,8 @@
-"""A broker's place in the cluster: registers it in the metadata store, keeps its lease, and gives it back at the end.
+"""The broker's lifecycle in the cluster: registers it in the metadata store, renews its lease, revokes it at the end.
 
-`cluster/session.py` decides; here it is done. What the store refuses, or does not answer, is told to the session, which
-looks again. Whoever leads or controls asks `may_act` or `may_control` each time: a broker that cannot renew its lease
-in time stops by itself, before others can have taken its place.
+`cluster/session.py` decides; this class carries it out and reports refusals and lost replies of the store to the
+session. Leaders check `may_act` and the controller checks `may_control` before each action: a broker that cannot
+renew its lease in time stops by itself, before another one can take over.
 """
 
 import asyncio

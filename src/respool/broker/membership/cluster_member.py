@@ -1,10 +1,10 @@
-"""This broker as one of a cluster: registered, seeing what others change, taking the roles that fall to it.
+"""This broker as a member of a cluster: registration, changes of the cluster image, and its roles.
 
 ```
-  metadata store --watch--> catalog's image --+-- at once: end roles, tell leaders who is there
+  metadata store --watch--> catalog's image --+-- at once: end roles, tell leaders which brokers are registered
                                               +-- soon: open, close, lead, follow (one after the other)
-                                              +-- the controller's seat looks what is due
-                                              +-- brokers that run are watched for their death
+                                              +-- the controller (if this one) decides what is due
+                                              +-- the failure detector watches the other brokers
 ```
 """
 

@@ -1,4 +1,4 @@
-"""One of the brokers is the controller: this one campaigns for it, and while it has it, carries out what is due.
+"""Controller election: this broker campaigns, and while it is the controller, it carries out what is due.
 
 The controller's key is bound to the broker's lease. Decisions (`cluster/controller_decisions.py`) are written under its
 guard, which fences writes from a deposed controller.

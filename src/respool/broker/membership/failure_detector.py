@@ -1,4 +1,4 @@
-"""Notices that another broker's process has died, and ends its lease before that would run out.
+"""Detects that another broker's process has died, and revokes its lease before the lease expires.
 
 ```
    registered --connect--> held, unused --the connection ends--> connect again, again ... refused long enough
@@ -6,24 +6,23 @@
                                                                     +-- taken: held              +-- end its lease
 ```
 A killed process's connections end at once, and its address refuses new ones (`cluster/liveness.py` says when that is
-enough). Its lease is then revoked: its registration is gone, and the controller's seat if it had that, and others take
-over as after any death. Every broker holds a connection to every other; that costs nothing while nothing happens. Only
-the controller tells, and anybody tells of the controller: a broker that alone is refused by some other, by a firewall
-between the two, pushes nobody out.
+enough). Its lease is then revoked: its registration is gone, and its controller key if it had that, and others take
+over as after an expired lease. Every broker holds a connection to every other; that costs nothing while nothing
+happens. Only the controller tells, and anybody tells of the controller: a broker that alone is refused by some other,
+by a firewall between the two, pushes nobody out.
 
-**If it is alive after all** (its address was a proxy's that went down), it loses its place and registers anew: it sees
-that its registration is gone, or its next renewal tells it. Until then it may act while another leads in its place,
-which a lease that runs out by itself never allows. Nothing that was acknowledged is lost by that:
+**If it is alive after all** (its address was a proxy's that went down), it loses its place and registers anew: it
+sees that its registration is gone, or its next renewal tells it. Until then it may act while another leads in its
+place, which a lease that runs out by itself never allows. Nothing that was acknowledged is lost by that:
 
-1. It commits what every member of its ISR has fetched. Whoever is elected is of that ISR, and has it.
-2. Members that follow the new leader do not fetch from the old one, so it commits nothing more.
-3. It cannot make its ISR smaller instead: that write is guarded by the partition's revision, which an election changes.
-4. If its ISR was itself alone before, it goes on committing; but then nobody else can be elected. The controller takes
-   it out of the ISR and keeps it as eligible (KIP-966), and it leads again once it is back. While others are eligible
-   too, it commits nothing anyway. Unclean election, where allowed, waits for those who have everything, and loses what
-   it always may.
-5. A controller's writes are guarded by its seat, which is gone with the lease.
-6. What it reads out is committed, if perhaps not the latest; so a reader may see a moment longer what was true before.
+1. It commits what every member of its ISR has fetched. Whoever is elected is of that ISR, and has it. 2. Members that
+follow the new leader do not fetch from the old one, so it commits nothing more. 3. It cannot make its ISR smaller
+instead: that write is guarded by the partition's revision, which an election changes. 4. If its ISR was itself alone
+before, it goes on committing; but then nobody else can be elected. The controller takes it out of the ISR and keeps
+it as eligible (KIP-966), and it leads again once it is back. While others are eligible too, it commits nothing
+anyway. Unclean election, where allowed, waits for those who have everything, and loses what it always may. 5. A
+controller's writes are guarded by its seat, which is gone with the lease. 6. What it reads out is committed, if
+perhaps not the latest; so a reader may see a moment longer what was true before.
 
 A lease is never used twice, so revoking the one that a registration names cannot harm the registration after it.
 """

@@ -1,6 +1,6 @@
-"""The partitions a broker holds follow from the cluster's image: it opens what it is to have, and lets go of the rest.
+"""The replicas on this broker follow the cluster image: opens those that the image assigns to it, closes the others.
 
-Whoever changed the image, this broker or another, it is the same to the partitions.
+It makes no difference whether this broker or another one changed the image.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A partition that went offline here is left to the others: it leaves the ISR, and another one leads.
+"""Reports replicas that went offline here: they leave the ISR, and another replica leads.
 
-Only where another replica is in sync, or eligible, and runs. Else this broker has the only copy that is worth anything:
-it keeps its place. In any case the store is told that it is offline here (`cluster/own_replicas.py`), so that nobody
+Only if another replica is in sync, or eligible, and its broker runs. Else this broker has the only complete copy and
+stays in the ISR. In any case the store records that it is offline here (`cluster/own_replicas.py`), so that nobody
 waits for this broker to lead it or to copy it, and an operator who cannot wait may have another one elected. The
 partition is back when the broker is restarted on a sound disk, and has told the store so (`take_back`).
 """

@@ -1,7 +1,7 @@
-"""Settings of brokers that are changed while they run, as clients change them: any broker may be asked.
+"""Dynamic broker configs, as clients change them at any broker.
 
-They are written to the metadata store, and hold when a broker sees them there. A broker alone copies nothing: to it
-none of them means anything.
+They are written to the metadata store, and take effect when a broker sees them there. They concern replication, so they
+have no meaning for a broker alone.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""The cluster as the metadata store has it: the image made of what is in it, and guarded writes to it.
+"""The cluster image, made from the metadata store, and guarded writes to the store.
 
-A change is decided on what is known, written, and only then seen: the image is replaced, never changed. A guard that
-fails means somebody else was first: who decided looks again at what is true now.
+A change is decided on the image, written, and visible only then: the image is replaced, never mutated. A failed guard
+means that another broker was first: the caller decides again on the current image.
 """
 
 import asyncio

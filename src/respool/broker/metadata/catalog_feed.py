@@ -1,7 +1,7 @@
-"""Everything in the metadata store, kept up to date: read once, and then followed change by change.
+"""A copy of the metadata store: read once, and then followed change by change.
 
-What this broker writes itself it sees at once. The same change comes again from the store, perhaps after others that
-are older: a key never goes back to what it was before our own write.
+This broker sees its own writes at once. The watch delivers them again, perhaps after older changes: a key never goes
+back to its value before our own write.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Who leads instead, for replies that say "not me" (KIP-951): clients go there without asking for metadata first."""
+"""The current leader, for replies with NOT_LEADER (KIP-951): clients go there without a metadata request."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,7 @@
-"""What is asked of many partitions at once: to elect leaders, to move replicas. Any broker may do it.
+"""Leader elections and reassignments of many partitions in one request. Any broker may do it.
 
-Each partition is answered on its own. What others have changed meanwhile is decided anew; what was granted stays so.
+Each partition has its own result. If other brokers changed the cluster meanwhile, the rest is decided again; what was
+granted stays granted.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

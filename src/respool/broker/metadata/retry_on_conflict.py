@@ -1,4 +1,4 @@
-"""A change of the cluster: decided on what is known, written, and decided anew when somebody else was faster."""
+"""Optimistic writes to the metadata store: decide, compare and swap, and decide again after a conflict."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias

@@ -1,7 +1,7 @@
-"""Changes of topics: decided on what is known of the cluster, written in parts, decided anew when others were faster.
+"""Topic changes: decided on the cluster image, written in parts, decided again after a conflict.
 
-Any broker may do it, and several at once: the metadata store takes a write only if what it was decided on still holds.
-A topic comes to be, or grows, with the last of its writes, and is gone with the first.
+Any broker may do it, several at once: the metadata store takes a write only if its guards still hold. A topic exists,
+or has grown, with the last of its writes, and is gone with the first.
 """
 
 import logging

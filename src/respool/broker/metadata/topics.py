@@ -1,7 +1,7 @@
-"""Topics as clients change them: the catalog says so first, then the partitions follow.
+"""Topic changes that clients request: first in the catalog, then in the partitions.
 
-One change at a time here; other brokers change topics too. If the broker dies in between, the catalog is right: at the
-next start partitions it names are opened, and folders it does not name are put aside.
+One change at a time on this broker; other brokers change topics too. If the broker dies in between, the catalog
+decides: the next start opens the partitions that it names, and moves other folders aside.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Whether a produced batch may enter a topic: the format's rules, then the topic's.
+"""Validation of produced batches: the format's rules, then the topic's.
 
-All of it but one looks at headers only. A compacted topic takes no record without a key, so its batches are opened: at
+All rules but one read only the header. A compacted topic takes no record without a key, so its batches are decoded: at
 once where that is quick, else off the loop.
 """
 

@@ -1,4 +1,4 @@
-"""Compaction of the logs that are due: the dirtiest first, one at a time, in slices off the event loop."""
+"""Log compaction: of the logs that are due, the dirtiest first, one at a time, in slices off the event loop."""
 
 import logging
 from collections.abc import Sequence

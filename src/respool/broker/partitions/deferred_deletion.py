@@ -1,7 +1,7 @@
-"""Files nobody needs any more, deleted later and off the event loop.
+"""Deletes obsolete files later, off the event loop.
 
-They were renamed when they went out of use, so a crash before the deletion loses nothing: the next start finds and
-deletes them. The delay lets readers that hold them finish; an open file stays readable even after it.
+They were renamed when they became obsolete, so after a crash the next start finds and deletes them. The delay lets
+current readers finish; an open file stays readable even after it.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Group commit: one fdatasync for all batches that wait, off the event loop.
+"""Group commit: one fdatasync for all waiting batches, off the event loop.
 
-A partition that needs syncing enrols once; a worker takes every enrolled partition, syncs their files in one trip to
-another thread, and tells them. Whatever is appended meanwhile enrols again and goes with the next trip, so the busier
-the broker, the more batches share one sync.
+A partition that needs a sync enrols once; a worker syncs the files of all enrolled partitions in one call to another
+thread, and notifies them. What is appended meanwhile enrols again and waits for the next call, so the busier the
+broker, the more batches share one sync.
 """
 
 import asyncio

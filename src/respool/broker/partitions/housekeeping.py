@@ -1,4 +1,4 @@
-"""What a broker does on its own, now and then: retention, compaction, checkpoints, forgetting silent producers."""
+"""Periodic work of the broker: retention, compaction, checkpoints, expiry of producer state."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""One sync of a partition's log: begun and finished on the loop, run in another thread between (`flusher.py`)."""
+"""One sync of a partition's log: begins and finishes on the loop, runs in another thread (`flusher.py`)."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -1,15 +1,15 @@
-"""Batches of idempotent producers that were refused for now: those sent behind them are refused in the same words.
+"""Refused batches of idempotent producers: the batches sent behind them get the same error.
 
 ```
  client        batch 5 ----> not the leader yet: NOT_LEADER
                batch 6 ----> it leads now, and 5 is missing: NOT_LEADER again, not OUT_OF_ORDER_SEQUENCE
                batch 5, batch 6 ----> written, in order
 ```
-A client that has several batches under way sends all that were refused again, in their order. Told that one is out of
-order, some take it for a gap of their own: librdkafka begins anew in another epoch, with all its partitions, and writes
-a second time what was written and not acknowledged yet.
+A client with several batches in flight retries all refused ones, in order. Some clients take OUT_OF_ORDER_SEQUENCE
+for a gap of their own: librdkafka bumps its epoch for all its partitions, and writes a second time what was written
+but not yet acknowledged.
 
-If the missing one has not come after a while, it will not come, and the gap is one.
+If the missing batch has not come after a while, the gap is reported as one.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The partitions this broker holds: opened, found by name, closed, deleted."""
+"""The open partitions of this broker: opens, finds by name, closes and deletes them."""
 
 import asyncio
 import logging

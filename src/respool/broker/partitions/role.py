@@ -1,13 +1,13 @@
-"""A partition's role on this broker: leader, follower, or neither for now.
+"""A partition's role on this broker: leader, follower, or none.
 
-A leader whose epoch ends and who leads in the next one as well, as when a replica has left, goes on: who waits for a
-commit goes on waiting, and who comes to write waits until the epoch is entered. Sent away, they would be told that
-nothing of theirs was written. A client that has several requests under way would find one of them refused and the next
-one out of order, begin anew in an epoch of its own, and write what it believes was not written a second time.
+A leader that also leads in the next epoch, as after a replica was removed, makes an epoch transition: requests that
+wait for a commit keep waiting, and new writes wait until the new epoch is entered. An error would mean that nothing
+was written: a client with several requests in flight would see one refused and the next one out of order, bump its
+producer epoch, and write a second time what was written already.
 
-The machines of `replication/` decide. Here they are told what happens to the partition, and what they decide is carried
-out: the high watermark moves, whoever waits is told, another ISR is asked for. Who takes which role when is `roles.py`;
-what a follower fetches comes by `replica_fetcher.py`.
+The machines of `replication/` decide. This class reports the partition's events to them and carries out their
+effects: it moves the high watermark, notifies those who wait, proposes ISR changes. Who takes which role when is
+`roles.py`; what a follower fetches comes by `replica_fetcher.py`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A full disk, and the want of file handles: troubles that pass. The operator hears of each once, not at every try."""
+"""Transient errors of a partition, a full disk and too many open files: each is logged once, not at every retry."""
 
 import logging
 

@@ -1,11 +1,11 @@
-"""How far a partition may be read, and the fetches that wait for it to be further.
+"""The watermarks of a partition, and the fetches that wait for them to move.
 
 ```
 log_start       stable        high watermark        log_end
     |--------------|------------------|------------------|
     read_committed ^    read_uncommitted ^      followers ^
 ```
-Waiting fetches count bytes as they become readable; nothing is read again until there is enough.
+Waiting fetches count the bytes that become readable, and read again once there are enough.
 """
 
 from collections import deque

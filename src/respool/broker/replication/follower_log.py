@@ -1,4 +1,4 @@
-"""What a follower does to its log: append what the leader sent, cut off what it does not have, delete what it did."""
+"""A follower's changes of its log: append, truncate where the logs diverge, delete what the leader deleted."""
 
 import logging
 from collections.abc import Iterable

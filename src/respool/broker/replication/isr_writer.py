@@ -1,8 +1,8 @@
-"""A leader's changes of its ISR on their way into the metadata store: one guarded write each, and what became of it.
+"""Writes a leader's ISR changes to the metadata store, one guarded write each, and reports the result.
 
 The guards are the partition's key, as it was when the leader decided, and each joiner's registration: a broker that
-crashed since may not have what its fetches said (KIP-903). A write that was refused, or not answered, is followed by a
-reading of the key: only then the leader decides again.
+crashed since may have lost what it had fetched (KIP-903). After a refused or unanswered write the key is read; only
+then the leader decides again.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A follower at work: fetches from one leader what it has of it, round after round, and does to the logs what follows.
+"""Fetches from one leader for all partitions that follow it, round after round, and applies the replies to the logs.
 
 ```
-   every partition's next fetch -> one request -> append, cut off, raise --+--> much came: next round at once
+   every partition's next fetch -> one request -> append, truncate  -----+--> much came: next round at once
                                                                            +--> else when all of it is on the disk
 ```
 What is on the disk counts, and the leader hears of it with the next request. Where much comes, it is worth one more

@@ -1,4 +1,4 @@
-"""All followers of this broker, each with the one that fetches from its leader."""
+"""The replica fetchers of this broker: one per leader that it follows."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

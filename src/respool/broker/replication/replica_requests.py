@@ -1,4 +1,4 @@
-"""What a follower asks its leader, in Kafka's protocol: Fetch for records, ListOffsets for where its log is."""
+"""A follower's requests to its leader: Fetch for records, ListOffsets for the leader's log range."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""A fetch session as its follower sees it (KIP-227): only what has changed is sent, and only what has news is answered.
+"""The follower's side of a fetch session (KIP-227): requests name only what changed, replies only partitions with news.
 
-The session covers exactly what is asked for now. What is not asked for any more is forgotten with the next request: for
-a partition in the session the leader takes every fetch as word that the follower still has what it said.
+The session covers exactly the partitions that are fetched now; others are removed with the next request. For each
+partition in the session the leader takes every fetch as confirmation of the follower's last fetch offset.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Which partitions may be copied to this broker now, and how fast: moving them leaves room for those who produce.
+"""Limits how many new replicas are copied to this broker at once, and how fast, so that producers keep their bandwidth.
 
-Only new replicas wait for their turn. One that was away and catches up does not: the cluster is not safe until it has.
-Whoever catches up may be told to go slowly, both new and old: see `docs/cluster.md`.
+Only new replicas wait for a turn. A replica that was offline and catches up does not: until it has, the cluster lacks a
+copy. The rate limits apply to both: see `docs/cluster.md`.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,7 @@
-"""Who leads and who follows: each partition of this broker takes the role that the cluster's image gives it.
+"""Gives each partition of this broker the role that the cluster image assigns: leader or follower.
 
-What an image ends, it ends at once (`see`). What it begins may take a while (`settle`): a new leader first enters its
-epoch in the log, durably, and a follower must have finished what it was doing to its log.
+A role that the image ends is ended at once (`see`). A new role may take a while (`settle`): a new leader first writes
+its epoch to the log, durably, and a follower must have finished its current work on the log.
 """
 
 import asyncio

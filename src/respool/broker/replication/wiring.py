@@ -1,6 +1,6 @@
-"""What makes partitions lead and follow, wired: roles, who fetches for followers, who writes ISRs, who gives up.
+"""Replication, wired: roles, replica fetchers, ISR writer and offline replicas.
 
-A broker that is alone has the same roles: it leads all it has, and nobody follows.
+A broker alone has the same roles: it leads all its partitions, and has no followers.
 """
 
 from collections.abc import Callable, Coroutine
