@@ -21,7 +21,7 @@ class MemorySource(DataSource):
         return "bench-memory"
 
     def schema(self) -> StructType:
-        from respool.spark.source.columns import full_schema
+        from respool.spark.source.source_columns import full_schema
 
         return full_schema(include_headers=False)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from respool.client.arrow.errors import WriteFailed
     from respool.client.arrow.reading.read import read_table, stream_batches
+    from respool.client.arrow.writing.arrow_producer import ArrowProducer
     from respool.client.arrow.writing.prepared import PreparedTransaction
-    from respool.client.arrow.writing.producer import ArrowProducer
     from respool.client.arrow.writing.write_result import WriteResult
     from respool.client.arrow.writing.write_table import write_table
     from respool.client.kafka.security import Login, Security, Tls
@@ -62,7 +62,7 @@ __all__ = [
 
 # Door -> the module it is in, and the extra that brings what this needs.
 _DOORS = {
-    "ArrowProducer": ("respool.client.arrow.writing.producer", "arrow"),
+    "ArrowProducer": ("respool.client.arrow.writing.arrow_producer", "arrow"),
     "AsyncConsumer": ("respool.client.messages.async_consumer", "client"),
     "AsyncProducer": ("respool.client.messages.async_producer", "client"),
     "Consumer": ("respool.client.messages.consumer", "client"),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from docs.runnable import BROKER_SETTINGS, blocks, run_block
 from docs.shared_spark import run_block_shared
-from respool.spark.source.options import NAMES
+from respool.spark.source.source_options import NAMES
 from support.broker_process import BrokerProcess
 
 if TYPE_CHECKING:

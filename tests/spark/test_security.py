@@ -7,8 +7,8 @@ import pytest
 from respool.client.kafka.security import IN_THE_CLEAR, Login, Security, Tls, warn_of_plain_login
 from respool.spark.client_options import ClientOptions
 from respool.spark.options import BadOption, Options
-from respool.spark.sink.options import SinkOptions
-from respool.spark.source.options import SourceOptions
+from respool.spark.sink.sink_options import SinkOptions
+from respool.spark.source.source_options import SourceOptions
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SECRET = "hunter2"

@@ -4,19 +4,6 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from respool.spark.sink.effects import (
-    BecomeDecider,
-    Effect,
-    End,
-    ListOpen,
-    Look,
-    Outcome,
-    ReadState,
-    ReadSummary,
-    Seen,
-    Wait,
-    WriteState,
-)
 from respool.spark.sink.errors import DeciderFenced, SinkError
 from respool.spark.sink.names import transactional_id
 from respool.spark.sink.protocol import (
@@ -29,6 +16,19 @@ from respool.spark.sink.protocol import (
     give_up,
     join,
     mismatch,
+)
+from respool.spark.sink.protocol_steps import (
+    BecomeDecider,
+    Effect,
+    End,
+    ListOpen,
+    Look,
+    Outcome,
+    ReadState,
+    ReadSummary,
+    Seen,
+    Wait,
+    WriteState,
 )
 from respool.spark.sink.state import Extent, Share, SinkState, Transaction
 

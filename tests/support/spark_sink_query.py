@@ -7,9 +7,9 @@ import pyarrow as pa
 
 import respool
 from respool.spark.options import Options
-from respool.spark.sink.columns import SinkColumns
-from respool.spark.sink.options import SinkOptions
 from respool.spark.sink.protocol import Place
+from respool.spark.sink.sink_columns import SinkColumns
+from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.sink.stream_writer import abort_batch, commit_batch, write_task
 from respool.spark.sink.task import TaskMessage
 from respool.testing import Broker

@@ -14,7 +14,7 @@ from respool.cli.connection_options import BrokerConnection
 from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import CtrlC, noticing_ctrl_c
 from respool.client.arrow.errors import WriteFailed
-from respool.client.arrow.writing.producer import ArrowProducer
+from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.client.kafka import errors as client_errors
 from respool.model.json_bytes import bytes_to_json
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from respool.client.arrow.reading.cursor import Cursor, Step
-from respool.client.arrow.reading.topic_sight import TopicSight
+from respool.client.arrow.reading.watched_topic import WatchedTopic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
 from respool.client.kafka.connection import Connection
@@ -89,7 +89,7 @@ class RecordRangeReader:
         self._cluster = cluster
         self._isolation = isolation
         self._on_note = on_note
-        self._sight = TopicSight(cluster, topic, cluster.topic(topic).id)
+        self._sight = WatchedTopic(cluster, topic, cluster.topic(topic).id)
         self._readings = {
             partition: _PartitionRead(
                 cursor=Cursor(topic=topic, partition=partition, position=span.start, end=span.stop),

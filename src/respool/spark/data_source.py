@@ -23,8 +23,8 @@ class RespoolDataSource(DataSource):
 
     def schema(self) -> "StructType":
         from respool.spark.options import Options
-        from respool.spark.source.columns import full_schema
-        from respool.spark.source.options import SourceOptions
+        from respool.spark.source.source_columns import full_schema
+        from respool.spark.source.source_options import SourceOptions
 
         # All are looked at here already: mistakes come to light where the frame is made, not where it is used.
         options = SourceOptions.of(Options(self.options))

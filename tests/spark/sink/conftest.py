@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from respool.spark.sink.effects import Effect
 from respool.spark.sink.executing import SinkBroker
+from respool.spark.sink.protocol_steps import Effect
 from respool.testing import Broker
 from support.spark_sink_query import Died, Query, options_of
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from respool.spark.sink.columns import SinkColumns, WrongFrame
+from respool.spark.sink.sink_columns import SinkColumns, WrongFrame
 
 TYPES: dict[str, DataType] = {
     "string": StringType(),

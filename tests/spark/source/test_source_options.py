@@ -6,8 +6,8 @@ import pytest
 
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 from respool.spark.options import BadOption, Options
-from respool.spark.source.options import NAMES, Kind, SourceOptions
 from respool.spark.source.points import Point
+from respool.spark.source.source_options import NAMES, Kind, SourceOptions
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "rides"}
 

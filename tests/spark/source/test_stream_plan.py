@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.spark.source.loss import DataLost, Loss
-from respool.spark.source.position import Position, TopicAt
 from respool.spark.source.splits import Range
+from respool.spark.source.stream_offset import Position, TopicAt
 from respool.spark.source.stream_plan import Available, available, ranges_between
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from respool.client.messages import library
 from respool.client.messages.errors import ClientError, CommitFailed
+from respool.client.messages.handled_offsets import Progress
 from respool.client.messages.library import KafkaException, TopicPartition, log
 from respool.client.messages.message import Place
-from respool.client.messages.progress import Progress
 
 _BEGIN_AGAIN_SECONDS = 1.0
 

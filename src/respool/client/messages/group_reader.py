@@ -28,7 +28,7 @@ from respool.client.messages.errors import (
 from respool.client.messages.group_commits import GroupCommits, commit_failed
 from respool.client.messages.library import KafkaException, log
 from respool.client.messages.message import Message, Place
-from respool.client.messages.position import Positions
+from respool.client.messages.start_position import Positions
 from respool.model.seek_target import AtOffset
 
 # Maximum wait inside librdkafka, so that Ctrl-C and `stop` are noticed.

@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from respool.client.kafka.errors import BrokerUnreachable, ClientError, Untrusted
 from respool.spark.options import Options
-from respool.spark.sink.columns import SinkColumns
-from respool.spark.sink.effects import Outcome
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import job_transactional_id, sink_of
-from respool.spark.sink.options import SinkOptions
 from respool.spark.sink.protocol import Place
+from respool.spark.sink.protocol_steps import Outcome
+from respool.spark.sink.sink_columns import SinkColumns
+from respool.spark.sink.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,7 +28,9 @@ from respool.client.kafka.transactions import (
     outcome_of,
     transactions_at,
 )
-from respool.spark.sink.effects import (
+from respool.spark.sink.errors import DeciderFenced
+from respool.spark.sink.names import STATE_TOPIC, tasks_of
+from respool.spark.sink.protocol_steps import (
     BecomeDecider,
     Effect,
     End,
@@ -41,8 +43,6 @@ from respool.spark.sink.effects import (
     Wait,
     WriteState,
 )
-from respool.spark.sink.errors import DeciderFenced
-from respool.spark.sink.names import STATE_TOPIC, tasks_of
 from respool.spark.sink.state import Transaction
 from respool.spark.sink.state_store import StateStore
 

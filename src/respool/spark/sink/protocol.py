@@ -17,7 +17,17 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from respool.spark.sink.effects import (
+from respool.spark.sink.errors import (
+    BatchGivenUp,
+    CheckpointBehind,
+    DecidedLost,
+    DeciderFenced,
+    OutcomeUnknown,
+    RepairMismatch,
+    Superseded,
+    TransactionGone,
+)
+from respool.spark.sink.protocol_steps import (
     BecomeDecider,
     Effect,
     End,
@@ -29,16 +39,6 @@ from respool.spark.sink.effects import (
     Seen,
     Wait,
     WriteState,
-)
-from respool.spark.sink.errors import (
-    BatchGivenUp,
-    CheckpointBehind,
-    DecidedLost,
-    DeciderFenced,
-    OutcomeUnknown,
-    RepairMismatch,
-    Superseded,
-    TransactionGone,
 )
 from respool.spark.sink.state import (
     Extent,

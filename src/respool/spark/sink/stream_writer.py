@@ -11,11 +11,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from respool.spark.options import Options
-from respool.spark.sink.columns import SinkColumns
-from respool.spark.sink.effects import Effect
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import sink_of, transactional_id
-from respool.spark.sink.options import SinkOptions
 from respool.spark.sink.protocol import (
     AlreadyIn,
     CheckRows,
@@ -26,6 +23,9 @@ from respool.spark.sink.protocol import (
     join,
     mismatch,
 )
+from respool.spark.sink.protocol_steps import Effect
+from respool.spark.sink.sink_columns import SinkColumns
+from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.sink.state import Extent, Share
 
 if TYPE_CHECKING:

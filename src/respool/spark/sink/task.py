@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from respool.client.arrow.writing.producer import ArrowProducer
+from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.client.kafka.errors import BrokerRefused
 from respool.columnar.row_sum import row_sum
 from respool.spark.options import BadOption
-from respool.spark.sink.columns import SinkColumns, WrongFrame
-from respool.spark.sink.options import SinkOptions
+from respool.spark.sink.sink_columns import SinkColumns, WrongFrame
+from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.sink.state import Extent, Share, Transaction
 from respool.spark.worker import settle
 

@@ -10,11 +10,15 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from respool.spark.options import Options
-from respool.spark.source.columns import columns_of
 from respool.spark.source.filters import Narrowing, narrow
 from respool.spark.source.loss import Loss
-from respool.spark.source.options import BATCH_SPLIT_ROWS, SourceOptions, trigger_options_given
 from respool.spark.source.reading import Reading
+from respool.spark.source.source_columns import columns_of
+from respool.spark.source.source_options import (
+    BATCH_SPLIT_ROWS,
+    SourceOptions,
+    trigger_options_given,
+)
 from respool.spark.source.splits import Range, split
 from respool.spark.worker import runs_as
 

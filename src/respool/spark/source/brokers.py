@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from respool.client.arrow.errors import ReadError
-from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
+from respool.client.arrow.reading.read_plan import PartitionRange, ReadPlan
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerUnreachable, NoBroker, UnknownTopic
 from respool.client.kafka.list_offsets import offsets_for
@@ -16,8 +16,8 @@ from respool.model.errors import RespoolError
 from respool.spark.client_options import BOOTSTRAP
 from respool.spark.options import BadOption
 from respool.spark.source.limits import Place
-from respool.spark.source.options import SourceOptions
 from respool.spark.source.points import EARLIEST, LATEST
+from respool.spark.source.source_options import SourceOptions
 
 # Of each partition, to learn how large its next messages are.
 SAMPLE_BYTES = 64 * 1024

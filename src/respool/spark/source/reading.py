@@ -11,7 +11,7 @@ from uuid import UUID
 from respool.spark.client_options import ClientOptions
 from respool.spark.source.filters import Condition
 from respool.spark.source.loss import Loss
-from respool.spark.source.options import Isolation, SourceOptions
+from respool.spark.source.source_options import Isolation, SourceOptions
 from respool.spark.source.splits import Range
 from respool.spark.worker import settle
 
@@ -113,8 +113,8 @@ class Reading:
         return resumed
 
     def _stream(self, wanted: Range, begin: int) -> "Iterator[pa.RecordBatch]":
-        from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
         from respool.client.arrow.reading.read import read_range
+        from respool.client.arrow.reading.read_plan import PartitionRange, ReadPlan
         from respool.client.arrow.reading.stream import FETCH_BYTES, FETCH_BYTES_MAX, ReadSettings
 
         plan = ReadPlan(

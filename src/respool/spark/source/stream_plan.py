@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 from respool.spark.source.limits import Place
 from respool.spark.source.loss import Loss
-from respool.spark.source.position import Position, TopicAt
 from respool.spark.source.splits import Range
+from respool.spark.source.stream_offset import Position, TopicAt
 
 Offsets: TypeAlias = Mapping[int, int]
 

@@ -21,13 +21,13 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from respool.spark.options import Options
-from respool.spark.source.columns import columns_of
 from respool.spark.source.limits import Place, is_worth_a_batch, limit_bytes, limit_offsets
 from respool.spark.source.loss import Loss
-from respool.spark.source.options import SourceOptions
-from respool.spark.source.position import Position, TopicAt, from_json, to_json
 from respool.spark.source.reading import Reading
+from respool.spark.source.source_columns import columns_of
+from respool.spark.source.source_options import SourceOptions
 from respool.spark.source.splits import Range, split
+from respool.spark.source.stream_offset import Position, TopicAt, from_json, to_json
 from respool.spark.source.stream_plan import (
     Available,
     available,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from respool.spark.source.brokers import Brokers
-    from respool.spark.source.progress import Progress
+    from respool.spark.source.group_progress import Progress
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -154,7 +154,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Let others see that everything before was processed."""
         if self._options.group is None or end == self._shown:
             return
-        from respool.spark.source.progress import Progress
+        from respool.spark.source.group_progress import Progress
 
         if self._progress_here is None:
             self._progress_here = Progress(self._options.group)

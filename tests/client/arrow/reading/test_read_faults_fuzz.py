@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from respool.client.arrow.reading.plan import PartitionRange
 from respool.client.arrow.reading.read import read_table
+from respool.client.arrow.reading.read_plan import PartitionRange
 from respool.client.arrow.reading.stream import _shares
 from respool.wire.codec import Request
 from respool.wire.hot_replies import FetchedPartition

@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 
 import respool
 from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention, TopicRecreated
-from respool.client.arrow.reading import topic_sight
+from respool.client.arrow.reading import watched_topic
 from respool.client.arrow.reading.read import plan_read, read_range
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, UnknownTopic
@@ -268,7 +268,7 @@ def test_a_followed_stream_ends_at_the_offsets_it_was_given(
 def test_partitions_that_a_followed_topic_gets_are_read_from_their_start(
     broker: BrokerProcess, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_sight, "DISCOVER_EVERY_S", 0.05)
+    monkeypatch.setattr(watched_topic, "DISCOVER_EVERY_S", 0.05)
     topic = topics.new("growing")
     write(broker, topic, b"old")
     with respool.stream_batches(topic, bootstrap=broker.address, since="latest") as stream:
@@ -282,7 +282,7 @@ def test_partitions_that_a_followed_topic_gets_are_read_from_their_start(
 def test_a_topic_made_again_ends_a_stream(
     broker: BrokerProcess, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_sight, "DISCOVER_EVERY_S", 0.05)
+    monkeypatch.setattr(watched_topic, "DISCOVER_EVERY_S", 0.05)
     topic = topics.new("again")
     write(broker, topic, b"old")
     with respool.stream_batches(topic, bootstrap=broker.address) as stream:
@@ -297,7 +297,7 @@ def test_a_topic_made_again_ends_a_stream(
 def test_a_topic_that_is_gone_ends_a_stream_long_before_its_patience_does(
     broker: BrokerProcess, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_sight, "TOPIC_GONE_S", 0.3)
+    monkeypatch.setattr(watched_topic, "TOPIC_GONE_S", 0.3)
     topic = topics.new("gone")
     write(broker, topic, b"old")
     with respool.stream_batches(topic, bootstrap=broker.address, retry_ms=600_000) as stream:

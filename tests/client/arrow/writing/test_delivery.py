@@ -16,8 +16,8 @@ from client.fake_broker import (
     values_of,
 )
 from respool.client.arrow.errors import BufferFull, WriteFailed
+from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.client.arrow.writing.delivery import Delivery, DeliverySettings
-from respool.client.arrow.writing.producer import ArrowProducer
 from respool.client.arrow.writing.write_table import write_table
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.connection import Connection

@@ -6,7 +6,7 @@ import pytest
 from respool.client.arrow.errors import RecordTooLarge
 from respool.client.arrow.writing.destinations import Destination
 from respool.client.arrow.writing.routing import Router
-from respool.client.arrow.writing.write_columns import Columns
+from respool.client.arrow.writing.table_columns import Columns
 from respool.client.kafka.errors import UnknownPartition
 
 ROWS = pa.record_batch(

@@ -16,11 +16,11 @@ from typing import Any
 from uuid import UUID
 
 from respool.client.arrow.errors import PartitionUnavailable
+from respool.client.arrow.reading.bounded_queue import BoundedQueue
 from respool.client.arrow.reading.cursor import Cursor, Step
-from respool.client.arrow.reading.nearby import Nearby
-from respool.client.arrow.reading.outlet import BoundedQueue
 from respool.client.arrow.reading.pieces import PieceMaker
-from respool.client.arrow.reading.topic_sight import TopicSight
+from respool.client.arrow.reading.preferred_replicas import PreferredReplicas
+from respool.client.arrow.reading.watched_topic import WatchedTopic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
 from respool.client.kafka.connection import Connection, ReplyBuffer
@@ -105,14 +105,14 @@ class Fetcher:
         With `known_partitions` it also reads those that the topic gets meanwhile: all from this number on.
         """
         self._cluster = cluster
-        self._sight = TopicSight(cluster, topic, topic_id, known_partitions=known_partitions)
+        self._sight = WatchedTopic(cluster, topic, topic_id, known_partitions=known_partitions)
         self._settings = settings
         self._outlet = outlet
         self._pieces = pieces
         # Those that got something go to the end, so that each has its turn.
         self._readings = [self._reading(cursor) for cursor in cursors]
         self._lines: dict[int, _Line] = {}
-        self._nearby = Nearby()
+        self._nearby = PreferredReplicas()
         self._buffer = ReplyBuffer()
         self._lent_buffer = ReplyBuffer()
 

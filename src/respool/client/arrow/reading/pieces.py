@@ -3,8 +3,8 @@
 from contextlib import suppress
 
 from respool.client.arrow.errors import BatchDamaged
+from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
 from respool.client.arrow.reading.cursor import Cursor
-from respool.client.arrow.reading.outlet import BoundedQueue, Piece
 from respool.client.arrow.reading.projection import Projection
 from respool.columnar.column_errors import BatchTooLarge, BatchUnreadable
 from respool.columnar.decode_columns import DECOMPRESSED_MAX, decode

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from respool.client.arrow.reading.plan import (
+from respool.client.arrow.reading.points import PartitionOffsets, When, parse_point
+from respool.client.arrow.reading.projection import Projection
+from respool.client.arrow.reading.read_plan import (
     Facts,
     Found,
     Missing,
@@ -19,8 +21,6 @@ from respool.client.arrow.reading.plan import (
     chosen_partitions,
     plan_range,
 )
-from respool.client.arrow.reading.points import PartitionOffsets, When, parse_point
-from respool.client.arrow.reading.projection import Projection
 from respool.client.arrow.reading.retention import retention_of
 from respool.client.arrow.reading.stream import BUFFER_BYTES, FETCH_BYTES, BatchStream, ReadSettings
 from respool.client.kafka.cluster import RETRY_MS, Cluster

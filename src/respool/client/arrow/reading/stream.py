@@ -18,12 +18,12 @@ from typing import Self
 
 import pyarrow as pa
 
+from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
 from respool.client.arrow.reading.cursor import Cursor
 from respool.client.arrow.reading.fetcher import Fetcher, FetchSettings
-from respool.client.arrow.reading.outlet import BoundedQueue, Piece
 from respool.client.arrow.reading.pieces import PieceMaker
-from respool.client.arrow.reading.plan import PartitionRange, ReadPlan
 from respool.client.arrow.reading.projection import Projection
+from respool.client.arrow.reading.read_plan import PartitionRange, ReadPlan
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, ClientClosed
 from respool.client.kafka.list_offsets import Isolation

@@ -14,7 +14,7 @@ from threading import Condition
 from typing import TypeAlias
 
 from respool.client.arrow.errors import BufferFull
-from respool.client.arrow.writing.keeper import Keeper
+from respool.client.arrow.writing.maintenance import MaintenanceThread
 from respool.client.arrow.writing.sender import BrokerSender
 from respool.client.arrow.writing.write_result import Tally, WriteResult
 from respool.client.kafka.cluster import Cluster
@@ -75,7 +75,7 @@ class Delivery:
         # The last that was heard of a partition in trouble, for whoever must be told in the end.
         self._last_words: dict[Place, str] = {}
         self._senders: dict[int, BrokerSender] = {}
-        self._keeper: Keeper | None = None
+        self._maintenance: MaintenanceThread | None = None
         self._buffered = 0
 
     # The caller's side.
@@ -91,9 +91,9 @@ class Delivery:
                 return False
             queue.add(batch)
             self.active[place] = queue
-            if self._keeper is None:
-                self._keeper = Keeper(self)
-                self._keeper.start()
+            if self._maintenance is None:
+                self._maintenance = MaintenanceThread(self)
+                self._maintenance.start()
             self.changed.notify_all()
         return True
 
@@ -195,8 +195,8 @@ class Delivery:
             sender.interrupt()
         for sender in senders:
             sender.join()
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._maintenance is not None:
+            self._maintenance.join()
 
     # The senders' side; all with the lock held.
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from respool.client.arrow.errors import RecordTooLarge
-from respool.client.arrow.writing.gathering import Routed
-from respool.client.arrow.writing.packing import row_sizes
+from respool.client.arrow.writing.accumulator import Routed
+from respool.client.arrow.writing.batch_encoder import row_sizes
 from respool.client.arrow.writing.routing import Partitioner, Router
-from respool.client.arrow.writing.write_columns import Columns
+from respool.client.arrow.writing.table_columns import Columns
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import batch_bytes_max
 from respool.columnar.row_buffers import RowBuffers

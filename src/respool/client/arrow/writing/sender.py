@@ -8,7 +8,7 @@ from collections import deque
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from respool.client.arrow.writing.stamping import stamped
+from respool.client.arrow.writing.producer_stamps import stamped
 from respool.client.kafka.codes import Code
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import (

@@ -3,8 +3,8 @@
 from typing import Any
 
 from respool.client.arrow.errors import WriteFailed
-from respool.client.arrow.writing.producer import ArrowProducer
-from respool.client.arrow.writing.write_columns import Named
+from respool.client.arrow.writing.arrow_producer import ArrowProducer
+from respool.client.arrow.writing.table_columns import Named
 from respool.client.arrow.writing.write_result import WriteResult
 
 

@@ -4,19 +4,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.client.arrow.writing.cutting import Cut, cut
+from respool.client.arrow.writing.batch_encoder import BatchRows, split_batches
 from respool.records.batch import HEADER_BYTES
 
 ROW = st.tuples(st.integers(0, 4), st.integers(1, 60))
 
 
-def cuts_of(rows: list[tuple[int, int]], batch_bytes: int) -> list[Cut]:
+def cuts_of(rows: list[tuple[int, int]], batch_bytes: int) -> list[BatchRows]:
     partitions = np.array([partition for partition, _ in rows], dtype=np.int32)
     sizes = np.array([size for _, size in rows], dtype=np.int64)
-    return list(cut(partitions, sizes, batch_bytes=batch_bytes))
+    return list(split_batches(partitions, sizes, batch_bytes=batch_bytes))
 
 
-def rows_of(one: Cut, count: int) -> list[int]:
+def rows_of(one: BatchRows, count: int) -> list[int]:
     if isinstance(one.rows, slice):
         return list(range(count))[one.rows]
     return [int(row) for row in one.rows]

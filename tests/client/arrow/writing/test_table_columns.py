@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from respool.client.arrow.errors import WrongColumn
-from respool.client.arrow.writing.write_columns import Columns, batches_of
+from respool.client.arrow.writing.table_columns import Columns, batches_of
 from respool.client.kafka.errors import BadArgument
 
 

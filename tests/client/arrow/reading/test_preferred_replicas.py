@@ -4,7 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from respool.client.arrow.reading.nearby import AVOIDED_FOR_S, NAMED_FOR_S, Nearby
+from respool.client.arrow.reading.preferred_replicas import (
+    AVOIDED_FOR_S,
+    NAMED_FOR_S,
+    PreferredReplicas,
+)
 from respool.client.arrow.reading.read import read_table
 from respool.wire.codec import Request
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
@@ -15,7 +19,7 @@ ROWS = [b"one", b"two", b"three"]
 
 
 def test_a_named_replica_is_asked_until_it_fails_or_its_time_is_over() -> None:
-    nearby = Nearby()
+    nearby = PreferredReplicas()
     assert nearby.of(0, 10.0) is None
     nearby.on_named(0, FOLLOWER, 10.0)
     assert nearby.of(0, 10.0 + NAMED_FOR_S / 2) == FOLLOWER
@@ -27,7 +31,7 @@ def test_a_named_replica_is_asked_until_it_fails_or_its_time_is_over() -> None:
 
 
 def test_a_leader_is_not_told_of_the_rack_for_a_while_after_its_replica_failed() -> None:
-    nearby = Nearby()
+    nearby = PreferredReplicas()
     nearby.leave(0, 10.0)
     assert nearby.may_be_named(0, 10.0)
     nearby.on_named(0, FOLLOWER, 10.0)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import ClientError
 from respool.client.kafka.groups import Committed, commit_offsets
-from respool.spark.source.position import Position
+from respool.spark.source.stream_offset import Position
 
 COMMIT_MS = 2_000
 # After a failure the group is left alone for so long.

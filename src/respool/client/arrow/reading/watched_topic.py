@@ -14,7 +14,7 @@ DISCOVER_EVERY_S = 5.0
 TOPIC_GONE_S = 10.0
 
 
-class TopicSight:
+class WatchedTopic:
     def __init__(
         self,
         cluster: Cluster,

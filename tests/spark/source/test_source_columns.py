@@ -9,8 +9,8 @@ from pyspark.sql.types import StructType
 
 from respool.client.arrow.reading.projection import Projection
 from respool.spark.options import BadOption
-from respool.spark.source.columns import columns_of, full_schema
 from respool.spark.source.shaping import ROWS_MAX, as_spark_wants
+from respool.spark.source.source_columns import columns_of, full_schema
 
 
 def schema_of(ddl: str) -> StructType:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.client.messages.handled_offsets import Progress
 from respool.client.messages.message import Place
-from respool.client.messages.progress import Progress
 
 A, B = ("rides", 0), ("rides", 1)
 

@@ -15,11 +15,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from respool.client.arrow.errors import WriteFailed
+from respool.client.arrow.writing.accumulator import Accumulator, ProcessLock, Routed
+from respool.client.arrow.writing.batch_encoder import BatchEncoder
 from respool.client.arrow.writing.delivery import ACKS_ALL, Delivery, DeliverySettings
 from respool.client.arrow.writing.destinations import Destination, Destinations
-from respool.client.arrow.writing.gathering import Gathering, Routed
-from respool.client.arrow.writing.home_lock import ProcessLock
-from respool.client.arrow.writing.packing import Packer
 from respool.client.arrow.writing.prepared import PreparedTransaction
 from respool.client.arrow.writing.producer_settings import (
     Acks,
@@ -30,9 +29,9 @@ from respool.client.arrow.writing.producer_settings import (
     codec_of,
     level_of,
 )
+from respool.client.arrow.writing.producer_transactions import Transactions
 from respool.client.arrow.writing.routing import Partitioner
-from respool.client.arrow.writing.transactions import Transactions
-from respool.client.arrow.writing.write_columns import Columns, Named, batches_of
+from respool.client.arrow.writing.table_columns import Columns, Named, batches_of
 from respool.client.arrow.writing.write_result import WriteResult
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS
 from respool.client.kafka.cluster import Cluster
@@ -135,12 +134,12 @@ class ArrowProducer:
         )
         codec = codec_of(compression)
         level = level_of(codec, compression_level)
-        self._packer = Packer(self._delivery, codec=codec, level=level)
+        self._encoder = BatchEncoder(self._delivery, codec=codec, level=level)
         self._destinations = Destinations(
             self._cluster,
             partitioner=partitioner,
             batch_bytes=batch_bytes,
-            is_compressing=self._packer.is_compressing,
+            is_compressing=self._encoder.is_compressing,
         )
         self._transactions = (
             None
@@ -154,7 +153,7 @@ class ArrowProducer:
         )
         # One write at a time; also those that waited for company.
         self._writing = ProcessLock()
-        self._gathering = Gathering(linger_ms, self._writing, self._pack)
+        self._accumulator = Accumulator(linger_ms, self._writing, self._pack)
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -225,7 +224,7 @@ class ArrowProducer:
                 taken += piece.num_rows
                 # What fills a batch for each partition gains nothing from waiting.
                 filling = destination.batch_bytes * destination.partitions
-                self._gathering.add(routed, alone_from=min(filling, PIECE_BYTES))
+                self._accumulator.add(routed, alone_from=min(filling, PIECE_BYTES))
             return taken
 
     def flush(self) -> WriteResult:
@@ -236,7 +235,7 @@ class ArrowProducer:
         """
         with self._writing:
             self._check_open()
-            self._gathering.drain()
+            self._accumulator.drain()
             self._delivery.wait_until_settled()
             result, failures = self._delivery.take_result()
             is_whole = not (failures or result.rows_not_in or result.rows_uncertain)
@@ -252,7 +251,7 @@ class ArrowProducer:
         Raises:
             WriteFailed: not everything is in. It is closed all the same.
         """
-        if not self._writing.is_at_home:
+        if not self._writing.is_owner:
             # In a fork: it is the other process's to close.
             return
         with self._writing:
@@ -260,13 +259,13 @@ class ArrowProducer:
                 return
             try:
                 if self._transactions is not None:
-                    self._gathering.forget()
+                    self._accumulator.forget()
                     self._transactions.abort_if_open()
                 elif wait:
                     self.flush()
             finally:
                 self._is_closed = True
-                self._gathering.stop()
+                self._accumulator.stop()
                 self._cluster.interrupt()
                 self._delivery.stop()
                 self._cluster.close()
@@ -310,7 +309,7 @@ class ArrowProducer:
         """Take back all of the transaction."""
         with self._writing:
             self._check_open()
-            self._gathering.forget()
+            self._accumulator.forget()
             self._transactional.abort()
 
     def prepare(self) -> tuple[PreparedTransaction, WriteResult]:
@@ -376,11 +375,11 @@ class ArrowProducer:
         return self._destinations.look_up(topic)
 
     def _pack(self, routed: Routed) -> None:
-        """Cut, encode and send; called by the gathering with the lock held."""
+        """BatchRows, encode and send; called by the gathering with the lock held."""
         batch_bytes = self._destinations[routed.topic].batch_bytes
         if self._transactions is not None:
             self._transactions.on_writing(routed.topic, routed.partitions)
-        if not self._packer.pack(routed, batch_bytes=batch_bytes):
+        if not self._encoder.encode_all(routed, batch_bytes=batch_bytes):
             self.flush()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.spark.source.position import (
+from respool.spark.source.stream_offset import (
     CheckpointUnreadable,
     Position,
     TopicAt,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention
-from respool.client.arrow.reading.plan import (
+from respool.client.arrow.reading.points import PartitionOffsets, Point
+from respool.client.arrow.reading.read_plan import (
     Facts,
     Found,
     PartitionRange,
@@ -19,7 +20,6 @@ from respool.client.arrow.reading.plan import (
     chosen_partitions,
     plan_range,
 )
-from respool.client.arrow.reading.points import PartitionOffsets, Point
 from respool.client.arrow.reading.retention import Retention
 from respool.client.kafka.errors import BadArgument
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest

@@ -6,7 +6,7 @@ NAMED_FOR_S = 300.0
 AVOIDED_FOR_S = 60.0
 
 
-class Nearby:
+class PreferredReplicas:
     """The replicas that leaders have named, each until it fails or is due to be named anew."""
 
     def __init__(self) -> None:

@@ -1,56 +1,86 @@
-"""Small writes wait a moment for others, so that they share record batches; large ones go on at once.
+"""Small writes wait for `linger_ms`, so that they share record batches; large ones are encoded at once.
 
-Rows leave in the order in which they came. What waits is bounded by the size from which rows go alone.
+Rows keep their order. The waiting bytes are bounded by the size from which a write goes alone.
 """
 
+import os
 import time
 from collections.abc import Callable
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, RLock, Thread
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from respool.client.arrow.writing.home_lock import ProcessLock
+from respool.client.kafka.errors import ClientClosed
+
+
+class ProcessLock:
+    """A re-entrant lock, as a context, that only the process which made it can acquire.
+
+    A fork has none of the threads that do the work, and its copy of a lock may be held by one of them for ever.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._pid = os.getpid()
+
+    @property
+    def is_owner(self) -> bool:
+        return os.getpid() == self._pid
+
+    def __enter__(self) -> None:
+        """
+        Raises:
+            ClientClosed: this is another process, a fork.
+        """
+        if not self.is_owner:
+            raise ClientClosed(
+                f"the producer was made in process {self._pid}; a fork has none of its threads: make another one here"
+            )
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Routed(NamedTuple):
-    """Rows, and where each goes."""
+    """Rows, and the partition of each."""
 
     topic: str
     records: pa.RecordBatch
     partitions: NDArray[np.int32]
     sizes: NDArray[np.int64]
-    # The time of rows that have none.
+    # The timestamp of rows without one.
     now_ms: int
 
 
-class Gathering:
+class Accumulator:
     def __init__(
-        self, linger_ms: int, writing: ProcessLock, pack: Callable[[Routed], None]
+        self, linger_ms: int, writing: ProcessLock, encode: Callable[[Routed], None]
     ) -> None:
-        """`pack` is called with `writing` held."""
+        """`encode` is called with `writing` held."""
         self._linger_s = linger_ms / 1000
         self._writing = writing
-        self._pack = pack
+        self._encode = encode
         self._waiting: list[Routed] = []
         self._waiting_bytes = 0
-        # What went wrong while nobody was looking; told at the next call.
-        self._trouble: Exception | None = None
+        # An error of the linger thread, raised by the next call.
+        self._error: Exception | None = None
         self._due = Condition(Lock())
         self._due_at: float | None = None
         self._is_stopping = False
         self._thread: Thread | None = None
 
     def add(self, routed: Routed, *, alone_from: int) -> None:
-        """With `writing` held, as all but the thread itself."""
-        self._tell_trouble()
+        """With `writing` held, as all methods but `stop`."""
+        self._raise_error()
         size = int(routed.sizes.sum())
-        if self._waiting and not _fit_together(self._waiting[-1], routed):
+        if self._waiting and not _can_share(self._waiting[-1], routed):
             self.drain()
         if not self._waiting and (size >= alone_from or not self._linger_s):
-            self._pack(routed)
+            self._encode(routed)
             return
         self._waiting.append(routed)
         self._waiting_bytes += size
@@ -60,32 +90,32 @@ class Gathering:
             self._wake_at(time.monotonic() + self._linger_s)
 
     def drain(self) -> None:
-        """Let go what waits."""
-        self._tell_trouble()
+        """Encode the waiting rows now."""
+        self._raise_error()
         waiting = self._waiting
         self.forget()
         if waiting:
-            self._pack(_together(waiting))
+            self._encode(_concatenated(waiting))
 
     def forget(self) -> None:
-        """Drop what waits, and what went wrong with what waited before."""
+        """Drop the waiting rows and the error."""
         self._waiting, self._waiting_bytes = [], 0
-        self._trouble = None
+        self._error = None
 
     def stop(self) -> None:
         with self._due:
             self._is_stopping = True
             self._due.notify()
-        # It may be waiting for `writing`, which the caller holds; it finds nothing then, and ends.
+        # The thread may be waiting for `writing`, which the caller holds; then it finds nothing, and ends.
 
-    def _tell_trouble(self) -> None:
-        trouble, self._trouble = self._trouble, None
-        if trouble is not None:
-            raise trouble
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
-    def _wake_at(self, moment: float) -> None:
+    def _wake_at(self, due_at: float) -> None:
         with self._due:
-            self._due_at = moment
+            self._due_at = due_at
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="respool-linger", daemon=True)
                 self._thread.start()
@@ -94,12 +124,12 @@ class Gathering:
     def _run(self) -> None:
         while self._wait_until_due():
             with self._writing:
-                if self._is_stopping or self._trouble is not None:
+                if self._is_stopping or self._error is not None:
                     continue
                 try:
                     self.drain()
-                except Exception as error:  # noqa: BLE001 - whatever it is, the next caller must hear of it.
-                    self._trouble = error
+                except Exception as error:  # noqa: BLE001 - the next caller raises it
+                    self._error = error
 
     def _wait_until_due(self) -> bool:
         with self._due:
@@ -115,11 +145,11 @@ class Gathering:
         return False
 
 
-def _fit_together(one: Routed, other: Routed) -> bool:
+def _can_share(one: Routed, other: Routed) -> bool:
     return one.topic == other.topic and one.records.schema.equals(other.records.schema)
 
 
-def _together(waiting: list[Routed]) -> Routed:
+def _concatenated(waiting: list[Routed]) -> Routed:
     if len(waiting) == 1:
         return waiting[0]
     return Routed(

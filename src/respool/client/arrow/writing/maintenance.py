@@ -1,4 +1,4 @@
-"""The thread that looks after what no broker answers to: leaders that moved, batches past their time, spent epochs."""
+"""A producer's maintenance thread: refreshes metadata, expires batches, renews producer ids without epochs left."""
 
 import time
 from threading import Thread
@@ -10,15 +10,15 @@ from respool.client.kafka.producer_ids import new_producer_id
 if TYPE_CHECKING:
     from respool.client.arrow.writing.delivery import Delivery
 
-# How often deadlines are looked at while anything is on its way.
-LOOK_EVERY_S = 0.1
-ASK_AGAIN_AFTER_S = 0.05
+# How often deadlines are checked while batches are in flight.
+CHECK_EVERY_S = 0.1
+RETRY_AFTER_S = 0.05
 
 
-class Keeper:
+class MaintenanceThread:
     def __init__(self, delivery: "Delivery") -> None:
         self._delivery = delivery
-        self._thread = Thread(target=self._run, name="respool-write-keeper", daemon=True)
+        self._thread = Thread(target=self._run, name="respool-write-maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -33,7 +33,7 @@ class Keeper:
                     self._refresh(topic)
                 self._renew_producer_id()
                 if topics:
-                    self._delivery.cluster.sleep(ASK_AGAIN_AFTER_S)
+                    self._delivery.cluster.sleep(RETRY_AFTER_S)
         except ClientClosed:
             return
         except BaseException as error:
@@ -41,10 +41,10 @@ class Keeper:
             raise
 
     def _next_topics(self) -> list[str] | None:
-        """Topics to ask for, once there are any or it is time to look again; None at the end."""
+        """Topics whose metadata must be refreshed, once there are any or a check is due; None at the end."""
         delivery = self._delivery
         with delivery.changed:
-            look_at = time.monotonic() + LOOK_EVERY_S
+            check_at = time.monotonic() + CHECK_EVERY_S
             while not delivery.is_stopping:
                 now = time.monotonic()
                 delivery.stale |= {
@@ -53,10 +53,10 @@ class Keeper:
                 if delivery.stale:
                     delivery.expire(int(now * 1000))
                     return sorted(delivery.stale)
-                if now >= look_at:
+                if now >= check_at:
                     delivery.expire(int(now * 1000))
                     return []
-                delivery.changed.wait(max(0.0, look_at - now) if delivery.active else None)
+                delivery.changed.wait(max(0.0, check_at - now) if delivery.active else None)
         return None
 
     def _refresh(self, topic: str) -> None:

@@ -425,7 +425,7 @@ def test_rows_that_never_left_leave_only_the_abort(
     fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each row is a piece, and the second one finds no partition.
-    monkeypatch.setattr("respool.client.arrow.writing.producer.PIECE_BYTES", 1)
+    monkeypatch.setattr("respool.client.arrow.writing.arrow_producer.PIECE_BYTES", 1)
     with ArrowProducer(
         fake.address, transactional_id="job", linger_ms=0, partitioner=refuse_rows
     ) as producer:
@@ -462,10 +462,10 @@ def test_what_failed_while_it_lingered_does_not_fail_the_next_transaction(
 
     with ArrowProducer(fake.address, transactional_id="job", linger_ms=1) as producer:
         with monkeypatch.context() as patched:
-            patched.setattr(producer._packer, "pack", no_room)
+            patched.setattr(producer._encoder, "encode_all", no_room)
             producer.begin()
             producer.write(numbers(1), TOPIC)
-            wait_until(lambda: producer._gathering._trouble is not None, "it failed unseen")
+            wait_until(lambda: producer._accumulator._error is not None, "it failed unseen")
         producer.abort()
         with producer.transaction():
             producer.write(numbers(2), TOPIC)

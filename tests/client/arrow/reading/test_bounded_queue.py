@@ -6,7 +6,7 @@ from threading import Thread
 import pyarrow as pa
 import pytest
 
-from respool.client.arrow.reading.outlet import BoundedQueue, Piece
+from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
 from respool.client.kafka.errors import ClientClosed, ClientError
 from support.waiting import wait_until
 
