@@ -110,45 +110,44 @@ def _words(line: str) -> str:
 
 RETIRED = [
     Retired(pattern=r"dices?", instead="random source"),
-    Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=15),
+    Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=13),
     Retired(pattern=r"seats?|seated", instead="controller lease, election", pending=6),
     Retired(pattern=r"(death|dead) watch", instead="failure detector"),
-    Retired(pattern=r"end going on|going on", instead="epoch transition; continues", pending=42),
+    Retired(pattern=r"end going on|going on", instead="epoch transition; continues", pending=41),
     Retired(
         pattern=r"giv(e|es|ing|en) up|gave up",
         instead="offline replica; fail, discard, stop retrying",
-        pending=89,
+        pending=75,
     ),
     Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared", pending=22),
     Retired(
         pattern=r"settle[sd]?|settling",
         instead="resolve, drain, reconcile, become leader",
-        pending=122,
+        pending=111,
     ),
     Retired(pattern=r"copy turns?|keep back for", instead="replication throttle"),
     Retired(
         pattern=r"lent|lends?|lending|lender|borrow(s|ed|ing|er)?",
         instead="local read, file range",
-        pending=25,
+        pending=15,
     ),
-    Retired(pattern=r"neighbours?", instead="local read", pending=4),
+    Retired(pattern=r"neighbours?", instead="local read", pending=3),
     Retired(
         pattern=r"cut offs?|cuts off|cutting off|end after cut|(is|was|are|were|be) cut",
         instead="truncate",
-        pending=87,
+        pending=81,
     ),
     Retired(
         pattern=r"ends of (a )?transactions?|transactions' ends",
         instead="transaction markers",
-        pending=3,
+        pending=2,
     ),
     Retired(pattern=r"read marks?", instead="watermarks"),
     Retired(pattern=r"group shards?", instead="Kafka: CoordinatorShard"),
-    Retired(pattern=r"share[sd]? out|sharing out", instead="assign", pending=13),
+    Retired(pattern=r"share[sd]? out|sharing out", instead="assign", pending=9),
     Retired(
         pattern=r"passing troubles?|want of handles?",
         instead="transient error; too many open files",
-        pending=1,
     ),
     Retired(pattern=r"seldom", instead="RateLimitedLog; rarely", pending=5),
     Retired(pattern=r"until it holds", instead="retry_on_conflict", pending=3),
@@ -160,7 +159,7 @@ RETIRED = [
     Retired(
         pattern=r"gathering|cutting|packing|stamping",
         instead="accumulator, batch builder, sequence numbering",
-        pending=27,
+        pending=26,
     ),
     Retired(
         pattern=r"cast|stages?|ears?|moments|sights?",
@@ -168,8 +167,8 @@ RETIRED = [
         only="src/respool/sim/",
         pending=3,
     ),
-    Retired(pattern=r"troubles?", instead="fault, error", pending=88),
-    Retired(pattern=r"homes?|engines?", instead="backend", only="src/respool/testing/", pending=61),
+    Retired(pattern=r"troubles?", instead="fault, error", pending=72),
+    Retired(pattern=r"homes?|engines?", instead="backend", only="src/respool/testing/"),
     Retired(
         pattern=r"leftovers?|instead of a gap|surely ms|recorded ends|room settings|mended|own client|cluster guests",
         instead="name what it is",
@@ -183,22 +182,22 @@ RETIRED = [
     Retired(
         pattern=r"is none any ?more|none any ?more|had better|lest|anew|whoever|vouch(es)? for|want of",
         instead="subject, verb, object",
-        pending=202,
+        pending=154,
     ),
     Retired(
         pattern=r"(is|are|be|was|were|been) told",
         instead="is reported, is logged, is notified",
-        pending=97,
+        pending=78,
     ),
     Retired(
         pattern=r"so long|so many",
         instead="a number or a duration with its name; while",
-        pending=35,
+        pending=28,
     ),
-    Retired(pattern=r"go on|goes on|went on|gone on", instead="continue, resume", pending=136),
+    Retired(pattern=r"go on|goes on|went on|gone on", instead="continue, resume", pending=113),
     Retired(
         pattern=r"rooms|floors|the floor|doors?|the house",
         instead="package, layer, entry point",
-        pending=54,
+        pending=47,
     ),
 ]

@@ -50,7 +50,7 @@ class Pipelined:
         waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def on_reply(reply: Reply) -> None:
-            # Who waited may have been cancelled: a connection that is closed, a broker that stops.
+            # The waiter may have been cancelled: a connection closed, or the broker stops.
             if not waiting.done():
                 waiting.set_result(reply)
 

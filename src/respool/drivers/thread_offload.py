@@ -56,7 +56,7 @@ class ThreadOffload:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             _do(*job)
-            # A finished work must not keep its files open until the next one comes.
+            # Finished work must not keep its files open until the next work arrives.
             del job
 
 

@@ -63,7 +63,7 @@ def connect(name: str, bootstrap: str, security: Security) -> Cluster:
             connect_timeout_ms=5_000,
             request_timeout_ms=10_000,
             retry_ms=10_000,
-            # It has answered when it is used: then it may be restarting.
+            # It has answered before, so it may be restarting.
             first_contact_ms=10_000,
             security=security,
         )

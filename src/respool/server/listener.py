@@ -155,7 +155,8 @@ class Listener:
             await self._gauges.report(self._broker)
 
     def sweep(self, now: float) -> None:
-        """Close what has been idle, half-way through a frame or not taking its replies for too long."""
+        """Close connections that have been idle, in the middle of a frame, or not reading their replies for too
+        long."""
         idle_s = self._settings.network.connection_idle_ms / 1000
         arrival_s = self._settings.network.frame_arrival_ms / 1000
         stall_s = self._settings.network.reply_stall_ms / 1000

@@ -21,7 +21,7 @@ class Fault:
         return int(self._struck())
 
     def clear(self) -> None:
-        """No more of it. Replies it holds leave now."""
+        """No more of it. Held replies are sent now."""
         self._clear()
 
     def __enter__(self) -> Self:

@@ -55,7 +55,7 @@ class FaultyDisk:
             self._is_cut = True
 
     def lose_unsynced(self) -> int:
-        """Cut off what was never synced, and return how many bytes that was. No work may be under way any more."""
+        """Cut off what was never synced, and return how many bytes that was. No work may be in progress."""
         assert self._is_cut
         lost = 0
         for known in self._known.values():
@@ -85,7 +85,7 @@ class FaultyDisk:
         self.check("open", path, takes_room=is_new)
         file = self._inner.open_log(path, create=create)
         with self._lock:
-            # What is there when nobody has written it yet was there before this start.
+            # Data that this run has not written existed before its start.
             known = self._known.setdefault(path, _Known(path, file.size))
         return _TroubledLogFile(self, file, known, waits_for_disk=self._waits_for_disk)
 

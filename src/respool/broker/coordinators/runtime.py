@@ -147,7 +147,7 @@ class CoordinatorRuntime:
             self._carry_out(replace(decision, answers=answers))
 
     def tell(self, decision: Decision) -> None:
-        """Carry out a decision nobody asked for, such as one about topics that were deleted."""
+        """Apply a decision without a request, such as one about deleted topics."""
         if self.is_active:
             self._carry_out(decision)
 
@@ -228,8 +228,8 @@ class CoordinatorRuntime:
             return
         if not decision.answers and not decision.effects:
             return
-        # Also without records: the machine has seen what was appended before, and must not tell of
-        # it while it could still be lost.
+        # Also without records: the machine has replayed earlier appends, and its reply must not reveal them while they
+        # could still be lost.
         release = _Release(self, decision)
         try:
             is_waiting = self._partition.waiters.wait_for_commit(

@@ -63,7 +63,7 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
 async def _unled(
     broker: Broker, created: Collection[str], *, timeout_ms: int
 ) -> dict[str, RequestError]:
-    """Those of the created topics that nobody leads when the time is up."""
+    """Return the created topics without a leader when the timeout has passed."""
     if await broker.catalog.wait_until_led(created, timeout_ms=timeout_ms):
         return {}
     return {

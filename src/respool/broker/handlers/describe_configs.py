@@ -82,7 +82,7 @@ def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
         check_is_this_broker(name, broker)
         overrides = dict(broker.image.broker_overrides)
         if name == ALL_BROKERS:
-            # What holds for this one alone is not what is asked for.
+            # Overrides of a single broker are not requested.
             overrides.pop(str(broker.id), None)
         return broker_entries(broker.settings, overrides)
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")

@@ -98,12 +98,12 @@ async def _produce_when_led(
 async def _produce_prepared(
     request: Request, broker: Broker, writes: list["_Write"], patience: "_Patience"
 ) -> Reply:
-    """What must be known or done before any append: the connection's next request waits for it."""
+    """Prepare everything that must precede the append; the connection's next request waits for it."""
     if any(write.needs_opening for write in writes):
         # A topic wants another codec, or a look at every key: that is no work for the loop.
         await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
     await verify(writes, request, broker.transactions)
-    # What was admitted in an epoch that has ended since is still to be written, before the connection's next request.
+    # Batches validated in an epoch that has ended since must be written before the connection's next request.
     while going_on := [write.going_on for write in writes if write.going_on is not None]:
         if not await patience.wait_for(going_on):
             break
@@ -112,7 +112,7 @@ async def _produce_prepared(
 
 
 class _Patience:
-    """With partitions that go on to their next epoch: for as long as a request's time-out, in all."""
+    """Waits for partitions in an epoch transition, in total for at most the request's timeout."""
 
     def __init__(self, request: Request) -> None:
         self._loop = asyncio.get_running_loop()

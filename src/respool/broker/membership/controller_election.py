@@ -100,8 +100,8 @@ class ControllerElection:
     async def _view(self) -> ClusterView:
         view = self._known_view()
         if view.strays:
-            # What is followed change by change may still lack the topic that counts them. What the store has at one
-            # revision does not.
+            # What is followed change by change may still lack the topic that counts them. One revision of the store is
+            # consistent.
             await self._catalog.read_view()
             if not self._lifecycle.may_control():
                 raise LeaseExpired(

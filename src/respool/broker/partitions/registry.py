@@ -136,7 +136,7 @@ class Partitions:
         return [one for one in self if one.awaits_opening]
 
     def drop(self, unopened: Partition) -> None:
-        """Forget one whose log could not be opened or was given up, so that it is opened anew."""
+        """Forget a partition whose log could not be opened or has failed, so that it is reopened."""
         assert unopened.awaits_opening
         self._forget(unopened)
         unopened.detach()

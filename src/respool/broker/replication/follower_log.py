@@ -110,7 +110,7 @@ class FollowerLog:
             # What is being synced is about to be cut off, or not: both at once would be neither.
             await self._syncs.settle(partition)
             left = await self._cut_settled(partition, follower, effect)
-            # What was to be synced and was not cut off nobody else asks for, in whatever role it is now.
+            # Request the sync of what was not truncated: nothing else does, in any role.
             if partition.is_online:
                 self._syncs.request_sync(partition)
             return left

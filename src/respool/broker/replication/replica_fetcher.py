@@ -120,7 +120,7 @@ class ReplicaFetcher:
             await self._take(replies, STEADY_CHANNEL)
 
     async def _greet(self) -> None:
-        """Fetch for newcomers until a round takes them in."""
+        """Fetch for new partitions until a regular round includes them."""
         while self._newcomers and self._is_polling:
             asked = self._next_fetches(self._newcomers)
             if not asked:

@@ -61,7 +61,7 @@ class Roles:
         self._to_settle: set[Partition] = set()
         # Told of a partition that has begun to lead, or leads no more.
         self.on_changed: Callable[[Partition], None] = lambda _: None
-        # Told of a partition that the image calls offline here, and that is not.
+        # Called for a partition that the image marks offline here, and that is online.
         self.on_sound: Callable[[Partition], None] = lambda _: None
 
     def see(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
@@ -131,7 +131,7 @@ class Roles:
             self._follow(partition, image)
 
     def forget(self, partition: Partition) -> None:
-        """The partition is about to go."""
+        """The partition is about to be closed."""
         if self._following is not None:
             self._following.remove(partition)
         if partition.is_leading:

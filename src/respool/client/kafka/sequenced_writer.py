@@ -153,7 +153,7 @@ class SequencedWriter:
         return done
 
     def flush(self, *, limit_ms: int) -> list[Acknowledged]:
-        """Run until all that was added is in.
+        """Run until every queued batch is acknowledged.
 
         Raises:
             BrokerUnreachable, BrokerRefused: it was not within the time.

@@ -221,7 +221,7 @@ class GroupReader:
         try:
             self._commits.write(leaving)
         except KafkaException as error:
-            log.info("partitions are given up without a commit: %s", library.reason(error))
+            log.info("partitions are revoked without a commit: %s", library.reason(error))
         self._forget(places)
 
     def _on_lost(self, _: Any, partitions: list[Any]) -> None:

@@ -57,7 +57,7 @@ class Restarter:
 
     @asynccontextmanager
     async def restart(self, machine: Machine) -> AsyncIterator[None]:
-        """End the process in here; it is started again after a while."""
+        """End this process; it is restarted after a while."""
         self._restarting.add(machine.host)
         try:
             yield
@@ -114,7 +114,7 @@ class Restarter:
         return True
 
     def may_crash(self, machine: Machine) -> bool:
-        """Whether nothing is lost by it, for sure."""
+        """True if it certainly loses nothing."""
         if self._is_synced or self.is_elsewhere(machine):
             return True
         self.spared += 1
@@ -130,7 +130,7 @@ class Restarter:
             if waits_for_other and machine.is_without_its_disk:
                 # Else it may be its own that is waited for, which it has not registered with yet.
                 continue
-            # Nobody is left to copy from, or it is the last who has it.
+            # No other replica to copy from, or this is the last one.
             if me in (*image.isr, *image.elr, image.last_leader) and not any(
                 self.has_everything(one) for one in image.isr if one != me
             ):

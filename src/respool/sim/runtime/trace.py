@@ -8,7 +8,7 @@ _PRIME = 0x100000001B3
 
 
 class Trace:
-    """Everything that decides how a run goes on is mixed into `digest`: equal digests, equal runs."""
+    """Everything that influences a run is mixed into `digest`: equal digests, equal runs."""
 
     def __init__(self, *, show: Callable[[str], None] | None = None) -> None:
         self.digest = 0xCBF29CE484222325
@@ -24,7 +24,7 @@ class Trace:
         self.digest = ((self.digest ^ crc32(data)) * _PRIME) & _MASK
 
     def note(self, now_s: float, text: str) -> None:
-        """Something worth a line that is part of what makes runs equal."""
+        """Record an event in the trace and in the digest."""
         self.bytes_moved(text.encode())
         self.tell(now_s, text)
 

@@ -209,7 +209,7 @@ def decide(
         try:
             yield from _decide(run, batch, tasks=tasks, shares=shares)
         except DeciderFenced:
-            # By a task that came late, or by another run. It is all looked at again, so that nothing is missed.
+            # Aborted by a late task, or by another run. It is all looked at again, so that nothing is missed.
             yield Wait(seconds=WAIT_SECONDS)
             continue
         return

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from respool.spark.sink.errors import StateDamaged
 
 NO_BATCH = -1
-# So many runs are remembered as gone. One that is older is refused for its batch, which is behind.
+# How many ended runs are remembered. One that is older is refused for its batch, which is behind.
 GONE_MAX = 20
 _FORMAT = 1
 

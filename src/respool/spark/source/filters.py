@@ -186,7 +186,7 @@ def _is_comparable(condition: Condition) -> bool:
     kind = _KINDS.get(condition.column)
     several = condition.operation in {"in", "not in"}
     values = condition.value if several else (condition.value,)
-    # Not with null, for which SQL has rules of its own.
+    # Not with null, which SQL compares differently.
     return kind is not None and all(
         isinstance(one, kind) and not isinstance(one, bool) for one in values
     )

@@ -2,7 +2,7 @@
 
 # Then the leader is asked again: another replica may be nearer by now.
 NAMED_FOR_S = 300.0
-# Leaders go on naming a replica that the reader cannot use: for so long they are not told where the reader is.
+# Leaders keep naming a replica that the reader cannot use, so for this time the reader sends no rack.
 AVOIDED_FOR_S = 60.0
 
 

@@ -29,7 +29,7 @@ class WatchedTopic:
         # Somebody found it wrong.
         self.is_stale = False
         self._cluster = cluster
-        # As it was seen last; while brokers do not know the topic it may still be the one it was.
+        # The last known state; while brokers do not know the topic it may still be the same.
         self._seen = cluster.topic(topic)
         # Since when brokers say that there is no such topic.
         self._unknown_since: float | None = None

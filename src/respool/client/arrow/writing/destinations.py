@@ -111,7 +111,7 @@ class Destination:
             self._router.check_chosen(chosen, self.partitions)
 
     def route(self, piece: pa.RecordBatch, columns: Columns, *, first_row: int) -> Routed:
-        """Where each row goes; nothing of it is taken yet.
+        """Return each row's partition; no row is taken yet.
 
         Raises:
             RecordTooLarge, UnknownPartition: a row cannot be written.

@@ -173,7 +173,7 @@ class _Line:
         self._thread.start()
 
     def end(self) -> None:
-        """The connection is interrupted: wait until all was given back."""
+        """The connection is interrupted: wait until all batches are returned."""
         with self._delivery.changed:
             self.is_dead = True
             self._delivery.changed.notify_all()

@@ -78,7 +78,7 @@ class _Line:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts settled batches until somebody asks."""
+    """Counts finished batches until the next result is taken."""
 
     handed_over: int = 0
     _lines: dict[tuple[str, int], _Line] = field(default_factory=dict)

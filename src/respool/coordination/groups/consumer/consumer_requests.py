@@ -47,7 +47,7 @@ class ConsumerGroupHeartbeat:
     # From version 1; empty for none any more.
     topic_pattern: str | None = None
     assignor: str | None = None
-    # The partitions the member has. What is missing here of what it shall give up, it has given up.
+    # The partitions the member has. Partitions to revoke that are missing here have been revoked.
     owned: PartitionSet | None = None
     # From version 1 members choose their ids themselves (KIP-1082), so a retry is known to come from the same one.
     chooses_member_id: bool = True
