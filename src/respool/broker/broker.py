@@ -71,7 +71,7 @@ class Broker:
         self.settings = settings
         self.world = world
         self.clock = world.clock
-        # For whoever has sessions and time-outs.
+        # For sessions and timeouts.
         self.steady_clock = SteadyClock(world.clock)
         self.offload = world.offload
         self.id = BrokerId(settings.broker_id)
@@ -247,7 +247,7 @@ class Broker:
         self.spawn(self.housekeeping.run_compaction())
 
     def on_listening(self, host: str, port: int) -> None:
-        """Clients are told the advertised address; without one, the address that was bound."""
+        """Clients get the advertised address; without one, the address that was bound."""
         self._me = self._endpoint(host, port)
         self.catalog.on_listening(self._me)
 
@@ -273,7 +273,7 @@ class Broker:
             await self.member.leave()
 
     async def stop(self) -> None:
-        """Sync and close everything, so that the next start reads no logs. No request may come in any more."""
+        """Sync and close everything, so that the next start reads no logs. No request may come in afterwards."""
         self.stop_coordinators()
         for task in tuple(self._background):
             task.cancel()
@@ -305,7 +305,7 @@ class Broker:
         )
 
     def stop_coordinators(self) -> None:
-        """Whoever waits for one looks for it anew."""
+        """Stop the coordinators; waiting clients look them up again."""
         self.coordinators.stop()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":

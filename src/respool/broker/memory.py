@@ -21,9 +21,9 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-# One part in so many is kept from requests for replies, and from replies for requests.
+# The share that is reserved for replies against requests, and for requests against replies: one part in this many.
 KEPT_SHARE = 4
-# One part in so many is kept for replies to followers.
+# The share that is reserved for replies to followers: one part in this many.
 FOLLOWERS_SHARE = 8
 
 
@@ -100,7 +100,7 @@ class MemoryBudget:
         self._on_given_back(amount)
 
     def forget_receiver(self, turn: int) -> None:
-        """Whoever waited is gone; nothing happens if nobody did."""
+        """Remove a waiting receiver, if there is one."""
         self._receivers.pop(turn, None)
 
     def relieve(self, *, overdraft: int) -> None:
@@ -150,7 +150,7 @@ class MemoryBudget:
         self._on_given_back(amount)
 
     def let_go(self, amount: int, *, is_to_follower: bool = False) -> None:
-        """What was taken until a reply is charged is not needed any more. By that alone nothing came back."""
+        """Release a reservation that a charged reply replaces. It does not count as memory given back."""
         self._give(amount, is_to_follower=is_to_follower)
         self._on_room()
 

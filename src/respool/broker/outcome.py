@@ -20,7 +20,7 @@ NO_REPLY: Final[Reply] = ()
 
 
 class Pipelined:
-    """A reply to come. Whoever sends it is called at once when it is there, without a turn of the loop."""
+    """A pending reply. Its sender is called at once when the reply is ready, not in a later iteration of the loop."""
 
     __slots__ = ("_on_reply", "_reply")
 

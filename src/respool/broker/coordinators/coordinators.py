@@ -89,7 +89,7 @@ class Coordinators:
                 runtimes.on_role(partition)
 
     def stop(self) -> None:
-        """Whoever waits for one looks for it anew."""
+        """Stop the coordinators; waiting clients look them up again."""
         self.transactions.stop()
         self.groups.runtimes.stop()
 

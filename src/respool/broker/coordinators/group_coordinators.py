@@ -63,7 +63,7 @@ class Groups:
         """Topics came, grew or went."""
         view = self._topics_view()
         for number, runtime in self.runtimes:
-            # One that still loads is told when it has.
+            # A coordinator that still loads is notified when it has loaded.
             if runtime.is_active:
                 self._tell_topics(number, runtime, view)
 
@@ -90,7 +90,7 @@ class Groups:
             runtime.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
         runtime.tell(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))
         if runtime.is_active:
-            # Else it could not be written: the next one is told.
+            # Else it could not be written: the next coordinator is notified.
             self._topics_told[number] = view
 
     def _topics_view(self) -> TopicsView:

@@ -63,7 +63,7 @@ class RemoteMarkers:
         )
 
     def leader_of(self, name: TopicPartition) -> BrokerId | None:
-        """Who leads the partition now, as far as is known here; None: nobody who is there."""
+        """The partition's leader as this broker knows it; None: no leader is registered."""
         image = self._image()
         if not image.has_partition(*name):
             return None
@@ -74,7 +74,7 @@ class RemoteMarkers:
         return self._image().has_partition(*name)
 
     def send(self, broker: BrokerId, ending: Ending, name: TopicPartition) -> None:
-        """Have the broker write it. The ending is told what became of it, unless it is not wanted any more."""
+        """Send the marker to the broker. The ending gets the result, unless it is no longer wanted."""
         self._queue.put(broker, _Sent(ending, name))
 
     def stop(self) -> None:

@@ -183,7 +183,7 @@ class CoordinatorRuntime:
         return self._log.append_marker(marker, needs_newer_epoch=needs_newer_epoch)
 
     def stop(self) -> None:
-        """Serve no longer; whoever waits looks for the coordinator anew."""
+        """Stop serving; waiting clients look the coordinator up again."""
         self._state = _State.STOPPED
         self._timers.stop()
         self._fail_all(NotCoordinator(f"{self._partition.name} is not served here any more"))
@@ -199,7 +199,7 @@ class CoordinatorRuntime:
         # replicas are in sync. Looked at before the machine decides: after that it must be carried out.
         leader = self._partition.leader
         if leader is None or not leader.is_leading:
-            # Whoever appends finds it out, and the coordinator stops then.
+            # The next append fails, and the coordinator stops then.
             return
         try:
             leader.check_writable()
@@ -264,7 +264,7 @@ class CoordinatorRuntime:
             # An append that fails takes the partition offline, and who waits for an earlier one has heard of it first.
             return
         # The machine may have moved on with what need not survive; only the log knows what does.
-        # That another leads is nothing wrong: whoever asks is sent there.
+        # Another leader is no error: clients are redirected to it.
         level = logging.INFO if isinstance(error, NotLeader) else logging.ERROR
         logger.log(level, "%s: the coordinator stops: %s", self._partition.name, error)
         self._state = _State.STOPPED
@@ -281,7 +281,7 @@ class CoordinatorRuntime:
                 self._on_effect(effect)
 
     def on_unknown(self, decision: Decision, error: RequestError) -> None:
-        """Nobody waits for the decision's commit any more; it may be committed all the same."""
+        """The wait for the decision's commit has ended; it may be committed all the same."""
         self.fail(decision.answers, CoordinatorNotAvailable(str(error)))
         if decision.effects and self.is_active:
             # Who asked may ask again. Effects are nobody's but ours, and the broker may go on leading: it only could

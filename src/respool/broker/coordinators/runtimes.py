@@ -30,7 +30,7 @@ from respool.ports.offload import Offload
 
 logger = logging.getLogger(__name__)
 
-# What has failed to write must not be tried again at once: reading its log anew is work.
+# A failed coordinator is not reopened at once: reading its log again is expensive.
 REOPEN_DELAY_S = 2.0
 
 

@@ -46,7 +46,7 @@ class Reader(Protocol):
         """
 
     def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
-        """Another broker that had better be read from."""
+        """The preferred read replica: another broker to read from (KIP-392)."""
 
     def end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
@@ -223,7 +223,7 @@ class FollowerReader:
 
 
 def _stays(log: PartitionLog) -> bool:
-    """Whether what is committed is never cut off, and what is deleted or replaced not before a place of it is old."""
+    """True if committed records are never truncated, and deleted files are kept while a file range is valid."""
     config = log.config
     may_be_cut = config.unclean_leader_election_enable
     return not may_be_cut and config.file_delete_delay_ms >= 2 * FILE_RANGE_VALID_MS

@@ -33,7 +33,7 @@ def describe_topic_partitions(request: Request, broker: Broker) -> Reply:
         return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
     page = _Page(broker, max(1, min(body.response_partition_limit, PARTITIONS_MAX)))
     for name in names:
-        # The topic the last page ended in may be gone: then the next one is told from its beginning.
+        # The topic in which the last page ended may be deleted: then the page starts with the next topic.
         is_begun = body.cursor is not None and name == body.cursor.topic_name
         page.add(name, first=body.cursor.partition_index if is_begun else 0)
         if page.next_cursor is not None:

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): lead partitions as preferred again, or by whoever runs where nobody has everything (KIP-460).
+"""ElectLeaders (key 43): elect the preferred leaders, or unclean leaders where no in-sync replica runs (KIP-460).
 
 No partitions named (null) means all. Then those are left out that need no election.
 """

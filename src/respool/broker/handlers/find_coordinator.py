@@ -88,7 +88,7 @@ async def _ensure_topic(runtimes: CoordinatorRuntimes) -> None:
         await runtimes.ensure_topic()
     except RequestError as error:
         # Most clients ask again for ever; the operator must learn why.
-        # A store that is away passes, and is told of elsewhere.
+        # An unavailable store is transient, and logged elsewhere.
         level = logging.WARNING if isinstance(error, RequestTimedOut) else logging.ERROR
         runtimes.topic_failures.log(
             level,

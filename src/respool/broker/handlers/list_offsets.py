@@ -43,7 +43,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 NO_OFFSET = -1
-# Of a request, so many partitions are looked up on the loop; more would keep others waiting.
+# Partitions of one request that are looked up on the loop; more would block other requests.
 QUICK_LOOKUPS_MAX = 32
 
 
@@ -151,7 +151,7 @@ class _Answers:
 def _end(
     partition: Partition, timestamp: int, *, read_committed: bool, by_follower: bool
 ) -> Offset:
-    """Where the log ends for whoever asks."""
+    """The log's end for this isolation level or replica."""
     if by_follower:
         # It wants to know what is there, committed or not.
         return partition.log.log_end

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget what a group has committed for topics it does not read any more."""
+"""OffsetDelete (key 47): delete a group's committed offsets of topics that it no longer reads."""
 
 from collections.abc import Iterator
 

@@ -390,7 +390,7 @@ def _result(write: _Write, broker: Broker) -> ProducedPartition:
 
 
 def _record_errors(error: RequestError) -> list[tuple[int, str | None]]:
-    """One bad record fails its whole batch; the client is told which."""
+    """One invalid record fails its whole batch; the reply names the record."""
     if isinstance(error, InvalidRecord) and error.record_index is not None:
         return [(error.record_index, error.message)]
     return []

@@ -96,7 +96,7 @@ def _topics(asked: Any, written: dict[TopicPartition, Written]) -> list[dict[str
 def _code(written: Written) -> int:
     error = _error(written) if isinstance(written, asyncio.Future) else written
     if isinstance(error, CoordinatorLoadInProgress | CoordinatorNotAvailable | NotCoordinator):
-        # The partition of a group's offsets. Whoever writes markers knows of partitions and their leaders only.
+        # A partition of `__consumer_offsets`. The sender of markers knows only partitions and their leaders.
         return NotLeader.code
     return 0 if error is None else error.code
 

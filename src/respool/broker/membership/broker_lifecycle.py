@@ -163,7 +163,7 @@ class BrokerLifecycle:
         self._is_lease_doubted.set()
 
     async def stay(self) -> NoReturn:
-        """Keep the lease, and register anew whenever it was lost."""
+        """Renew the lease, and register again whenever it was lost."""
         while True:
             await self._wait_until_doubted(self._session.renew_at_ms)
             await self._renew()

@@ -283,7 +283,7 @@ class ClusterMember:
             logger.warning("which run this is cannot be written down: %s", error)
 
     def _on_stop_acting(self) -> None:
-        """Nobody is answered any more. Roles stay: the lease may turn out to be valid still, and else they end."""
+        """Stop answering. Roles stay until the image ends them: the lease may turn out to be still valid."""
         for partition in self._partitions:
             partition.role.on_fenced()
 

@@ -83,7 +83,7 @@ class ControllerElection:
             elif not self._lifecycle.recognise_election(key):
                 return 0
             logger.info("broker %d is the controller now", self._me)
-            # A new controller starts counting anew.
+            # A new controller starts with a new count.
             self._absences = MissingBrokers()
             self._stray_ages = StrayAges()
         view = await self._view()

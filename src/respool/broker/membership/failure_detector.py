@@ -71,7 +71,7 @@ class FailureDetector:
         self._spawn = spawn
         self._image: ClusterImage | None = None
         self._watched: dict[BrokerEndpoint, asyncio.Task[Any]] = {}
-        # Brokers that refuse connections just now. Clients are told to ask again who leads, not sent there.
+        # Brokers that refuse connections now. Metadata shows no leader for their partitions, so that clients retry.
         self.suspects: set[BrokerId] = set()
 
     def on_image(self, image: ClusterImage) -> None:

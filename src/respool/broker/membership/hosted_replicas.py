@@ -62,7 +62,7 @@ class HostedReplicas:
                 one.update_config(topic.config)
 
     async def keep_opening(self) -> NoReturn:
-        """Try again to open what could not be opened or cut off while the disk was full, or file handles were short."""
+        """Retry to open logs that could not be opened or truncated for a full disk or too many open files."""
         while True:
             await asyncio.sleep(OPEN_AGAIN_S)
             await self.open_again()

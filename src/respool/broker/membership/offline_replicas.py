@@ -85,7 +85,7 @@ class OfflineReplicas:
             self._taken_back.discard(partition)
 
     def _held(self, partition: Partition) -> tuple[TopicImage, PartitionImage] | None:
-        """None where this broker is to have nothing of it any more."""
+        """None if the image no longer assigns the replica to this broker."""
         name, number = partition.name
         topic = self._catalog.image.topics.get(name)
         if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):

@@ -112,7 +112,7 @@ class Catalog:
         is_leader_check_due: bool = True,
         with_strays: bool = True,
     ) -> ClusterView:
-        """The same as far as it is known here; under the seat of a controller, or of whoever has it now."""
+        """The same from this broker's image; guarded by the controller's key, or by the current controller's."""
         values, image = self._feed.values, self.image
         if not self._is_alone and not self.is_registered:
             # Decisions go by the brokers that are registered.
@@ -134,7 +134,7 @@ class Catalog:
         )
 
     async def wait_until_led(self, names: Collection[str], *, timeout_ms: int) -> bool:
-        """Wait until all partitions of these topics have leaders that run; False: they have not, after so long.
+        """Wait until all partitions of these topics have running leaders; False: some have none after the timeout.
 
         A topic that is gone meanwhile has nothing to be led.
         """

@@ -30,7 +30,7 @@ class CatalogFeed:
     def __init__(
         self, store: MetadataStore, *, on_changed: Callable[[frozenset[str]], None]
     ) -> None:
-        """`on_changed` is told which keys have other values now; it may look at `values` then."""
+        """`on_changed` gets the changed keys, after `values` was updated."""
         self._store = store
         self._on_changed = on_changed
         self.values: dict[str, StoredValue] = {}

@@ -133,7 +133,7 @@ class TopicChanges:
                 for one in writes[1:]:
                     await self._catalog.write(one)
             except (GuardFailed, StoreUnavailable) as error:
-                # Nobody looks at them any more, and they are collected later.
+                # They are no longer used, and are garbage collected later.
                 logger.info("partitions of the deleted topic %r are left for now: %s", name, error)
 
         await retry_on_conflict(self._catalog, decide, write)

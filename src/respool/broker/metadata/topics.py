@@ -39,7 +39,7 @@ class Topics:
         self._changing = asyncio.Lock()
         # Changed perhaps, perhaps not: the store did not say.
         self._doubtful: set[str] = set()
-        # Told when topics came, grew or went: groups share their partitions out anew.
+        # Called when topics were created, grew or were deleted: groups rebalance.
         self.on_changed: Callable[[], None] = lambda: None
 
     async def create(
@@ -191,7 +191,7 @@ class Topics:
                 self._doubtful.update(names)
                 raise _unanswered(error) from error
             except asyncio.CancelledError:
-                # Nobody waits for it any more, and it may have been done.
+                # The caller has given up waiting, and the change may have been made.
                 self._doubtful.update(names)
                 raise
 

@@ -50,7 +50,7 @@ class TopicTraffics:
         return (*self._by_topic.values(), self._other)
 
     def retain(self, topics: Collection[str]) -> None:
-        """These topics are there; of others nothing is told any more."""
+        """Set the topics that exist; others are no longer reported."""
         for topic in [one for one in self._by_topic if one not in topics]:
             del self._by_topic[topic]
         self._dropped.intersection_update(topics)

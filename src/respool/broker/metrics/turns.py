@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 
 
 async def in_turns(items: Iterable[Item], per_turn: int) -> AsyncIterator[list[Item]]:
-    """The items, so many at a time; the loop turns in between."""
+    """Yield the items in slices of `per_turn`; the event loop runs in between."""
     left = iter(items)
     turn = list(islice(left, per_turn))
     while turn:

@@ -30,7 +30,7 @@ class Flusher:
         stopwatch: Callable[[], float] = lambda: 0.0,
         on_synced: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`on_synced` is told how long each trip to the disk took, by the stopwatch, in seconds."""
+        """`on_synced` gets the duration of each sync, in seconds of the stopwatch."""
         self._offload = offload
         # Told of what nobody foresaw.
         self._on_failure = on_failure

@@ -99,7 +99,7 @@ class Partitions:
         return found
 
     def held(self, topic: str, partition: int) -> Partition | None:
-        """The partition, whoever leads it; None where this broker has no replica of it."""
+        """The partition in any role; None if this broker has no replica of it."""
         try:
             return self.find(topic, partition)
         except RequestError:
@@ -136,7 +136,7 @@ class Partitions:
         return [one for one in self if one.awaits_opening]
 
     def drop(self, unopened: Partition) -> None:
-        """Forget a partition whose log could not be opened or has failed, so that it is reopened."""
+        """Remove a partition whose log could not be opened or was abandoned, so that it is opened again."""
         assert unopened.awaits_opening
         self._forget(unopened)
         unopened.detach()
@@ -202,7 +202,7 @@ class Partitions:
                         partial(self._folder.remove_partition, name, log)
                     )
                 except StorageError as error:
-                    # The catalog does not name it any more, so the next start puts it aside.
+                    # The catalog no longer names it, so the next start moves it aside.
                     logger.warning(
                         "%s is deleted, but its folder stays until a restart: %s", name, error
                     )

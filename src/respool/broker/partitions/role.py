@@ -32,7 +32,7 @@ class Committed(Protocol):
     """The partition, as far as its role moves it; `Partition` is one."""
 
     def advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
-        """All before it is committed; that is so many bytes, if it is known."""
+        """Everything below is committed; `byte_count` bytes more than before, if known."""
 
     def on_deleted_everywhere(self, low_watermark: Offset) -> None: ...
 
@@ -58,7 +58,7 @@ class PartitionRole:
         self.is_replicated = False
         # While it goes on from one epoch of its own to the next: done when it leads again, or does not after all.
         self.going_on: asyncio.Future[None] | None = None
-        # Told when a follower may fetch again, and when there is nothing to fetch for any more.
+        # Called when a follower may fetch again, and when it stops following.
         self.on_follower_ready: Callable[[], None] = lambda: None
         self._name = name
         self._committed = committed
@@ -73,7 +73,7 @@ class PartitionRole:
         self._take_image(leader.image)
         self._carry_out(effects)
         self.on_durable(durable_end)
-        # Who waited in the epoch before: a replica that had not deleted may be none any more.
+        # Deletions that waited in the epoch before: the replica that was missing may have been removed.
         self._committed.on_deleted_everywhere(leader.low_watermark)
         self.end_going_on()
 
@@ -84,12 +84,12 @@ class PartitionRole:
         self._take_image(follower.image)
 
     def resign(self, why: str) -> None:
-        """It neither leads nor follows any more. Whoever waits looks for the leader."""
+        """Lead and follow no longer. Waiting clients look up the leader."""
         self.leader = self.follower = None
         self._committed.fail_waiters(NotLeader(f"{self._name}: {why}"))
 
     def end_going_on(self) -> None:
-        """Whoever waits for it may look who leads."""
+        """End the epoch transition: those who wait check the leader again."""
         going_on, self.going_on = self.going_on, None
         if going_on is not None:
             going_on.set_result(None)
@@ -130,7 +130,7 @@ class PartitionRole:
                 self._take_image(image)
 
     def on_fenced(self) -> None:
-        """The broker may not act now. It may again, or its role will end; whoever waits looks for the leader."""
+        """The lease may have expired: waiting clients look up the leader. The role stays until the image ends it."""
         self._committed.fail_waiters(NotLeader(f"{self._name}: this broker's lease has run out"))
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> None:
@@ -176,7 +176,7 @@ class PartitionRole:
             self._carry_out(effects)
 
     def on_durable(self, end: Offset, byte_count: int | None = None) -> None:
-        """Everything before `end` counts as had here; that is so many bytes, if it is known."""
+        """The local replica is durable up to `end` (`byte_count` bytes, if known)."""
         if self.follower is not None:
             self.follower.on_durable(end)
             self.on_follower_ready()

@@ -99,7 +99,7 @@ class Watermarks:
             self._advance_stable_to(stable_offset)
 
     def go_back_to(self, log: PartitionLog, high_watermark: Offset) -> None:
-        """The log was cut off there: what had been committed was lost by others."""
+        """The log was truncated there: other replicas lost committed records."""
         self._ends.clear()
         self._bytes_committed = self.bytes_appended
         self.begin_at(log, high_watermark)

@@ -45,7 +45,7 @@ class FollowerLog:
         self._clock = clock
 
     async def take(self, reply: FetchReply) -> list[FollowerEffect]:
-        """Do what the leader's answer asks for; return what is left to be done by whoever fetches."""
+        """Apply the leader's reply; return the effects that are left to the fetcher."""
         follower = reply.partition.follower
         if follower is None or not reply.partition.is_online:
             return []

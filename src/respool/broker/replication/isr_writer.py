@@ -34,7 +34,7 @@ class IsrWriter:
         see: Callable[[Partition, PartitionImage], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        """`see` is told what the store has of a partition, where that had to be read: it may end the role."""
+        """`see` gets a partition after its key had to be read from the store: that may end the role."""
         self._catalog = catalog
         self._store = store
         self._may_act = may_act

@@ -40,7 +40,7 @@ def serves(
 
     def register(handler: HandlerT) -> HandlerT:
         spec = API_TABLE[api]
-        # Clients are told the table's versions, so a handler has to serve exactly those.
+        # ApiVersions replies with the table's versions, so a handler has to serve exactly those.
         assert versions == (spec.version_min, spec.version_max), (spec, versions)
         assert api not in REGISTERED, f"{api.name} has two handlers"
         REGISTERED[api] = Registration(handler=handler, versions=versions, rights=rights)
