@@ -13,7 +13,13 @@ from weakref import WeakSet
 
 from respool.testing.backend import Backend, with_log
 from respool.testing.broker_clock import BrokerClock
-from respool.testing.broker_plan import HOST, BrokerPlan, settings_from, topic_settings, topics_from
+from respool.testing.broker_plan import (
+    HOST,
+    TestBrokerPlan,
+    settings_from,
+    topic_settings,
+    topics_from,
+)
 from respool.testing.errors import (
     BrokerClosed,
     BrokerDidNotStart,
@@ -224,7 +230,7 @@ class Broker:
     def _new_backend(self) -> Backend:
         if self._given_data is None:
             self._temporary = tempfile.mkdtemp(prefix="respool-test-")
-        plan = BrokerPlan(
+        plan = TestBrokerPlan(
             data=self.data,
             port=self._wanted_port,
             settings=self._settings,

@@ -40,7 +40,7 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerPlan:
+class TestBrokerPlan:
     data: str
     # 0: any free port.
     port: int

@@ -17,7 +17,7 @@ from respool.node.node import Drivers, serve
 from respool.ports.metadata_store import StoreUnavailable
 from respool.server.listener import Listener
 from respool.testing.broker_clock import MovedClock
-from respool.testing.broker_plan import HOST, BrokerPlan
+from respool.testing.broker_plan import HOST, TestBrokerPlan
 from respool.testing.errors import (
     BrokerDidNotStart,
     BrokerFailed,
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerRunner:
-    def __init__(self, plan: BrokerPlan, loop: MovableLoop) -> None:
+    def __init__(self, plan: TestBrokerPlan, loop: MovableLoop) -> None:
         self._plan = plan
         self._loop = loop
         self._clock = MovedClock(loop)

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from respool.testing.backend import COMMAND_S_MAX, with_log
-from respool.testing.broker_plan import BrokerPlan
+from respool.testing.broker_plan import TestBrokerPlan
 from respool.testing.errors import BY_NAME, BrokerFailed, BrokerUnresponsive, TestBrokerError
 
 # The child finds the modules that this process finds.
@@ -33,7 +33,7 @@ END_S_MAX = 20.0
 class ProcessBackend:
     """A `Backend`."""
 
-    def __init__(self, plan: BrokerPlan) -> None:
+    def __init__(self, plan: TestBrokerPlan) -> None:
         self._lock = threading.Lock()
         # Without a name: removed when the last process closes it.
         self._log_file = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed in `close`

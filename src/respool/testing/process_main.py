@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from respool.node.log_format import set_up_logging
-from respool.testing.broker_plan import BrokerPlan, TopicPlan
+from respool.testing.broker_plan import TestBrokerPlan, TopicPlan
 
 
 def main(channel_fd: int) -> None:
@@ -47,6 +47,6 @@ def main(channel_fd: int) -> None:
     os._exit(0)
 
 
-def _plan_from(fields: dict[str, Any]) -> BrokerPlan:
+def _plan_from(fields: dict[str, Any]) -> TestBrokerPlan:
     topics = {name: TopicPlan(**one) for name, one in fields.pop("topics").items()}
-    return BrokerPlan(topics=topics, **fields)
+    return TestBrokerPlan(topics=topics, **fields)

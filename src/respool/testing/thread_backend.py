@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from respool.node.log_format import TextFormatter
 from respool.testing.backend import COMMAND_S_MAX, with_log
-from respool.testing.broker_plan import BrokerPlan
+from respool.testing.broker_plan import TestBrokerPlan
 from respool.testing.broker_runner import BrokerRunner
 from respool.testing.errors import BrokerFailed, BrokerUnresponsive
 from respool.testing.movable_loop import MovableLoop
@@ -25,7 +25,7 @@ _LOGGERS = ("respool", "asyncio")
 class ThreadBackend:
     """A `Backend`. Callers wait; nothing of the broker runs in their threads."""
 
-    def __init__(self, plan: BrokerPlan) -> None:
+    def __init__(self, plan: TestBrokerPlan) -> None:
         # One command at a time: starting, stopping and crashing must not overlap.
         self._command_lock = threading.Lock()
         self._log = _Log()
