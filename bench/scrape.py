@@ -28,7 +28,7 @@ from respool.coordination.groups.group_requests import (
 )
 from respool.model.ids import ZERO_TOPIC_ID, LeaderEpoch, Offset
 from respool.model.settings import Settings
-from respool.node.node import Drivers, collect_seldom, serve
+from respool.node.node import Drivers, collect_rarely, serve
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
 from respool.server.listener import Listener
@@ -74,7 +74,7 @@ async def _measure(topics: int, partitions: int, groups: int) -> dict[str, objec
         async with _Served(folder) as served:
             await _fill(served.broker, topics, partitions, groups)
             # As `respool serve` does when it has started.
-            collect_seldom()
+            collect_rarely()
             refreshing = await _watched(served.broker.metrics.refresh)
             # The second finds the times that the first has looked up; groups that read on need new ones.
             sizes, holds, times = [], [], []

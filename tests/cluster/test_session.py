@@ -12,16 +12,16 @@ from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration
 from respool.cluster.session import (
     EndLastRun,
-    GiveUp,
     GrantLease,
     NoteRun,
     Phase,
     Put,
     ReadOwnKeys,
+    RefuseToJoin,
+    Resign,
     RevokeLease,
     Session,
     SessionSettings,
-    StepBack,
     StopActing,
 )
 from respool.model.cluster import BrokerEndpoint, RegistryEntry
@@ -53,7 +53,7 @@ def test_a_broker_registers_step_by_step() -> None:
     assert session.begin(RUN) == [NoteRun(run=RUN), GrantLease(ttl_ms=10_000)]
     assert session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0) == [ReadOwnKeys()]
     entry = RegistryEntry(rack="a", is_drained=True, clean_epoch=31, revision=40)
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=False)]
+    assert session.on_own_keys(None, entry) == [Resign(was_clean=False)]
     (put,) = session.on_stepped_back()
     assert isinstance(put, Put)
     # It stays when the lease runs out; what an operator asked for stays as well.
@@ -92,14 +92,14 @@ def test_a_stop_was_clean_if_folder_and_store_name_the_same_run(
     session.begin(RUN)
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
     entry = RegistryEntry(run=in_store, revision=1)
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=was_clean)]
+    assert session.on_own_keys(None, entry) == [Resign(was_clean=was_clean)]
 
 
 def about_to_register(session: Session, entry: RegistryEntry) -> RegistryEntry:
     """Let it go as far as that nothing but its registration is missing; return what the registry has by then."""
     session.begin(RUN)
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+    assert session.on_own_keys(None, entry) == [Resign(was_clean=True)]
     (put,) = session.on_stepped_back()
     assert isinstance(put, Put)
     session.on_registry_written(41)
@@ -112,7 +112,7 @@ def test_a_clean_stop_stays_so_though_the_registration_is_refused() -> None:
     session = new_session(OTHER_RUN)
     entry = about_to_register(session, RegistryEntry(run=OTHER_RUN, revision=40))
     session.on_refused()
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+    assert session.on_own_keys(None, entry) == [Resign(was_clean=True)]
 
 
 def test_a_clean_stop_stays_so_though_the_lease_runs_out_before_the_registration() -> None:
@@ -121,7 +121,7 @@ def test_a_clean_stop_stays_so_though_the_lease_runs_out_before_the_registration
     session.on_lost()
     session.begin(UUID(int=3))
     session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=0)
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+    assert session.on_own_keys(None, entry) == [Resign(was_clean=True)]
 
 
 @pytest.mark.parametrize("took_its_place", [False, True])
@@ -135,7 +135,7 @@ def test_who_lost_its_lease_has_all_it_had_unless_another_had_its_place_since(
     session.begin(UUID(int=3))
     session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=0)
     entry = RegistryEntry(run=OTHER_RUN if took_its_place else RUN, revision=60)
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=not took_its_place)]
+    assert session.on_own_keys(None, entry) == [Resign(was_clean=not took_its_place)]
 
 
 def test_a_stop_while_it_registers_anew_is_clean() -> None:
@@ -183,7 +183,7 @@ def test_a_broker_waits_until_the_run_before_is_gone() -> None:
     other = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN)
     assert session.on_own_keys(other, None, revision=9) == [ReadOwnKeys(after_ms=SETTINGS.wait_ms)]
     assert session.phase is Phase.READING
-    assert session.on_own_keys(None, None) == [StepBack(was_clean=False)]
+    assert session.on_own_keys(None, None) == [Resign(was_clean=False)]
 
 
 def test_a_registration_whose_answer_was_lost_counts() -> None:
@@ -206,7 +206,7 @@ def test_a_removed_broker_gives_up() -> None:
     session.begin(RUN)
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
     (effect,) = session.on_own_keys(None, RegistryEntry(is_removed=True, revision=1))
-    assert isinstance(effect, GiveUp)
+    assert isinstance(effect, RefuseToJoin)
     assert "broker 1 has been removed" in effect.why
     assert "respool cluster add 1" in effect.why
 
@@ -241,7 +241,7 @@ def test_a_lost_session_is_begun_anew_with_a_new_epoch_and_keeps_its_data() -> N
     session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=20_000)
     # The process has not crashed: it has what it had.
     assert session.on_own_keys(None, RegistryEntry(rack="a", run=RUN, revision=49)) == [
-        StepBack(was_clean=True)
+        Resign(was_clean=True)
     ]
     session.on_stepped_back()
     session.on_registry_written(89)
@@ -361,7 +361,7 @@ def test_a_stop_without_the_store_is_clean_all_the_same() -> None:
     session.on_lease_granted(8, ttl_ms=10_000, sent_at_ms=0)
     # Nobody could write there that it stopped.
     entry = RegistryEntry(rack="a", run=RUN, clean_epoch=None, revision=49)
-    assert session.on_own_keys(None, entry) == [StepBack(was_clean=True)]
+    assert session.on_own_keys(None, entry) == [Resign(was_clean=True)]
 
 
 def test_the_run_before_in_the_same_folder_is_dead_so_its_lease_is_ended() -> None:
@@ -371,7 +371,7 @@ def test_the_run_before_in_the_same_folder_is_dead_so_its_lease_is_ended() -> No
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
     before = BrokerRegistration(endpoint=ME, incarnation=OTHER_RUN, lease=6)
     assert session.on_own_keys(before, None, revision=9) == [EndLastRun(lease=6)]
-    assert session.on_own_keys(None, None) == [StepBack(was_clean=False)]
+    assert session.on_own_keys(None, None) == [Resign(was_clean=False)]
 
 
 def test_a_run_in_another_folder_may_live_so_its_lease_is_left_alone() -> None:
@@ -398,7 +398,7 @@ def test_one_with_the_number_of_another_that_lives_does_not_wait_to_take_its_pla
     """It would have, with an empty folder, as soon as that one stopped for a moment."""
     session = Session(ME, settings=SETTINGS, clean_run=None, folder=UUID(int=5))
     (end,) = waits(session, RegistryEntry(folder=UUID(int=6)))
-    assert isinstance(end, GiveUp)
+    assert isinstance(end, RefuseToJoin)
     assert "another broker 1 runs at there:1" in end.why
     assert "--broker-id" in end.why
 
@@ -438,7 +438,7 @@ def test_who_has_another_data_folder_than_its_last_run_says_which_it_has_left(
     session.on_lease_granted(7, ttl_ms=10_000, sent_at_ms=0)
     entry = RegistryEntry(run=UUID(int=9), folder=last, revision=40)
     assert session.on_own_keys(None, entry) == [
-        StepBack(was_clean=False, left_folder=left, folder=RUN)
+        Resign(was_clean=False, left_folder=left, folder=RUN)
     ]
     (put,) = session.on_stepped_back()
     assert isinstance(put, Put)

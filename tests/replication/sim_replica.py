@@ -20,7 +20,7 @@ from respool.replication.effects import (
     LowWatermarkMoved,
     ProposeIsr,
     RaiseLogStart,
-    StartAnewAt,
+    ResetLogTo,
     SteppedDown,
     TruncateTo,
     WaitFor,
@@ -381,7 +381,7 @@ class Replica:
                 self._cut(effect.offset)
                 log.truncate_to(effect.offset)
                 self._on_truncated(follower)
-            elif isinstance(effect, StartAnewAt):
+            elif isinstance(effect, ResetLogTo):
                 self._cut(effect.offset, is_anew=True)
                 log.restart_at(effect.offset)
                 self._on_truncated(follower)

@@ -21,7 +21,7 @@ from respool.replication.effects import (
     HighWatermarkMoved,
     LookUpLeader,
     RaiseLogStart,
-    StartAnewAt,
+    ResetLogTo,
     TruncateTo,
     WaitFor,
 )
@@ -320,7 +320,7 @@ def test_an_unclean_leader_takes_the_high_watermark_back() -> None:
 
 def test_what_lies_below_the_leaders_start_cannot_be_compared_and_goes() -> None:
     follower = follower_of(log_of(1, 1, 1, 1))
-    assert reply_to(follower, diverging(1, 3, log_start=3)) == [StartAnewAt(offset=Offset(3))]
+    assert reply_to(follower, diverging(1, 3, log_start=3)) == [ResetLogTo(offset=Offset(3))]
     effects = follower.on_truncated(
         log_start=Offset(3), log_end=Offset(3), durable_end=Offset(3), last_epoch=LeaderEpoch(-1)
     )
@@ -329,7 +329,7 @@ def test_what_lies_below_the_leaders_start_cannot_be_compared_and_goes() -> None
 
 def test_a_log_that_has_parted_before_its_own_start_begins_again() -> None:
     follower = follower_of(log_of(2, 2, log_start=5))
-    assert reply_to(follower, diverging(1, 4)) == [StartAnewAt(offset=Offset(4))]
+    assert reply_to(follower, diverging(1, 4)) == [ResetLogTo(offset=Offset(4))]
 
 
 # -- out of range
@@ -349,7 +349,7 @@ def test_a_follower_that_was_away_for_too_long_begins_at_the_leaders_start() -> 
     follower = follower_of(log_of(1, 1))
     out_of_range(follower)
     effects = follower.on_leader_range(EPOCH, log_start=Offset(50), log_end=Offset(90))
-    assert effects == [StartAnewAt(offset=Offset(50))]
+    assert effects == [ResetLogTo(offset=Offset(50))]
     follower.on_truncated(
         log_start=Offset(50), log_end=Offset(50), durable_end=Offset(50), last_epoch=LeaderEpoch(-1)
     )

@@ -31,7 +31,7 @@ def reelect(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Part
     if image.elr and len(image.isr) >= image.min_isr(rules.min_isr) and not is_stuck:
         # min.insync.replicas was lowered. The leader commits nothing while there is an ELR, so it needs this.
         image = replace(image, elr=())
-    if _may_go_on_leading(image, view):
+    if _may_keep_leading(image, view):
         return image
     return elect(image, rules, view)
 
@@ -116,7 +116,7 @@ def _without_the_stopping(
     return image.with_isr(staying, min_isr=rules.min_isr)
 
 
-def _may_go_on_leading(image: PartitionImage, view: ClusterView) -> bool:
+def _may_keep_leading(image: PartitionImage, view: ClusterView) -> bool:
     leader = image.leader
     if leader is None or leader not in image.isr or leader in image.offline:
         return False

@@ -92,7 +92,7 @@ class EndLastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepBack:
+class Resign:
     """Apply `own_replicas.resign_everywhere` until it has no writes left."""
 
     was_clean: bool
@@ -117,7 +117,7 @@ class StopActing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
+class RefuseToJoin:
     """The broker cannot join the cluster."""
 
     why: str
@@ -133,10 +133,10 @@ Effect: TypeAlias = (
     | GrantLease
     | ReadOwnKeys
     | EndLastRun
-    | StepBack
+    | Resign
     | Put
     | StopActing
-    | GiveUp
+    | RefuseToJoin
     | RevokeLease
 )
 
@@ -255,11 +255,11 @@ class Session:
                 f"broker {me} has been removed from the cluster; add it again with: respool cluster add {me} "
                 "--etcd HOST:PORT"
             )
-            return [GiveUp(why=why)]
+            return [RefuseToJoin(why=why)]
         if registration is None:
             self.phase = Phase.RESIGNING
             return [
-                StepBack(
+                Resign(
                     was_clean=self._was_clean(),
                     left_folder=self._left_folder(),
                     folder=self._folder,
@@ -289,7 +289,7 @@ class Session:
                 f"another broker {me} runs at {at}, with another data folder: give this one an id of its own "
                 "(--broker-id); or stop the other one, if this one is to replace it"
             )
-            return [GiveUp(why=why)]
+            return [RefuseToJoin(why=why)]
         self._waited_ms += self._settings.wait_ms
         return [ReadOwnKeys(after_ms=self._settings.wait_ms)]
 

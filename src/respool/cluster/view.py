@@ -121,8 +121,8 @@ class ClusterView:
 
     def racks_of(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, str | None]:
         """The racks by which replicas are spread: see `candidates`."""
-        is_told = all(self.candidates().values())
-        return {one: self.rack_of(one) if is_told else None for one in brokers}
+        has_racks = all(self.candidates().values())
+        return {one: self.rack_of(one) if has_racks else None for one in brokers}
 
     def is_drained_or_removed(self, broker: BrokerId) -> bool:
         """An operator has drained or removed it."""

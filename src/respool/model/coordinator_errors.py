@@ -31,7 +31,7 @@ class NotCoordinator(RequestError):
 
 
 class IllegalGeneration(RequestError):
-    """The group has gone on to another generation; the member must join again."""
+    """The group has another generation now; the member must join again."""
 
     code = 22
 
@@ -61,7 +61,7 @@ class InvalidSessionTimeout(RequestError):
 
 
 class RebalanceInProgress(RequestError):
-    """The group is being shared out anew; the member must join again."""
+    """The group is rebalancing; the member must join again."""
 
     code = 27
 

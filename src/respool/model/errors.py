@@ -317,33 +317,33 @@ class DiskFailed(StorageError):
 
 
 class DiskFull(StorageError):
-    """There is no room left on the disk; what was half written has been cut off again."""
+    """The disk is full; a partial write has been truncated."""
 
 
 class HandlesExhausted(StorageError):
-    """The system has no file handle or memory to spare for opening a file. Nothing was changed, and it may pass."""
+    """Too many open files, or no memory to open one. Nothing was changed; the error is transient."""
 
 
 class NothingTruncated(StorageError):
-    """That a log is about to be cut off could not be written down, for want of room or a file handle. The log is whole
-    and goes on; the cut may be tried again.
+    """A truncation could not be recorded: the disk is full, or too many files are open. The log is unchanged, and the
+    truncation may be retried.
     """
 
 
 class SegmentCorrupt(StorageError):
-    """A batch that was written completely no longer passes its checksum."""
+    """A completely written batch fails its checksum."""
 
 
 class CheckpointDamaged(StorageError):
-    """A checkpoint file cannot be read; what it said is to be found out otherwise."""
+    """A checkpoint file cannot be read; its values must be recovered from the logs."""
 
 
 class PartitionFolderUnclear(StorageError):
-    """A partition's folder holds data, but not whose: its partition.metadata is missing or damaged."""
+    """A partition's folder has data, but its partition.metadata is missing or damaged."""
 
 
 class PartitionFolderMissing(StorageError):
-    """A partition that had messages has no folder, or nothing in it."""
+    """The folder of a partition that had messages is missing or empty."""
 
 
 class DataFolderInUse(StorageError):
@@ -355,9 +355,9 @@ class DataFolderMismatch(StorageError):
 
 
 class ReplicationDiverged(RespoolError):
-    """What a leader sent does not continue the log here: offsets overlap, or an older leader's batch follows a newer's.
+    """A leader's batches do not continue this log: offsets overlap, or an older leader's batch follows a newer's.
 
-    Nothing was written. The follower compares its epochs with the leader's again, and cuts off where they part.
+    Nothing was written. The follower compares its epochs with the leader's again, and truncates at the divergence.
     """
 
 

@@ -122,7 +122,7 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, asked_to_stop.set)
 
     def on_serving(broker: Broker, listener: Listener) -> None:
-        collect_seldom()
+        collect_rarely()
         _say_that_it_serves(broker, *listener.address)
 
     return await serve(settings, asked_to_stop, on_serving=on_serving)
@@ -333,7 +333,7 @@ def _is_unreachable(error: Exception) -> bool:
     return not isinstance(error, EtcdRefused)
 
 
-def collect_seldom() -> None:
+def collect_rarely() -> None:
     """Tune the garbage collector: nearly all objects are freed by reference counting, and a collection visits every
     young object. Objects from the start stay, so they are frozen.
     """

@@ -18,7 +18,7 @@ WORTH_LOADING_BYTES = 100 * 1024 * 1024
 class ScannerOnDemand:
     def __init__(self) -> None:
         self._scanner: RecordScanner = PlainScanner()
-        self._is_settled = False
+        self._is_decided = False
         # Bytes scanned by plain Python.
         self._bytes_checked = 0
 
@@ -45,7 +45,7 @@ class ScannerOnDemand:
 
     def _load(self) -> None:
         """Thread-safe."""
-        if self._is_settled:
+        if self._is_decided:
             return
         try:
             self._scanner = _compiled()
@@ -53,7 +53,7 @@ class ScannerOnDemand:
             logger.warning(
                 "compaction is slow without compiled kernels (%s): install respool[arrow]", error
             )
-        self._is_settled = True
+        self._is_decided = True
 
 
 def _compiled() -> RecordScanner:

@@ -1,1 +1,1 @@
-"""Deciding code of replication: what a partition's leader counts, and what its followers cut off and fetch."""
+"""Replication state machines: a partition's leader and its followers. Pure: no clock, no I/O."""

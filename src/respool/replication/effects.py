@@ -80,7 +80,7 @@ class TruncateTo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartAnewAt:
+class ResetLogTo:
     """Drop all records and epochs and continue at the offset. Then `on_truncated`, or as with `TruncateTo`."""
 
     offset: Offset
@@ -119,7 +119,7 @@ LeaderEffect: TypeAlias = (
 FollowerEffect: TypeAlias = (
     Append
     | TruncateTo
-    | StartAnewAt
+    | ResetLogTo
     | RaiseLogStart
     | HighWatermarkMoved
     | AskLeaderRange

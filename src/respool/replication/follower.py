@@ -29,7 +29,7 @@ from respool.replication.effects import (
     HighWatermarkMoved,
     LookUpLeader,
     RaiseLogStart,
-    StartAnewAt,
+    ResetLogTo,
     TruncateTo,
     WaitFor,
 )
@@ -183,7 +183,7 @@ class Follower:
         if self._log_end < log_start:
             # The leader has deleted the records that come next here.
             self._is_busy = True
-            return [StartAnewAt(offset=log_start)]
+            return [ResetLogTo(offset=log_start)]
         if self._log_end > log_end:
             return self._cut_to(log_end)
         # It is in range again: fetch after a pause.
@@ -215,7 +215,7 @@ class Follower:
     def on_truncated(
         self, *, log_start: Offset, log_end: Offset, durable_end: Offset, last_epoch: LeaderEpoch
     ) -> list[FollowerEffect]:
-        """The log was truncated; or, after `StartAnewAt`, emptied."""
+        """The log was truncated; or, after `ResetLogTo`, emptied."""
         assert durable_end <= log_end
         self._is_busy = False
         self._log_start = log_start
@@ -285,14 +285,14 @@ class Follower:
         if end <= leader_log_start:
             # The leader has no epochs of deleted records, so nothing below its log start can be compared.
             self._is_busy = True
-            return [StartAnewAt(offset=leader_log_start)]
+            return [ResetLogTo(offset=leader_log_start)]
         return self._cut_to(end)
 
     def _cut_to(self, offset: Offset) -> list[FollowerEffect]:
         # Also at the log's end: epochs without records must go (KAFKA-10706).
         self._is_busy = True
         if offset < self._log_start:
-            return [StartAnewAt(offset=offset)]
+            return [ResetLogTo(offset=offset)]
         return [TruncateTo(offset=offset)]
 
     def _take_watermarks(self) -> list[FollowerEffect]:

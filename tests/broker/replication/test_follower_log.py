@@ -30,7 +30,7 @@ from respool.model.errors import (
 )
 from respool.model.ids import LeaderEpoch, Offset
 from respool.replication.divergence import EndOfEpoch
-from respool.replication.effects import AskLeaderRange, StartAnewAt, TruncateTo, WaitFor
+from respool.replication.effects import AskLeaderRange, ResetLogTo, TruncateTo, WaitFor
 from respool.replication.follower import Fetched
 
 OUT_OF_RANGE = 1
@@ -212,7 +212,7 @@ def test_only_what_is_cut_off_is_told(caplog: pytest.LogCaptureFixture) -> None:
             await bench.work.carry_out(rides, [TruncateTo(offset=Offset(2))])
             assert caplog.messages == []
             await bench.work.carry_out(rides, [TruncateTo(offset=Offset(1))])
-            await bench.work.carry_out(rides, [StartAnewAt(offset=Offset(50))])
+            await bench.work.carry_out(rides, [ResetLogTo(offset=Offset(50))])
         assert caplog.messages == [
             f"{rides.name}: cutting off what the leader does not have, from 1 to 2",
             f"{rides.name}: dropping all up to 1, and going on at 50",

@@ -19,15 +19,15 @@ from respool.cluster.own_replicas import resign_everywhere
 from respool.cluster.session import (
     Effect,
     EndLastRun,
-    GiveUp,
     GrantLease,
     NoteRun,
     Phase,
     Put,
     ReadOwnKeys,
+    RefuseToJoin,
+    Resign,
     RevokeLease,
     Session,
-    StepBack,
     StopActing,
 )
 from respool.cluster.view import ClusterView
@@ -249,7 +249,7 @@ class BrokerLifecycle:
             case EndLastRun(lease=lease):
                 await self._store.revoke_lease(lease)
                 return await self._read_own_keys()
-            case StepBack():
+            case Resign():
                 await self._step_back(effect)
                 return session.on_stepped_back()
             case Put():
@@ -258,7 +258,7 @@ class BrokerLifecycle:
                 self._on_stop_acting()
             case RevokeLease(lease=lease):
                 await self._store.revoke_lease(lease)
-            case GiveUp(why=why):
+            case RefuseToJoin(why=why):
                 raise NotAdmitted(why)
         return []
 
@@ -291,7 +291,7 @@ class BrokerLifecycle:
             registration.endpoint.port,
         )
 
-    async def _step_back(self, how: StepBack) -> None:
+    async def _step_back(self, how: Resign) -> None:
         """Take back what an earlier run left, until nothing of it is there."""
         while True:
             view = await self._catalog.read_view()

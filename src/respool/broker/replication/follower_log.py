@@ -23,7 +23,7 @@ from respool.replication.effects import (
     FollowerEffect,
     HighWatermarkMoved,
     RaiseLogStart,
-    StartAnewAt,
+    ResetLogTo,
     TruncateTo,
     WaitFor,
 )
@@ -66,7 +66,7 @@ class FollowerLog:
                 partition.on_high_watermark(effect.high_watermark)
             elif isinstance(effect, RaiseLogStart):
                 self._raise_log_start(partition, effect)
-            elif isinstance(effect, TruncateTo | StartAnewAt):
+            elif isinstance(effect, TruncateTo | ResetLogTo):
                 left += await self._cut(partition, effect)
             else:
                 left.append(effect)
@@ -100,7 +100,7 @@ class FollowerLog:
         partition.on_log_start_moved()
 
     async def _cut(
-        self, partition: Partition, effect: TruncateTo | StartAnewAt
+        self, partition: Partition, effect: TruncateTo | ResetLogTo
     ) -> list[FollowerEffect]:
         async with partition.changing:
             follower = partition.follower
@@ -116,7 +116,7 @@ class FollowerLog:
             return left
 
     async def _cut_settled(
-        self, partition: Partition, follower: Follower, effect: TruncateTo | StartAnewAt
+        self, partition: Partition, follower: Follower, effect: TruncateTo | ResetLogTo
     ) -> list[FollowerEffect]:
         if not _is_followed_by(partition, follower):
             return []
@@ -160,8 +160,8 @@ def _is_followed_by(partition: Partition, follower: Follower) -> bool:
     return partition.follower is follower and partition.is_online
 
 
-def _tell_cut(name: TopicPartition, effect: TruncateTo | StartAnewAt, *, log_end: Offset) -> None:
-    if isinstance(effect, StartAnewAt):
+def _tell_cut(name: TopicPartition, effect: TruncateTo | ResetLogTo, *, log_end: Offset) -> None:
+    if isinstance(effect, ResetLogTo):
         logger.warning(
             "%s: dropping all up to %d, and going on at %d", name, log_end, effect.offset
         )

@@ -76,13 +76,13 @@ class TopicPattern:
             state = self._states[places, came_after] = _State(places, came_after)
         return state
 
-    def _going_on(self, state: "_State", comes_next: str) -> "_GoingOn":
-        going_on = state.going_on.get(comes_next)
-        if going_on is None:
-            going_on = state.going_on[comes_next] = self._reach(state, comes_next)
-        return going_on
+    def _going_on(self, state: "_State", comes_next: str) -> "_Ahead":
+        ahead = state.ahead.get(comes_next)
+        if ahead is None:
+            ahead = state.ahead[comes_next] = self._reach(state, comes_next)
+        return ahead
 
-    def _reach(self, state: "_State", comes_next: str) -> "_GoingOn":
+    def _reach(self, state: "_State", comes_next: str) -> "_Ahead":
         """Follow all transitions that take no character, between the previous and the next one."""
         end = len(self._program)
         takers = []
@@ -101,7 +101,7 @@ class TopicPattern:
             new = [other for other in following if other not in reached]
             reached.update(new)
             waiting += new
-        return _GoingOn(takers, end in reached)
+        return _Ahead(takers, end in reached)
 
     def _spend(self, work: int) -> None:
         self._work_left -= work
@@ -124,7 +124,7 @@ def topic_pattern(text: str) -> TopicPattern:
 class _State:
     """A set of positions in the program after some characters of a name, with the known transitions."""
 
-    __slots__ = ("came_after", "following", "going_on", "places")
+    __slots__ = ("ahead", "came_after", "following", "places")
 
     def __init__(self, places: frozenset[int], came_after: str) -> None:
         self.places = places
@@ -133,10 +133,10 @@ class _State:
         # The next state for each character.
         self.following: dict[str, _State] = {}
         # The reachable positions if the next character is a word character, another one, or none.
-        self.going_on: dict[str, _GoingOn] = {}
+        self.ahead: dict[str, _Ahead] = {}
 
 
-class _GoingOn(NamedTuple):
+class _Ahead(NamedTuple):
     # Positions that take a character, and which characters.
     takers: list[tuple[int, frozenset[str]]]
     # Whether the pattern matches up to here.

@@ -20,7 +20,7 @@ from respool.model.ids import BrokerId, TopicPartition
 LeaderOf: TypeAlias = Callable[[TopicPartition], BrokerId | None]
 
 
-class Phase(Enum):
+class MarkerPhase(Enum):
     # For markers in flight, or for the first round.
     WAITING = auto()
     # A round is in progress: results may come at once, the next step is decided at its end.
@@ -46,7 +46,7 @@ class PendingMarkers:
         self._in_flight: set[TopicPartition] = set()
         # The leader of each partition at its last attempt; only in a cluster.
         self._tried_leaders: dict[TopicPartition, BrokerId | None] = {}
-        self._phase = Phase.WAITING
+        self._phase = MarkerPhase.WAITING
         self._rounds = 0
         # Rounds since a partition got another leader; each waits longer than the one before.
         self._rounds_at_leaders = 0
@@ -54,11 +54,11 @@ class PendingMarkers:
     @property
     def is_fenced(self) -> bool:
         """Another coordinator has taken over, before this one has learned it from the metadata."""
-        return self._phase is Phase.FENCED
+        return self._phase is MarkerPhase.FENCED
 
     @property
     def is_done(self) -> bool:
-        return self._phase is Phase.DONE
+        return self._phase is MarkerPhase.DONE
 
     @property
     def is_first_round(self) -> bool:
@@ -83,37 +83,39 @@ class PendingMarkers:
 
     def on_retry(self) -> None:
         """The pause before a retry is over, or was cut short."""
-        if self._phase is Phase.RETRYING:
-            self._phase = Phase.WAITING
+        if self._phase is MarkerPhase.RETRYING:
+            self._phase = MarkerPhase.WAITING
 
     def begin_round(self, leader_of: LeaderOf | None) -> list[TopicPartition]:
         """The partitions to write to now, in order."""
-        assert self._phase is Phase.WAITING, f"a round begins in phase {self._phase.name}"
+        assert self._phase is MarkerPhase.WAITING, f"a round begins in phase {self._phase.name}"
         if leader_of is not None and self.has_other_leaders(leader_of):
             # A new leader, possibly this broker, leads only once its epoch is on its disk. So the first attempt may
             # come too early; the next must not wait as long as after minutes without a leader.
             self._rounds_at_leaders = 0
         self._rounds += 1
         self._rounds_at_leaders += 1
-        self._phase = Phase.WRITING
+        self._phase = MarkerPhase.WRITING
         return sorted(self._missing - self._in_flight)
 
     def end_round(self) -> NextStep:
-        assert self._phase in {Phase.WRITING, Phase.FENCED}, f"a round ends in {self._phase.name}"
-        if self._phase is Phase.WRITING:
-            self._phase = Phase.WAITING
+        assert self._phase in {MarkerPhase.WRITING, MarkerPhase.FENCED}, (
+            f"a round ends in {self._phase.name}"
+        )
+        if self._phase is MarkerPhase.WRITING:
+            self._phase = MarkerPhase.WAITING
         return self.next_step()
 
     def next_step(self) -> NextStep:
         """To be asked after every event; during a round the answer is NOTHING."""
         assert self._in_flight <= self._missing, f"{self._in_flight} of {self._missing} in flight"
-        if self._phase not in {Phase.WAITING, Phase.RETRYING}:
+        if self._phase not in {MarkerPhase.WAITING, MarkerPhase.RETRYING}:
             return NextStep.NOTHING
         if not self._missing:
-            self._phase = Phase.DONE
+            self._phase = MarkerPhase.DONE
             return NextStep.DONE
-        if self._phase is Phase.WAITING and len(self._in_flight) < len(self._missing):
-            self._phase = Phase.RETRYING
+        if self._phase is MarkerPhase.WAITING and len(self._in_flight) < len(self._missing):
+            self._phase = MarkerPhase.RETRYING
             return NextStep.RETRY
         return NextStep.NOTHING
 
@@ -141,4 +143,4 @@ class PendingMarkers:
         self._in_flight.discard(name)
 
     def on_fenced(self) -> None:
-        self._phase = Phase.FENCED
+        self._phase = MarkerPhase.FENCED

@@ -18,7 +18,11 @@ from respool.coordination.groups.group_records import kind_of
 from respool.coordination.transactions.transaction_admin import TransactionAdmin
 from respool.coordination.transactions.transaction_end import complete, end_transaction, fence
 from respool.coordination.transactions.transaction_init import init_producer_id
-from respool.coordination.transactions.transaction_metadata import WAIT, Step, TransactionMetadata
+from respool.coordination.transactions.transaction_metadata import (
+    WAIT,
+    TransactionMetadata,
+    TransactionStep,
+)
 from respool.coordination.transactions.transaction_partitions import (
     add_partitions,
     verify_partitions,
@@ -194,7 +198,7 @@ class TransactionCoordinatorShard:
 
     def _step(
         self, transaction: TransactionMetadata | None, request: WaitingRequest, wall_ms: int
-    ) -> Step:
+    ) -> TransactionStep:
         if isinstance(request, AddPartitions):
             return add_partitions(transaction, request, wall_ms)
         if isinstance(request, EndTransaction):
@@ -206,7 +210,7 @@ class TransactionCoordinatorShard:
             now_ms=wall_ms,
         )
 
-    def _write_step(self, step: Step, draft: Draft) -> None:
+    def _write_step(self, step: TransactionStep, draft: Draft) -> None:
         if step.transaction is not None:
             self._write(step.transaction, draft)
 
@@ -296,7 +300,7 @@ class TransactionCoordinatorShard:
                 now_ms if is_more_due else max(rings_at_ms, now_ms + TIMEOUT_PAUSE_MS), draft
             )
 
-    def _make_room(self, step: Step, draft: Draft) -> Step:
+    def _make_room(self, step: TransactionStep, draft: Draft) -> TransactionStep:
         """Admit a new id, and forget ids until there is room for it; if none may be forgotten, it must wait.
 
         As with expired ids, a producer that returns must initialise again. No transaction is lost.
@@ -315,7 +319,7 @@ class TransactionCoordinatorShard:
         error = CoordinatorNotAvailable(
             f"{len(self._transactions)} transactional ids are known here, and too many are in use"
         )
-        return Step(None, InitProducerIdReply(error=error))
+        return TransactionStep(None, InitProducerIdReply(error=error))
 
     def _expire(self, draft: Draft) -> None:
         """Remove expired ids."""
@@ -347,7 +351,7 @@ def _markers_of(prepared: TransactionMetadata) -> WriteMarkers:
 
 
 def _tell_of_takeover(
-    before: TransactionMetadata | None, step: Step, request: TransactionRequest
+    before: TransactionMetadata | None, step: TransactionStep, request: TransactionRequest
 ) -> None:
     """Log why a producer's open transaction was aborted, for operators."""
     if (

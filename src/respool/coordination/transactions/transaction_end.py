@@ -9,8 +9,8 @@ from respool.coordination.transactions.transaction_metadata import (
     LAST_USABLE_EPOCH,
     PRODUCER_EPOCH_MAX,
     WAIT,
-    Step,
     TransactionMetadata,
+    TransactionStep,
 )
 from respool.coordination.transactions.transaction_partitions import not_current
 from respool.coordination.transactions.transaction_requests import (
@@ -33,7 +33,7 @@ _COMMITS = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
 def end_transaction(
     transaction: TransactionMetadata | None, request: EndTransaction, now_ms: int
-) -> Step:
+) -> TransactionStep:
     if transaction is None:
         return _refused(not_current(transaction, request))
     if request.version.bumps_epoch:
@@ -41,7 +41,7 @@ def end_transaction(
     if not transaction.is_current(request.producer_id, request.producer_epoch):
         return _refused(not_current(transaction, request))
     if transaction.state is TransactionState.ONGOING:
-        return Step(_prepared(transaction, request, now_ms), _ENDED)
+        return TransactionStep(_prepared(transaction, request, now_ms), _ENDED)
     return _end_again(transaction, request, _ENDED)
 
 
@@ -87,16 +87,18 @@ def complete(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     )
 
 
-def _end_with_bump(transaction: TransactionMetadata, request: EndTransaction, now_ms: int) -> Step:
+def _end_with_bump(
+    transaction: TransactionMetadata, request: EndTransaction, now_ms: int
+) -> TransactionStep:
     who = (request.producer_id, request.producer_epoch)
     is_open = transaction.state is TransactionState.ONGOING
     has_ended = not is_open and transaction.state is not TransactionState.EMPTY
     if has_ended and transaction.was_bumped_by(*who):
-        return _end_again(transaction, request, _go_on_with(transaction))
+        return _end_again(transaction, request, _reply_with(transaction))
     is_current = transaction.is_current(*who)
     if transaction.is_next(*who) or (is_current and transaction.is_prepared):
         # It concerns the next transaction.
-        return Step(None, WAIT)
+        return TransactionStep(None, WAIT)
     if not is_current:
         return _refused(not_current(transaction, request))
     if not is_open and request.is_commit:
@@ -104,13 +106,13 @@ def _end_with_bump(transaction: TransactionMetadata, request: EndTransaction, no
     next_producer_id = NO_PRODUCER_ID
     if transaction.producer_epoch >= LAST_USABLE_EPOCH:
         if request.new_producer_id is None:
-            return Step(None, ProducerIdNeeded())
+            return TransactionStep(None, ProducerIdNeeded())
         next_producer_id = request.new_producer_id
     ended = _prepared(transaction, request, now_ms, next_producer_id=next_producer_id)
     if not is_open:
         # No markers are needed: a client that does not know whether its first write succeeded aborts.
         ended = complete(ended, now_ms)
-    return Step(ended, _go_on_with(ended))
+    return TransactionStep(ended, _reply_with(ended))
 
 
 def _prepared(
@@ -139,7 +141,7 @@ def _prepared(
 
 def _end_again(
     transaction: TransactionMetadata, request: EndTransaction, reply: EndTransactionReply
-) -> Step:
+) -> TransactionStep:
     """Reply to an end that may have been decided already."""
     is_commit = transaction.state in _COMMITS
     if transaction.state is TransactionState.EMPTY or is_commit != request.is_commit:
@@ -148,17 +150,17 @@ def _end_again(
         return _refused(
             ConcurrentTransactions(f"{request.transactional_id} is at {transaction.state.name}")
         )
-    return Step(None, reply)
+    return TransactionStep(None, reply)
 
 
-def _go_on_with(ended: TransactionMetadata) -> EndTransactionReply:
+def _reply_with(ended: TransactionMetadata) -> EndTransactionReply:
     if ended.next_producer_id != NO_PRODUCER_ID:
         return EndTransactionReply(producer_id=ended.next_producer_id, producer_epoch=0)
     return EndTransactionReply(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
 
 
-def _refused(error: RequestError) -> Step:
-    return Step(None, EndTransactionReply(error=error))
+def _refused(error: RequestError) -> TransactionStep:
+    return TransactionStep(None, EndTransactionReply(error=error))
 
 
 def _contradiction(

@@ -16,8 +16,8 @@ from respool.coordination.transactions.transaction_metadata import (
     LAST_USABLE_EPOCH,
     PRODUCER_EPOCH_MAX,
     WAIT,
-    Step,
     TransactionMetadata,
+    TransactionStep,
 )
 from respool.coordination.transactions.transaction_requests import (
     InitProducerId,
@@ -36,10 +36,10 @@ def init_producer_id(
     *,
     timeout_ms_max: int,
     now_ms: int,
-) -> Step:
+) -> TransactionStep:
     error = _check(request, timeout_ms_max)
     if error is not None:
-        return Step(None, InitProducerIdReply(error=error))
+        return TransactionStep(None, InitProducerIdReply(error=error))
     if transaction is None:
         return _with_new_producer_id(request, previous_producer_id=NO_PRODUCER_ID, now_ms=now_ms)
     is_new = request.producer_id == NO_PRODUCER_ID
@@ -52,11 +52,11 @@ def init_producer_id(
         or transaction.is_next(*who)
         or who == (transaction.producer_id, transaction.producer_epoch)
     ):
-        return Step(None, InitProducerIdReply(error=_fenced(transaction, request)))
+        return TransactionStep(None, InitProducerIdReply(error=_fenced(transaction, request)))
     if transaction.is_prepared:
-        return Step(None, WAIT)
+        return TransactionStep(None, WAIT)
     if is_open:
-        return Step(fence(transaction, by_producer=not is_new, now_ms=now_ms), WAIT)
+        return TransactionStep(fence(transaction, by_producer=not is_new, now_ms=now_ms), WAIT)
     return _next_epoch(transaction, request, is_new=is_new, is_repeated=is_repeated, now_ms=now_ms)
 
 
@@ -67,7 +67,7 @@ def _next_epoch(
     is_new: bool,
     is_repeated: bool,
     now_ms: int,
-) -> Step:
+) -> TransactionStep:
     epoch = idle.producer_epoch
     previous_producer_id = NO_PRODUCER_ID if is_new else idle.producer_id
     if epoch == PRODUCER_EPOCH_MAX or (epoch == LAST_USABLE_EPOCH and not is_repeated):
@@ -89,9 +89,9 @@ def _next_epoch(
 
 def _with_new_producer_id(
     request: InitProducerId, *, previous_producer_id: ProducerId, now_ms: int
-) -> Step:
+) -> TransactionStep:
     if request.new_producer_id is None:
-        return Step(None, ProducerIdNeeded())
+        return TransactionStep(None, ProducerIdNeeded())
     return _initialised(
         request,
         producer_id=request.new_producer_id,
@@ -108,8 +108,8 @@ def _initialised(
     producer_epoch: int,
     previous_producer_id: ProducerId,
     now_ms: int,
-) -> Step:
-    return Step(
+) -> TransactionStep:
+    return TransactionStep(
         TransactionMetadata(
             transactional_id=request.transactional_id,
             producer_id=producer_id,

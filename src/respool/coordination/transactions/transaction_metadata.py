@@ -99,7 +99,7 @@ class TransactionMetadata(NamedTuple):
 WAIT = None
 
 
-class Step(NamedTuple):
+class TransactionStep(NamedTuple):
     # None: unchanged.
     transaction: TransactionMetadata | None
     reply: Any

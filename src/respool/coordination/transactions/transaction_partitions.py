@@ -2,7 +2,11 @@
 
 from collections.abc import Container
 
-from respool.coordination.transactions.transaction_metadata import WAIT, Step, TransactionMetadata
+from respool.coordination.transactions.transaction_metadata import (
+    WAIT,
+    TransactionMetadata,
+    TransactionStep,
+)
 from respool.coordination.transactions.transaction_requests import (
     AddPartitions,
     AddPartitionsReply,
@@ -27,23 +31,23 @@ _FEW_PARTITIONS = 16
 
 def add_partitions(
     transaction: TransactionMetadata | None, request: AddPartitions, now_ms: int
-) -> Step:
+) -> TransactionStep:
     if transaction is not None and transaction.is_next(request.producer_id, request.producer_epoch):
-        return Step(None, WAIT)
+        return TransactionStep(None, WAIT)
     if transaction is None or not transaction.is_current(
         request.producer_id, request.producer_epoch
     ):
-        return Step(None, AddPartitionsReply(error=not_current(transaction, request)))
+        return TransactionStep(None, AddPartitionsReply(error=not_current(transaction, request)))
     if transaction.is_prepared:
-        return Step(None, WAIT)
+        return TransactionStep(None, WAIT)
     known = transaction.partitions
     known_here = _lookup(known)
     # Also removes partitions that are named twice in one request.
     added = tuple(dict.fromkeys(one for one in request.partitions if one not in known_here))
     if not added:
-        return Step(None, _ADDED)
+        return TransactionStep(None, _ADDED)
     is_open = transaction.state is TransactionState.ONGOING
-    return Step(
+    return TransactionStep(
         TransactionMetadata(
             transaction.transactional_id,
             transaction.producer_id,

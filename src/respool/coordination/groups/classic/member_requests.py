@@ -53,7 +53,7 @@ class MemberRequests:
         self._rebalance.answer_sync(group, member.member_id, draft, error=stale)
         group.syncs_waiting[member.member_id] = ticket
         if group.leader == member.member_id:
-            self._share_out(group, request, draft)
+            self._take_assignment(group, request, draft)
 
     def _check_sync(self, group: ClassicGroup, request: SyncGroup) -> ClassicMember:
         member = group.check_member(request.member_id, request.instance_id)
@@ -68,7 +68,7 @@ class MemberRequests:
             raise RebalanceInProgress(f"group {group.group_id} rebalances again")
         return member
 
-    def _share_out(self, group: ClassicGroup, request: SyncGroup, draft: Draft) -> None:
+    def _take_assignment(self, group: ClassicGroup, request: SyncGroup, draft: Draft) -> None:
         """Take the leader's assignment. Members it left out get nothing; unknown ones are ignored."""
         assignments = {one.member_id: one.assignment for one in request.assignments}
         self._rebalance.write_stable(group, assignments, draft)

@@ -56,17 +56,17 @@ class ConsumerHeartbeats:
         if before is not member:
             self._rebalance.subscribe(change, before, member, wall_ms)
         group = change.group
-        if before is not member or not _is_settled(group, member):
+        if before is not member or not _is_reconciled(group, member):
             self._rebalance.assign(change)
             member = self._rebalance.reconcile(change, member_id, owned=request.owned)
-        is_told = is_joining or _says_all(request) or before is None
-        if not is_told and before is not None:
-            is_told = before.assigned != member.assigned
+        has_assignment = is_joining or _says_all(request) or before is None
+        if not has_assignment and before is not None:
+            has_assignment = before.assigned != member.assigned
         return ConsumerGroupHeartbeatReply(
             member_id=member_id,
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._settings.group_consumer_heartbeat_interval_ms,
-            assignment=member.assigned if is_told else None,
+            assignment=member.assigned if has_assignment else None,
         )
 
     def leave(
@@ -210,7 +210,7 @@ def _with_news(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> Consu
     return replace(member, **news)  # type: ignore[arg-type]
 
 
-def _is_settled(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def _is_reconciled(group: ConsumerGroup, member: ConsumerMember) -> bool:
     return group.epoch == group.target_epoch and member.is_reconciled_to(group.target_epoch)
 
 

@@ -44,7 +44,7 @@ class ConsumerGroupHeartbeat:
     client_host: str
     rebalance_timeout_ms: int = UNCHANGED_TIMEOUT
     topic_names: tuple[str, ...] | None = None
-    # From version 1; empty for none any more.
+    # From version 1; an empty pattern removes the subscription by pattern.
     topic_pattern: str | None = None
     assignor: str | None = None
     # The partitions the member has. Partitions to revoke that are missing here have been revoked.

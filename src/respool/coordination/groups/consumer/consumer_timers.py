@@ -22,9 +22,9 @@ class Due(Enum):
 
     # To send a heartbeat.
     SESSION = "session"
-    # To give up the partitions it must.
+    # To revoke partitions.
     REVOCATION = "revocation"
-    # Of a classic member that was told to: to join again; having joined, to ask for its assignment.
+    # For a classic member in a rebalance: to join again; then to sync.
     REJOIN = "rejoin"
     SYNC = "sync"
 

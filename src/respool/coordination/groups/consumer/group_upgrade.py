@@ -1,9 +1,9 @@
-"""A classic group becomes a next-generation one when such a member joins it, and a classic one again without them.
+"""Converts a classic group to a next-generation one when such a member joins, and back when only classic ones are left.
 
-Up at once: members keep what they have, and are told to join again with the first heartbeat. Down when only classic
-members are left and all of them have what they shall have: at such a point a classic group with the same generation,
-members and assignments says the same as the next-generation group did, so nobody notices and nothing is lost with the
-coordinator. (Kafka goes down as soon as the last member of the new protocol leaves, and starts a rebalance.)
+The upgrade is immediate: members keep their partitions, and join again after their first heartbeat. The downgrade waits
+until only classic members are left and all have their target assignment: a classic group with the same generation,
+members and assignments is then equivalent to the next-generation group, so no member notices and a failover loses
+nothing. (Kafka downgrades as soon as the last member of the new protocol leaves, and starts a rebalance.)
 """
 
 from dataclasses import replace
