@@ -84,7 +84,7 @@ async def wait_until_balanced(cluster: ClusterStore, moves: Moves, display: Open
 async def return_leaders(cluster: ClusterStore) -> int:
     """Elect preferred leaders; return how many partitions changed their leader.
 
-    The controller does so by itself only now and then, and only where many are led elsewhere.
+    The controller itself does so periodically, and only if many partitions are led elsewhere.
     """
     returned: set[TopicPartition] = set()
 

@@ -37,7 +37,7 @@ class FetchAnswer:
     # Partitions whose log could not be read. They go offline when the answer is encoded: the
     # read may have happened in another thread, and a partition's state belongs to the loop.
     failures: list[tuple[Partition, StorageError]] = field(default_factory=list)
-    # What consumers get, to be counted when it is encoded: an answer that is too small is read again.
+    # What consumers get; counted when it is encoded, because a reply that is too small is read again.
     served: list[tuple[Partition, FetchTarget, FetchedPartition]] = field(default_factory=list)
 
 

@@ -72,7 +72,7 @@ def _question(group: Any) -> GroupToFetch:
 
 def _refused(group: GroupToFetch, error: RequestError) -> FetchedGroup:
     if isinstance(error, CoordinatorNotAvailable):
-        # Clients take that for fatal here, and look for another coordinator when they hear this.
+        # Clients treat that error as fatal here; with this one they look up the coordinator again.
         error = NotCoordinator(error.message)
     return FetchedGroup(group.group_id, (), error)
 

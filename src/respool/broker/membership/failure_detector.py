@@ -18,11 +18,11 @@ place, which a lease that runs out by itself never allows. Nothing that was ackn
 1. It commits what every member of its ISR has fetched. Whoever is elected is of that ISR, and has it. 2. Members that
 follow the new leader do not fetch from the old one, so it commits nothing more. 3. It cannot make its ISR smaller
 instead: that write is guarded by the partition's revision, which an election changes. 4. If its ISR was itself alone
-before, it goes on committing; but then nobody else can be elected. The controller takes it out of the ISR and keeps
-it as eligible (KIP-966), and it leads again once it is back. While others are eligible too, it commits nothing
-anyway. Unclean election, where allowed, waits for those who have everything, and loses what it always may. 5. A
-controller's writes are guarded by its seat, which is gone with the lease. 6. What it reads out is committed, if
-perhaps not the latest; so a reader may see a moment longer what was true before.
+before, it goes on committing; but then nobody else can be elected. The controller takes it out of the ISR and keeps it
+as eligible (KIP-966), and it leads again once it is back. While others are eligible too, it commits nothing anyway.
+Unclean election, where allowed, waits for those who have everything, and loses what it always may. 5. A controller's
+writes are guarded by its controller key, which disappears with the lease. 6. What it reads out is committed, if perhaps
+not the latest; so a reader may see a moment longer what was true before.
 
 A lease is never used twice, so revoking the one that a registration names cannot harm the registration after it.
 """

@@ -47,7 +47,7 @@ class Catalog:
         self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self.me)
         self._reader = ImageReader(me=self.me, defaults=settings.topic_defaults)
-        # Told when the image has changed.
+        # Called when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
         # Set, and replaced by another, whenever it has.
         self._changed = asyncio.Event()

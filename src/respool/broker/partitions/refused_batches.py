@@ -38,7 +38,7 @@ class RefusedBatches:
     __slots__ = ("_first",)
 
     def __init__(self) -> None:
-        # By producer: the first that was refused and has not come again.
+        # By producer: the first refused batch that was not retried yet.
         self._first: dict[int, _Refused] = {}
 
     def __bool__(self) -> bool:

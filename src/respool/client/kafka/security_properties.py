@@ -25,7 +25,7 @@ from respool.client.kafka.security import (
 
 PROTOCOL = "security.protocol"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# Of everything that may say how brokers are reached.
+# All names of properties that say how brokers are reached.
 PREFIXES = ("security.", "ssl.", "sasl.")
 
 _AUTHORITIES = (

@@ -71,7 +71,7 @@ class SimTransport(asyncio.Transport):
         self._is_writer_paused = False
         # Arrived and not given to the protocol.
         self._unread: deque[Segment] = deque()
-        # Held back by a cut.
+        # Held back by a network partition.
         self._held: deque[Segment] = deque()
         # Bytes of ours that the other end has not taken.
         self._bytes_under_way = 0

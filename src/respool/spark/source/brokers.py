@@ -31,7 +31,7 @@ Offsets: TypeAlias = Mapping[int, int]
 class TopicSeen:
     # None with brokers that have no ids.
     id: str | None
-    # Those that are wanted.
+    # The requested partitions.
     partitions: tuple[int, ...]
 
 

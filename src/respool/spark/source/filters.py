@@ -157,7 +157,7 @@ class Narrowing:
 
 
 def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """What is left to read, and the filters that Spark must still look at itself."""
+    """The remaining ranges to read, and the filters that Spark must still apply."""
     narrowing = Narrowing()
     return narrowing, [one for one in filters if not narrowing.take(one)]
 

@@ -16,7 +16,7 @@ Unmatched: TypeAlias = Literal["error", "latest"]
 def resolve(
     brokers: Brokers, point: Point, topics: Mapping[str, TopicSeen], *, unmatched: Unmatched
 ) -> Resolved:
-    """The offset of each partition at the point. `unmatched`: what it is where no message is as late as its time.
+    """The offset of each partition at the point. `unmatched`: the offset to use if no message is as late as the time.
 
     Raises:
         BadOption: it does not say so for every partition, or for some that there are not; or no message is that late.

@@ -18,7 +18,7 @@ class PartitionWrite:
     # None where the broker did not say: acks=0, or a repeat that it knew.
     first_offset: int | None = None
     last_offset: int | None = None
-    # Sent, and never answered: they may be in, or may not.
+    # Sent and not acknowledged: they may have been written or not.
     uncertain_rows: int = 0
     not_in_rows: int = 0
     # Why not, in the broker's words.
