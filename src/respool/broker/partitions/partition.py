@@ -33,13 +33,7 @@ from respool.model.errors import (
     StorageFailed,
     UnknownLeaderEpoch,
 )
-from respool.model.ids import (
-    NO_LEADER_EPOCH,
-    LeaderEpoch,
-    Offset,
-    TopicId,
-    TopicPartition,
-)
+from respool.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from respool.model.topic_config import Flush, TopicConfig
 from respool.records.batch import RecordBatch
 from respool.records.markers import MARKER_BYTES, EndTransactionMarker
@@ -75,11 +69,7 @@ class Partition:
         self.topic_id = topic_id
         # Shared by all partitions of the topic.
         self.traffic = traffic or TopicTraffic(name.topic)
-        self.role = PartitionRole(
-            name,
-            self,
-            propose=self._propose,
-        )
+        self.role = PartitionRole(name, self, propose=self._propose)
         # Held while the role changes, or another thread changes the log.
         self.changing = asyncio.Lock()
         # Why the partition is offline; None while it is not.
