@@ -42,7 +42,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoBroker
     monkeypatch.chdir(tmp_path)
     retry_at_once(monkeypatch)
     monkeypatch.setattr("respool.broker.coordinators.remote_coordinators.PAUSE_S", 0)
-    monkeypatch.setattr("respool.broker.handlers.add_partitions_to_txn.HELD_S_MAX", 0.001)
+    monkeypatch.setattr(
+        "respool.broker.handlers.transactions.add_partitions_to_txn.HELD_S_MAX", 0.001
+    )
     with asyncio.Runner() as runner:
         world = TwoBrokers(runner)
         yield world

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from respool.broker.coordinators.runtime import CoordinatorRuntime
-from respool.broker.handlers import produce
+from respool.broker.handlers.messages import produce
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.partition_sync import PartitionSync
 from respool.broker.partitions.watermarks import Watermarks

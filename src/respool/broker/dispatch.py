@@ -12,9 +12,8 @@ from respool.wire.api_table import API_TABLE
 from respool.wire.codec import Request
 
 # A module registers its handler when it is imported.
-for _module in pkgutil.iter_modules(handlers.__path__):
-    if not _module.ispkg:
-        importlib.import_module(f"{handlers.__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(handlers.__path__, f"{handlers.__name__}."):
+    importlib.import_module(_module.name)
 
 HANDLERS: Mapping[int, Handler] = {api: one.handler for api, one in REGISTERED.items()}
 assert HANDLERS.keys() == API_TABLE.keys(), "clients are told of an API that has no handler"

@@ -4,7 +4,8 @@
 @serves(Api.HEARTBEAT, versions=(0, 4), rights=(READ_GROUP,))
 def heartbeat(request: Request, broker: Broker) -> Outcome: ...
 ```
-To add an API: a row in `wire/api_table.py` and a module in `handlers/` with a handler registered like this one.
+To add an API: a row in `wire/api_table.py` and a module in `handlers/<subject>/` with a
+handler registered like this one.
 """
 
 from collections.abc import Callable

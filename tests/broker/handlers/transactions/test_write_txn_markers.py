@@ -241,7 +241,7 @@ def test_a_group_coordinator_that_loads_is_told_of_as_a_partition_without_a_lead
 def test_a_partition_that_commits_nothing_does_not_keep_the_others_back(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("respool.broker.handlers.write_txn_markers.WAIT_S_MAX", 0.001)
+    monkeypatch.setattr("respool.broker.handlers.transactions.write_txn_markers.WAIT_S_MAX", 0.001)
     broker.offload.hold()
     assert ask(broker, marker(("rides", 0), ("rides", 9))) == [
         {("rides", 0): REQUEST_TIMED_OUT, ("rides", 9): UNKNOWN_TOPIC}

@@ -216,7 +216,9 @@ def test_brokers_add_for_several_transactions_at_once(broker: RunningBroker, ver
 def test_one_transaction_that_waits_for_its_markers_does_not_keep_the_others(
     broker: RunningBroker, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("respool.broker.handlers.add_partitions_to_txn.HELD_S_MAX", 0.001)
+    monkeypatch.setattr(
+        "respool.broker.handlers.transactions.add_partitions_to_txn.HELD_S_MAX", 0.001
+    )
     one, two = Producer(broker, "one"), Producer(broker, "two")
     one.write("rides", 0)
     broker.take_offline("rides", 0)

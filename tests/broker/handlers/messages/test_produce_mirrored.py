@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.test_produce import request
+from broker.handlers.messages.test_produce import request
 from broker.running_broker import EARLIEST, LATEST, RunningBroker, StartBroker
 from respool.log.partition_log import ReadSpec
 from respool.model.ids import Offset

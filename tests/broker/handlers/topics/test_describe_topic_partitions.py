@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
-from respool.broker.handlers.describe_topic_partitions import PARTITIONS_MAX
+from respool.broker.handlers.topics.describe_topic_partitions import PARTITIONS_MAX
 from respool.wire.api_table import Api
 
 UNKNOWN_TOPIC = 3

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.running_broker import EARLIEST, LATEST, LIST_OFFSETS_VERSION, RunningBroker
-from respool.broker.handlers.list_offsets import QUICK_LOOKUPS_MAX
+from respool.broker.handlers.messages.list_offsets import QUICK_LOOKUPS_MAX
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker
