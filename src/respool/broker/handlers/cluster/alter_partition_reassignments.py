@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (key 45): move partitions to other replicas, or cancel the move of some (KIP-455).
+"""AlterPartitionReassignments (key 45): reassign partitions to other replicas, or cancel reassignments (KIP-455).
 
-The reply says that a move has begun. ListPartitionReassignments tells when it has ended.
+The reply only confirms that the reassignment has begun; ListPartitionReassignments shows when it is complete.
 """
 
 from collections import Counter

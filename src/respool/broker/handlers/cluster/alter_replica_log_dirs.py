@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs (key 34): replicas are to be in a certain folder of this broker. There is one folder for all.
+"""AlterReplicaLogDirs (key 34): move replicas to another log directory of this broker. Respool has only one.
 
-So what is asked for is so already, or cannot be. Kafka's kafka-reassign-partitions names the folders that it has seen
-when it is to undo what it did, and takes an error for the whole undoing having failed.
+So the request either changes nothing or fails. Kafka's kafka-reassign-partitions names the directories that it saw
+earlier when it cancels a reassignment, and treats any error here as a failure of the whole cancellation.
 """
 
 from collections import defaultdict
@@ -43,6 +43,6 @@ def _why_not(broker: Broker, path: str, topic: str, number: int) -> RequestError
     try:
         partition = broker.partitions.find(topic, number)
     except RequestError as error:
-        # On other brokers, or on its way here. The tool asks again for those.
+        # The replica is on other brokers, or is not open here yet. For this code the tool retries.
         return ReplicaNotAvailable(str(error))
     return None if partition.is_online else StorageFailed(f"{partition.name} is offline")

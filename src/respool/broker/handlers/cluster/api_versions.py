@@ -1,6 +1,6 @@
-"""ApiVersions (key 18): which APIs this broker speaks, in which versions, and which features are switched on.
+"""ApiVersions (key 18): which APIs this broker serves, in which versions, and which features are enabled.
 
-A version of this request that is too new is answered by the wire, before it gets here (KIP-511).
+If the version of this request itself is too new, the wire layer answers it before it gets here (KIP-511).
 """
 
 from respool.broker.broker import Broker
@@ -9,11 +9,11 @@ from respool.broker.outcome import Outcome
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, encode_reply
 
-# Each feature switches clients to a protocol that must be complete here. With this one, from level 2 on, producers bump
+# Each feature switches clients to a protocol that must be complete here. From level 2 of this one on, producers bump
 # their epoch with every transaction and add partitions by writing to them (KIP-890).
 TRANSACTION_VERSION = "transaction.version"
 TRANSACTION_LEVEL = 2
-# Clients that ask in older versions cannot read features that begin at level 0 (KAFKA-17011).
+# Clients that use older versions of the request cannot parse features whose minimum level is 0 (KAFKA-17011).
 FEATURES_VERSION = 4
 FEATURES_EPOCH = 0
 

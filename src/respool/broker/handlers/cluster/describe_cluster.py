@@ -1,7 +1,7 @@
-"""DescribeCluster (key 60): the brokers there are and who is the controller.
+"""DescribeCluster (key 60): the brokers of the cluster and its controller.
 
-Brokers of the cluster that do not run now are what Kafka calls fenced. They are told to who asks for them, without an
-address: where they will come up again nobody knows.
+Brokers that are not running are what Kafka calls fenced. They are listed if the request asks for fenced brokers, but
+without an address, since their next address is unknown.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): how large partitions are on this broker's disk. There is one folder for all."""
+"""DescribeLogDirs (key 35): the sizes of partitions on this broker's disk. There is a single log directory."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
         "error_code": 0,
         "log_dir": broker.settings.data,
         "topics": _topics(_wanted(request, broker)),
-        # The size of the disk as a whole is not asked of it.
+        # The size of the whole disk is not measured.
         "total_bytes": UNKNOWN_BYTES,
         "usable_bytes": UNKNOWN_BYTES,
     }
@@ -33,7 +33,7 @@ async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
 
 
 def _wanted(request: Request, broker: Broker) -> Iterable[Partition]:
-    """The partitions asked for that are here: what has no log in this folder is left out, as by Kafka."""
+    """Return the requested partitions that are here. Those without a log in this directory are omitted, as in Kafka."""
     if request.body.topics is None:
         yield from broker.partitions
         return
@@ -42,7 +42,7 @@ def _wanted(request: Request, broker: Broker) -> Iterable[Partition]:
             try:
                 yield broker.partitions.find(topic.topic, number)
             except (UnknownTopicOrPartition, NotLeader):
-                # There is none, or it is on other brokers, or on its way here.
+                # The partition does not exist, is on other brokers, or is not open here yet.
                 continue
 
 
@@ -54,7 +54,7 @@ def _topics(partitions: Iterable[Partition]) -> list[dict[str, object]]:
                 {
                     "partition_index": partition.name.partition,
                     "partition_size": partition.log.size_bytes,
-                    # Both are about a replica that is being moved to another folder.
+                    # Both fields are about a replica that is moving to another log directory.
                     "offset_lag": 0,
                     "is_future_key": False,
                 }

@@ -1,6 +1,6 @@
 """ElectLeaders (key 43): elect the preferred leaders, or unclean leaders where no in-sync replica runs (KIP-460).
 
-No partitions named (null) means all. Then those are left out that need no election.
+No partitions named (null) means all; the reply then omits those that need no election.
 """
 
 from respool.broker.admin_log import listed
@@ -26,7 +26,7 @@ async def elect_leaders(request: Request, broker: Broker) -> Reply:
             TopicPartition(one.topic, number) for one in asked for number in one.partitions
         ]
     try:
-        # Version 0 knows no other.
+        # Version 0 has only preferred elections.
         kind = _kind(getattr(request.body, "election_type", ElectionKind.PREFERRED.value))
         answers = await PartitionChanges(broker.catalog).elect(kind, partitions)
     except RequestError as error:

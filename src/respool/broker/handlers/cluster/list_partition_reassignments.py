@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46): the partitions that are on their way to other replicas (KIP-455).
+"""ListPartitionReassignments (key 46): the partitions that are being reassigned (KIP-455).
 
-Of those asked for, the ones that are not being moved are left out; no topics named (null) means all.
+Requested partitions that are not being reassigned are omitted; no topics named (null) means all.
 """
 
 from respool.broker.broker import Broker

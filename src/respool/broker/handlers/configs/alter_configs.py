@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): replace everything that is set for a topic, or a broker. Old clients have only this one."""
+"""AlterConfigs (key 33): replace all overrides of a topic or broker. Old clients have no other API for it."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the settings of topics, and of this broker."""
+"""DescribeConfigs (key 32): the settings of topics and of this broker."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -55,7 +55,7 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
                     entry, with_synonyms=with_synonyms, with_doc=with_doc, told_whole=told_whole
                 )
                 for entry in _entries(broker, resource)
-                # None named means all; a name that is no setting is left out.
+                # No names means all settings; an unknown name is omitted.
                 if not resource.configuration_keys or entry.name in resource.configuration_keys
             ]
         except RequestError as refused:
@@ -82,14 +82,14 @@ def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
         check_is_this_broker(name, broker)
         overrides = dict(broker.image.broker_overrides)
         if name == ALL_BROKERS:
-            # Overrides of a single broker are not requested.
+            # The request is for the cluster-wide defaults, not for overrides of a single broker.
             overrides.pop(str(broker.id), None)
         return broker_entries(broker.settings, overrides)
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
 
 
 def _told_whole(text: str | None, *, bytes_max: float) -> str | None:
-    """Lists of throttled replicas may be longer than old versions can say; all else must be told all the same."""
+    """Return None if `text` is too long for the version: old versions cannot encode long throttle lists."""
     return text if text is None or len(text.encode()) <= bytes_max else None
 
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): set, unset or extend single settings of a topic or broker, and only those."""
+"""IncrementalAlterConfigs (key 44): set, delete or extend single settings of a topic or broker; others stay."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -46,7 +46,7 @@ async def incremental_alter_configs(request: Request, broker: Broker) -> Reply:
         _check(resource)
         await broker.broker_configs.change(
             resource.resource_name,
-            # What was never set is unset already: Kafka's tool for moving partitions does that with throttles.
+            # Deleting an override that was never set succeeds: kafka-reassign-partitions does that with throttles.
             lambda overrides: _rewritten(overrides, resource, _no_list),
             validate_only=request.body.validate_only,
         )
@@ -67,7 +67,7 @@ def _check(resource: Any) -> None:
 def _rewritten(
     before: Mapping[str, str], resource: Any, changed_list: Callable[[Any], str]
 ) -> dict[str, str]:
-    """The overrides after the change."""
+    """Return the overrides after the change."""
     overrides = dict(before)
     for config in resource.configs:
         if config.config_operation == Operation.DELETE:
@@ -85,7 +85,7 @@ def _changed_list(topic: TopicImage, config: Any) -> str:
         _no_list(config)
     if len(config.value) > TEXT_LENGTH_MAX:
         raise InvalidConfig(f"{config.name}: {len(config.value)} characters")
-    # A list that was never set for the topic is the broker's default. Each item once, in their order.
+    # Without an override for the topic, the list starts from the broker's default. Items stay unique and in order.
     items = dict.fromkeys(filter(None, topic.config.as_text[config.name].split(",")))
     given = dict.fromkeys(item.strip() for item in config.value.split(","))
     if config.config_operation == Operation.APPEND:

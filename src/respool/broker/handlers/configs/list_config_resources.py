@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74): what has settings that DescribeConfigs could show.
+"""ListConfigResources (key 74): the resources whose settings DescribeConfigs can show.
 
-Version 0 was ListClientMetricsResources, and there are no client metrics here. From version 1 on the client says which
-types it wants; none means all (KIP-1142).
+Version 0 was ListClientMetricsResources, and there are no client metrics here. From version 1 on the client names the
+resource types; an empty list means all (KIP-1142).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (key 69): members of next-generation groups, what they have and what they shall have (KIP-848).
+"""ConsumerGroupDescribe (key 69): members of KIP-848 groups, with their current and target assignments.
 
-Every group asked for is answered: librdkafka 2.16 ends its process when one is missing.
+The reply has an entry for every requested group: librdkafka 2.16 terminates its process when one is missing.
 """
 
 from collections.abc import Iterable

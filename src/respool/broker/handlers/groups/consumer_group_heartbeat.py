@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): all a member of a next-generation group ever sends to its coordinator (KIP-848)."""
+"""ConsumerGroupHeartbeat (key 68): the only request that members of a KIP-848 group send to their coordinator."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
-# From here on members choose their ids (KIP-1082), and may subscribe by a pattern.
+# From this version on members generate their own ids (KIP-1082) and may subscribe by a regular expression.
 MEMBER_CHOOSES_ID_VERSION = 1
 
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): forget groups without members, and their offsets; each on its own."""
+"""DeleteGroups (key 42): delete groups without members, and their offsets. Each group succeeds or fails on its own."""
 
 from respool.broker.admin_log import quoted
 from respool.broker.broker import Broker
@@ -16,7 +16,7 @@ from respool.wire.codec import Request, encode_reply
 async def delete_groups(request: Request, broker: Broker) -> Reply:
     results = await ask_coordinators(
         broker.groups.runtimes,
-        # Named twice, it is deleted once.
+        # A group that is named twice is deleted once.
         list(dict.fromkeys(request.body.groups_names)),
         name_of=str,
         ask=lambda group_ids: DeleteGroups(group_ids=group_ids),

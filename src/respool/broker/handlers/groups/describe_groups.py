@@ -1,6 +1,6 @@
-"""DescribeGroups (key 15): the members of groups, and who has what.
+"""DescribeGroups (key 15): the members of groups and their assignments.
 
-A group that is not there is a Dead one without an error; from version 6 on it is GROUP_ID_NOT_FOUND (KIP-1043).
+A group that does not exist is described as Dead without an error; from version 6 on, as GROUP_ID_NOT_FOUND (KIP-1043).
 """
 
 from respool.broker.broker import Broker

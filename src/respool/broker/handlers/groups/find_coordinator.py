@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): which broker looks after a group, or a transactional id.
+"""FindCoordinator (key 10): which broker coordinates a group or a transactional id.
 
-The topic they are kept in is made when the first client asks. Whether that topic is loaded yet is not told here:
-clients learn it from the coordinator.
+The coordinators' internal topic is created when the first client asks. The reply does not depend on whether the
+coordinator has loaded its partition: the coordinator itself tells clients while it is loading.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from respool.model.errors import InvalidRequest, RequestError, RequestTimedOut
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
-# The first version that asks for several keys at once (KIP-699).
+# From this version on a request may name several keys (KIP-699).
 SEVERAL_KEYS_VERSION = 4
 NO_COORDINATOR = {"node_id": -1, "host": "", "port": -1}
 
@@ -48,7 +48,7 @@ async def find_coordinator(request: Request, broker: Broker) -> Reply:
 
 
 async def _finder(broker: Broker, key_type: int) -> Callable[[str], dict[str, object]]:
-    """What tells of each name who looks after it, or why nobody does."""
+    """Return a function from a key to its coordinator, or to the error that prevents finding one."""
     try:
         runtimes = _runtimes(broker, key_type)
         await _ensure_topic(runtimes)
@@ -87,7 +87,7 @@ async def _ensure_topic(runtimes: CoordinatorRuntimes) -> None:
     try:
         await runtimes.ensure_topic()
     except RequestError as error:
-        # Most clients ask again for ever; the operator must learn why.
+        # Most clients retry forever, so the log has to tell the operator the reason.
         # An unavailable store is transient, and logged elsewhere.
         level = logging.WARNING if isinstance(error, RequestTimedOut) else logging.ERROR
         runtimes.topic_failures.log(

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member is still there, and learns whether its group goes on without change."""
+"""Heartbeat (key 12): keeps a member's session alive and tells the member when its group rebalances."""
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.coordinator_requests import ask_coordinator
@@ -25,8 +25,8 @@ def heartbeat(request: Request, broker: Broker) -> Outcome:
 
     def encode(answer: HeartbeatReply | RequestError) -> Reply:
         error = answer if isinstance(answer, RequestError) else answer.error
-        # While the group is loaded nobody is thrown out of it, and some clients give up at any other answer. Those
-        # who stay away are given their whole session once it is there.
+        # While a group is loading, no member is expired, and some clients treat any error here as fatal. Once the
+        # group is loaded, every member gets a full session timeout.
         if error is None or isinstance(error, CoordinatorLoadInProgress):
             return [_TEMPLATES.encode(request, None, _done)]
         return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]

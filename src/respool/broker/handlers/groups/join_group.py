@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): become a member, or say so again; answered when the generation begins, maybe minutes later."""
+"""JoinGroup (key 11): join or rejoin a group. The reply waits for the generation to begin, possibly for minutes."""
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
@@ -11,7 +11,7 @@ from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
-# From these versions on clients know what the name says.
+# The first versions in which clients understand MEMBER_ID_REQUIRED and a null protocol name.
 MEMBER_ID_REQUIRED_VERSION = 4
 NULL_PROTOCOL_VERSION = 7
 SKIP_ASSIGNMENT_VERSION = 9
@@ -25,7 +25,7 @@ async def join_group(request: Request, broker: Broker) -> Reply:
         reply: JoinGroupReply = await broker.groups.ask(body.group_id, _question(request))
     except RequestError as error:
         reply = JoinGroupReply(error=error, member_id=body.member_id)
-    # Older versions have no null here.
+    # In older versions the field is not nullable.
     no_protocol = None if request.version >= NULL_PROTOCOL_VERSION else ""
     fields = {
         "throttle_time": 0,

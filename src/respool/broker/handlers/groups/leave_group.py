@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): go, or have others go; from version 3 on several at once (KIP-345)."""
+"""LeaveGroup (key 13): leave a group, or remove other members; several at once from version 3 on (KIP-345)."""
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.coordinator_requests import ask_coordinator
@@ -50,7 +50,7 @@ def _leaving(request: Request) -> tuple[LeavingMember, ...]:
 
 
 def _overall_error(request: Request, answer: LeaveGroupReply) -> RequestError | None:
-    """Old versions have one member, and one place for its error."""
+    """Return the top-level error: old versions name one member and have no other field for its error."""
     if answer.error is None and request.version < SEVERAL_MEMBERS_VERSION:
         return answer.members[0].error
     return answer.error

@@ -1,4 +1,4 @@
-"""ListGroups (key 16): every group this broker looks after, maybe only those in some states or of some types."""
+"""ListGroups (key 16): the groups that this broker coordinates, optionally filtered by state or type."""
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
@@ -22,7 +22,7 @@ async def list_groups(request: Request, broker: Broker) -> Reply:
     try:
         replies = await broker.groups.runtimes.ask_all(question)
     except RequestError as error:
-        # Half a list would look like a whole one.
+        # A partial list would look complete.
         refused = error
     fields = {
         "throttle_time": 0,

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): how far a group has read."""
+"""OffsetCommit (key 8): commit a group's offsets."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): delete a group's committed offsets of topics that it no longer reads."""
+"""OffsetDelete (key 47): delete a group's committed offsets of topics that it no longer subscribes to."""
 
 from collections.abc import Iterator
 

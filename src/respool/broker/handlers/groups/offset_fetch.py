@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): what groups have committed; from version 8 on of several groups at once (KIP-709)."""
+"""OffsetFetch (key 9): the committed offsets of groups; of several groups at once from version 8 on (KIP-709)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,14 +51,14 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
             ]
         }
     else:
-        # Version 1 has no other place for an error of the group. The later ones have, and aiokafka looks only here:
-        # it would take an error for nothing committed, and begin at the end.
+        # Version 1 has no group-level error field, so every partition carries the error. Later versions have one, but
+        # aiokafka reads only the partitions': it would mistake an error for "nothing committed" and begin at the end.
         fields = _group_fields(_with_error_everywhere(questions[0], groups[0]), topics)
     return [encode_reply(request, {"throttle_time": 0, **fields})]
 
 
 def _question(group: Any) -> GroupToFetch:
-    # Null, from version 2 on, asks for everything.
+    # From version 2 on, null requests all offsets.
     topics = None
     if group.topics is not None:
         topics = tuple(TopicToFetch(topic.name, topic.partition_indexes) for topic in group.topics)
@@ -72,7 +72,7 @@ def _question(group: Any) -> GroupToFetch:
 
 def _refused(group: GroupToFetch, error: RequestError) -> FetchedGroup:
     if isinstance(error, CoordinatorNotAvailable):
-        # Clients treat that error as fatal here; with this one they look up the coordinator again.
+        # Here clients treat COORDINATOR_NOT_AVAILABLE as fatal; for NOT_COORDINATOR they look up the coordinator again.
         error = NotCoordinator(error.message)
     return FetchedGroup(group.group_id, (), error)
 
@@ -100,7 +100,7 @@ def _group_fields(group: FetchedGroup, topics: Mapping[str, TopicImage]) -> dict
 
 
 def _of_this_topic(fetched: FetchedTopic, topic: TopicImage | None) -> tuple[FetchedOffset, ...]:
-    """Nothing was committed for this topic when it was for another of its name, deleted meanwhile."""
+    """Drop offsets that were committed for a deleted topic of the same name: its topic id differs."""
     if topic is None:
         return fetched.partitions
     ids = (topic.id, ZERO_TOPIC_ID)

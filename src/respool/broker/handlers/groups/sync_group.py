@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): ask for one's share, which the leader brings; answered when it has."""
+"""SyncGroup (key 14): get a member's assignment from the group leader; the reply waits until the leader sends it."""
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
@@ -30,7 +30,8 @@ async def sync_group(request: Request, broker: Broker) -> Reply:
     try:
         reply: SyncGroupReply = await broker.groups.ask(body.group_id, question)
     except CoordinatorLoadInProgress as error:
-        # What was being shared out is lost. Some clients know no better word for that: they join again.
+        # The pending assignment is lost. Some clients do not handle COORDINATOR_LOAD_IN_PROGRESS here; for this code
+        # they rejoin.
         reply = SyncGroupReply(error=RebalanceInProgress(error.message))
     except RequestError as error:
         reply = SyncGroupReply(error=error)

@@ -1,7 +1,7 @@
-"""DeleteRecords (key 21): give up the oldest records of partitions, up to an offset.
+"""DeleteRecords (key 21): delete the oldest records of partitions, up to an offset.
 
-The answer goes out when the new log start is on the disk, so that no restart brings the records back, and when every
-replica has followed that fetches or may be elected. The files they lie in are removed where nothing else is in them.
+The reply is sent when the new log start is durable, so that no restart brings the records back, and when every replica
+that fetches or may be elected has the new log start too. Segments that lie completely below the log start are deleted.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from respool.model.ids import Offset
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
-# Instead of an offset: everything that is committed.
+# This value in place of an offset means everything that is committed.
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
@@ -71,9 +71,9 @@ async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -
 
 
 async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_s: float) -> Offset:
-    """Raise the log start to `offset`, durably, and return where the log starts then."""
+    """Raise the log start to `offset`, durably, and return the new log start."""
     log = partition.log
-    # A mirror starts where its source does, whatever its policy.
+    # A mirror's log start follows its source's, whatever its cleanup policy.
     if not log.config.has_retention and not log.config.respool_mirror:
         raise PolicyViolation(
             f"{partition.name}: cleanup.policy is {log.config.cleanup_policy}, without 'delete'"
@@ -86,8 +86,8 @@ async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_
             f"{partition.high_watermark}"
         )
     try:
-        # Below the start there is nothing left to delete. But a retry comes here too, when the log start was raised
-        # and could not be written down: so that is done in any case.
+        # At or below the log start there is nothing to delete. The checkpoint is written all the same, because this may
+        # be a retry after the log start was raised and the checkpoint could not be written.
         if offset > log.log_start:
             log.raise_log_start(Offset(offset))
             partition.on_log_start_moved()
@@ -100,7 +100,7 @@ async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_
 
 
 async def _when_followed(partition: Partition, log_start: Offset, timeout_s: float) -> None:
-    """Until all have deleted them who fetch or may be elected: else one that is elected would bring them back."""
+    """Wait for replicas that fetch or may be elected: a new leader with the old log start would restore the records."""
     followed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     listener = FutureListener(followed)
     if not partition.waiters.wait_for_deletion(log_start, listener):
@@ -113,5 +113,5 @@ async def _when_followed(partition: Partition, log_start: Offset, timeout_s: flo
             f"{partition.name}: not every replica has deleted the records before {log_start} yet"
         ) from None
     finally:
-        # Else each that is asked again and again would stay behind, as long as a replica is away.
+        # Otherwise retries would pile up listeners for as long as a replica is away.
         partition.waiters.stop_waiting_for_deletion(listener)

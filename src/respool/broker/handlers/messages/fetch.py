@@ -1,4 +1,4 @@
-"""Fetch (key 1): record bytes as they lie in the log, or a wait until there are some."""
+"""Fetch (key 1): return record bytes as they are in the log, or wait until there are some."""
 
 from respool.broker.broker import Broker
 from respool.broker.fetch.fetch_run import FetchRun
@@ -111,7 +111,7 @@ def _scope(request: Request, broker: Broker) -> FetchScope:
     return broker.fetch_sessions.scope(
         session_id=getattr(body, "session_id", 0),
         epoch=getattr(body, "session_epoch", FINAL_EPOCH),
-        # Each partition once, as it was asked for last.
+        # A partition that is named several times is read once, with its last fields.
         targets=list({one.key: one for one in targets}.values()),
         forgotten=forgotten,
         uses_topic_ids=by_id,

@@ -1,18 +1,18 @@
-"""ListOffsets (key 2): where a partition starts and ends, and which offset belongs to a time.
+"""ListOffsets (key 2): a partition's first and last offsets, and the offset for a timestamp.
 
-| asked           | answered                                                                  |
+| timestamp       | returned                                                                  |
 |-----------------|---------------------------------------------------------------------------|
 | a time in ms    | the first record at or after it                                            |
-| -1 latest       | the high watermark: what a consumer could read next                        |
+| -1 latest       | the high watermark: the next offset a consumer could read                 |
 | -2 earliest     | the log's start                                                             |
 | -3 max time     | the record with the largest timestamp                                      |
 | -4 local start  | the log's start on this disk                                                |
 | -5 tiered end, -6 | nothing is tiered: no offset                                             |
 
-A broker of the same cluster may name an offset with the wish for the latest (`time_at`, a tagged field): the reply has
-the time of the first record from there on.
+Another broker of the cluster may send an offset together with the latest-timestamp request (`time_at`, a tagged field):
+the reply has the timestamp of the first record at or after that offset.
 
-With isolation_level=1 the log ends at the last stable offset, for whoever asks: nothing beyond it is found.
+With isolation_level=1 the lookup ends at the last stable offset for consumers: nothing beyond it is found.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 NO_OFFSET = -1
-# Partitions of one request that are looked up on the loop; more would block other requests.
+# Partitions of one request that are looked up on the event loop; more would block other requests.
 QUICK_LOOKUPS_MAX = 32
 
 
@@ -61,7 +61,7 @@ async def list_offsets(request: Request, broker: Broker) -> Reply:
 
 
 class _Answers:
-    """To one request."""
+    """The replies to one request's partitions."""
 
     def __init__(self, request: Request, broker: Broker) -> None:
         self._broker = broker
@@ -89,7 +89,7 @@ class _Answers:
             fields.update(await self._look_up(partition, asked.timestamp, end))
             time_at = getattr(asked, "time_at", NO_OFFSET)
             if asked.timestamp == LATEST and NO_OFFSET < time_at < end:
-                # Another broker wants to know how old the record is that a group reads next.
+                # Another broker wants the age of the next record that a group reads.
                 fields["timestamp"] = await self._time_at(partition, Offset(time_at))
         except RequestError as error:
             fields["error_code"] = error.code
@@ -115,7 +115,7 @@ class _Answers:
                 partition.on_storage_error(error)
             raise StorageFailed(f"{partition.name}: {error}") from error
         if found is None:
-            # There may be one between here and the end that the leader does not know yet.
+            # The range up to the high watermark may hold a match that a new leader does not know to be committed yet.
             _check_end_known(partition)
             return {}
         return {
@@ -136,7 +136,7 @@ class _Answers:
         self, log: PartitionLog, timestamp: int, end: Offset
     ) -> TimestampedOffset | None:
         offload = self._broker.offload
-        # Looking for a time opens batches; that is no work for the loop, unless one is small and in memory.
+        # A lookup by timestamp opens batches. That is too slow for the event loop, unless one is small and in memory.
         if timestamp == MAX_TIMESTAMP:
             return await offload.run(lambda: log.latest_timestamp(max_offset=end))
         if self._quick_left:
@@ -153,7 +153,7 @@ def _end(
 ) -> Offset:
     """The log's end for this isolation level or replica."""
     if by_follower:
-        # It wants to know what is there, committed or not.
+        # A follower asks for the log end, committed or not.
         return partition.log.log_end
     if timestamp in (LATEST, MAX_TIMESTAMP):
         _check_end_known(partition)
@@ -161,7 +161,7 @@ def _end(
 
 
 def _check_end_known(partition: Partition) -> None:
-    """A new leader does not know yet how far the one before had committed: the end must not go back."""
+    """Fail while a new leader does not know its predecessor's high watermark: the end must not move backwards."""
     leader = partition.leader
     if leader is not None and not leader.is_end_known:
         raise OffsetNotAvailable(f"{partition.name}: the new leader does not know the end yet")

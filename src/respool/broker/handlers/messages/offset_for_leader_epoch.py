@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader's records end, so that a consumer notices lost ones (KIP-320)."""
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch; consumers detect truncation by it (KIP-320)."""
 
 from typing import Any
 

@@ -1,18 +1,18 @@
-"""Produce (key 0): append each partition's batch, then answer as `acks` asks.
+"""Produce (key 0): append each partition's batch, then reply as `acks` requires.
 
-The appends happen here and now, in the order the requests came in; only the reply may wait. So the requests of one
-connection are pipelined: while one waits for its sync, the next ones are appended and share the sync after it.
+Batches are appended immediately, in the order of the requests; only the reply may wait. So the requests of one
+connection are pipelined: while one waits for its sync, the next ones are appended and share the following sync.
 
-- acks=0: no reply; an error closes the connection, since the client listens for nothing else.
-- acks=1: the reply goes out as soon as the batch is in the log.
-- acks=-1: the reply goes out when the batch is committed: below the high watermark.
+- acks=0: no reply; an error closes the connection, since the client reads no reply.
+- acks=1: the reply is sent as soon as the batch is in the log.
+- acks=-1: the reply is sent when the batch is committed: below the high watermark.
 
-A mirror topic takes what `respool mirror` sends: batches that have offsets (`partitions/mirror_validation.py`).
+A mirror topic accepts what `respool mirror` sends: batches that have offsets (`partitions/mirror_validation.py`).
 
-A partition that its leader is about to lead in another epoch is waited for, and not called somebody else's.
+If this broker is about to lead the partition in a new epoch, the request waits instead of failing with NOT_LEADER.
 
-The first batch of a transaction in a partition waits until the transaction's coordinator has said that it may be there:
-see `produce_in_transaction.py`.
+The first batch of a transaction in a partition waits until the transaction coordinator has verified it:
+see `transactional_produce.py`.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ def produce(request: Request, broker: Broker) -> Outcome:
     ]
     for write in writes:
         write.admit(request, broker, now_ms)
-    # Nearly always there is nothing to wait for.
+    # Requests nearly always need not wait.
     request.waits_for_others = True
     if any(write.waits_for is not None for write in writes):
         return _produce_when_led(request, broker, writes, now_ms)
@@ -85,7 +85,7 @@ def produce(request: Request, broker: Broker) -> Outcome:
 async def _produce_when_led(
     request: Request, broker: Broker, writes: list["_Write"], now_ms: int
 ) -> Reply:
-    """A partition goes on from one epoch to the next: see `partition_role.py`. It does not take long."""
+    """Wait for partitions in an epoch transition: see `partitions/role.py`. It does not take long."""
     patience = _Patience(request)
     while held := [write for write in writes if write.waits_for is not None]:
         if not await patience.wait_for(write.waits_for for write in held):
@@ -100,7 +100,7 @@ async def _produce_prepared(
 ) -> Reply:
     """Prepare everything that must precede the append; the connection's next request waits for it."""
     if any(write.needs_opening for write in writes):
-        # A topic wants another codec, or a look at every key: that is no work for the loop.
+        # The topic needs another codec, or a check of every key. That is too slow for the event loop.
         await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
     await verify(writes, request, broker.transactions)
     # Batches validated in an epoch that has ended since must be written before the connection's next request.
@@ -119,7 +119,7 @@ class _Patience:
         self._until_s = self._loop.time() + max(0.0, request.body.timeout.total_seconds())
 
     async def wait_for(self, waits: "Iterable[asyncio.Future[None] | None]") -> bool:
-        """Until one of them is done; False: it has run out."""
+        """Wait until one of them is done. Return False if the request's timeout has passed."""
         left_s = self._until_s - self._loop.time()
         awaited = [one for one in waits if one is not None]
         if left_s <= 0 or not awaited:
@@ -151,14 +151,14 @@ def _open_all(writes: Iterable["_Write"], scanner: RecordScanner) -> None:
 
 @dataclass(slots=True)
 class _Write:
-    """One partition's batch on its way into the log, and what became of it."""
+    """One partition's batch on its way into the log, and its result."""
 
     topic: str
     index: int
     records: bytes | None
     partition: Partition | None = None
     batch: RecordBatch | None = None
-    # In the place of a batch, where the topic is a mirror.
+    # Replaces `batch` if the topic is a mirror.
     mirrored: MirroredBatches | None = None
     error: RequestError | None = None
     base_offset: int = -1
@@ -166,16 +166,16 @@ class _Write:
     log_append_time_ms: int = -1
     needs_key_check: bool = False
     needs_opening: bool = False
-    # Done when it is known who leads the partition in its next epoch: this broker, most probably.
+    # Done when the leader of the partition's next epoch is known; most probably it is this broker.
     waits_for: "asyncio.Future[None] | None" = None
-    # The replica here that does not lead.
+    # The local replica that refused the batch because it is not the leader.
     refused_by: Partition | None = None
-    # Of a batch that begins its transaction in the partition.
+    # Set if the batch begins its transaction in the partition.
     guard: VerificationGuard | None = None
 
     @property
     def going_on(self) -> "asyncio.Future[None] | None":
-        """Of a batch that may be appended, while its partition goes on from one epoch to the next."""
+        """Return the partition's epoch transition in progress, if the batch could otherwise be appended."""
         if self.error is not None or self.partition is None:
             return None
         return self.partition.role.going_on
@@ -221,7 +221,7 @@ class _Write:
             codec = recompression_for(self.batch, config)
             if codec is None:
                 return
-            # A batch may not unpack to more than a request could have carried uncompressed.
+            # Decompressed, a batch must not be larger than an uncompressed request could be.
             self.batch = recompress(self.batch, codec, limit=UNPACKED_BYTES_MAX)
             check_size(self.batch, config)
         except RequestError as error:
@@ -230,8 +230,8 @@ class _Write:
     def append(self, acks: int, now_ms: int) -> None:
         partition, batch, mirrored = self.partition, self.batch, self.mirrored
         records = self.records
-        # While the reply waits for its sync, nothing holds the records: how many requests wait is up
-        # to clients, and so would be how much memory.
+        # Keep no reference to the records while the reply waits for its sync: the number of waiting requests, and with
+        # it the memory, is up to the clients.
         self.records = self.batch = self.mirrored = None
         if self.error is not None and self.refused_by is not None:
             self.refused_by.refused.note_bytes(records, self.error, now_ms=now_ms)
@@ -246,7 +246,7 @@ class _Write:
                 return
             assert batch is not None
             if partition.refused and not partition.log.knows_producer(batch.header.producer_id):
-                # It would be taken for the producer's first, and the one that was refused could never follow.
+                # The log would take it for the producer's first batch and could never accept the refused one after it.
                 self.error = partition.refused.instead_of_a_gap(batch.header, now_ms=now_ms)
                 if self.error is not None:
                     return
@@ -260,7 +260,7 @@ class _Write:
             partition.refused.on_appended(batch.header.producer_id)
         self.base_offset = appended.base_offset
         self.next_offset = Offset(appended.last_offset + 1)
-        # Of a retry, the time its first try was appended at.
+        # For a retry, this is the append time of the first attempt.
         self.log_append_time_ms = appended.log_append_time_ms
 
     def _on_refused(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
@@ -272,17 +272,17 @@ class _Write:
 
 
 def _without_trace(error: RequestError) -> RequestError:
-    """The error alone: the frames it came through still hold the records."""
+    """Return the error without its traceback, whose frames still reference the records."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
-# The most a compressed batch may grow to when its topic asks for it to be opened.
+# The decompressed size limit of a batch whose topic requires it to be decompressed.
 UNPACKED_BYTES_MAX = 100 * 1024 * 1024
 
 
 class _CommittedAnswer:
-    """The reply to an acks=all request: sent when every batch in it is committed, failed or out of time."""
+    """The reply to an acks=all request: sent when every batch in it is committed, has failed or has timed out."""
 
     def __init__(self, request: Request, broker: Broker, writes: list[_Write]) -> None:
         self._asked = _Asked.by(request, broker)
@@ -307,7 +307,7 @@ class _CommittedAnswer:
 
     def on_one_done(self) -> None:
         self._outstanding -= 1
-        # After a time-out the client has its answer already.
+        # After a timeout the client already has its reply.
         if not self._outstanding and not self.reply.is_settled:
             self._deadlines.remove(self)
             self.reply.settle([_encode(self._asked, self._writes)])
@@ -344,7 +344,7 @@ def _close_on_error(writes: Iterable[_Write]) -> None:
 
 
 class _Asked(NamedTuple):
-    """What a reply needs of its request; the request itself has the records."""
+    """The fields of a request that its reply needs; the request itself would keep the records in memory."""
 
     correlation_id: int
     version: int

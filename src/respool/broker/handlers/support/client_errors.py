@@ -1,4 +1,4 @@
-"""Errors, translated into those that the client of the request acts upon correctly."""
+"""Translates errors into codes that the request's client handles correctly."""
 
 from respool.model.coordinator_errors import (
     ConcurrentTransactions,
@@ -19,10 +19,10 @@ from respool.model.errors import (
 from respool.model.ids import check_topic_name
 from respool.wire.codec import Request
 
-# From these versions on clients take TRANSACTION_ABORTABLE for the end of the transaction, not of the producer.
+# From these versions on clients take TRANSACTION_ABORTABLE as fatal for the transaction, not for the producer.
 ABORTABLE_FROM_PRODUCE_VERSION = 11
 ABORTABLE_FROM_OFFSET_COMMIT_VERSION = 4
-# Older clients give up at COORDINATOR_LOAD_IN_PROGRESS, but retry at COORDINATOR_NOT_AVAILABLE.
+# To older clients COORDINATOR_LOAD_IN_PROGRESS is fatal; at COORDINATOR_NOT_AVAILABLE they retry.
 LOADING_FROM_OFFSET_COMMIT_VERSION = 2
 
 _TRANSIENT = (
@@ -34,7 +34,7 @@ _TRANSIENT = (
 
 
 def why_unknown(name: str) -> RequestError:
-    """Return why no topic has this name: none has it now, or none can ever have it, so that retries are pointless."""
+    """Return why no topic has this name: it does not exist, or the name is invalid, so that retries are pointless."""
     try:
         check_topic_name(name)
     except InvalidTopic as error:
@@ -45,7 +45,7 @@ def why_unknown(name: str) -> RequestError:
 def for_version(
     error: RequestError | None, request: Request, *, fenced_code_from: int
 ) -> RequestError | None:
-    """Clients older than KIP-588 do not know PRODUCER_FENCED; to them INVALID_PRODUCER_EPOCH means the same."""
+    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients older than KIP-588; to them it means the same."""
     if isinstance(error, ProducerFenced) and request.version < fenced_code_from:
         return InvalidProducerEpoch(error.message)
     return error
@@ -57,13 +57,13 @@ def is_transient(error: RequestError) -> bool:
 
 
 def to_producer(error: RequestError, *, version: int) -> RequestError:
-    """The reply to Produce when the transaction coordinator refused the verification with `error`.
+    """Return the error for Produce when the transaction coordinator refused the verification with `error`.
 
-    The coordinator's own codes are for requests to the coordinator: a producer that gets them from Produce takes some
-    for fatal that are not, and retries others wrongly.
+    The coordinator's own codes are for requests to the coordinator. In a Produce reply, producers treat some of them as
+    fatal that are not, and retry others wrongly.
     """
     if is_transient(error):
-        # Old clients retry at this code without a search for another leader.
+        # For this code old clients retry without looking for another leader.
         return NotEnoughReplicas(
             f"the transaction coordinator could not verify the partition: {error.message}"
         )
@@ -71,7 +71,7 @@ def to_producer(error: RequestError, *, version: int) -> RequestError:
 
 
 def to_offset_committer(error: RequestError, *, version: int) -> RequestError:
-    """The same for TxnOffsetCommit."""
+    """Return the error for TxnOffsetCommit, as `to_producer` does for Produce."""
     if (
         isinstance(error, CoordinatorLoadInProgress)
         and version < LOADING_FROM_OFFSET_COMMIT_VERSION

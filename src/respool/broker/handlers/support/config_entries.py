@@ -1,8 +1,8 @@
-"""Settings as the config APIs show them: value, where it comes from, what else it could have come from.
+"""Settings as the config APIs show them: the value, its source, and its synonyms.
 
 A topic's setting comes from the topic itself, else from the `topic` table of the broker's settings, else it is Kafka's
-default. The table's entries are known to Kafka's tools under the broker's names for them: `retention.ms` of a topic is
-`log.retention.ms` of a broker. A few of a broker's settings are changed while it runs: for itself, or for all brokers.
+default. Kafka's tools know the table's entries by the broker's names for them: `retention.ms` of a topic is
+`log.retention.ms` of a broker. A few broker settings are dynamic: they can be changed for one broker or for all.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from respool.model.topic_config import CONFIG_RULES, TopicConfig
 
 
 class Source(IntEnum):
-    """Where a value comes from, in Kafka's numbers."""
+    """The source of a value, in Kafka's numbers."""
 
     TOPIC = 1
     BROKER = 2
@@ -28,7 +28,7 @@ class Source(IntEnum):
 
 
 class ValueType(IntEnum):
-    """What a value is, in Kafka's numbers."""
+    """The type of a value, in Kafka's numbers."""
 
     BOOLEAN = 1
     STRING = 2
@@ -41,10 +41,10 @@ class ValueType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synonym:
-    """A place the value could come from; the first of them is where it does come from."""
+    """A possible source of the value; the first one in the list is the one in effect."""
 
     name: str
-    # None: it is a secret.
+    # None for a secret.
     value: str | None
     source: Source
 
@@ -52,7 +52,7 @@ class Synonym:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
     name: str
-    # None: it is a secret.
+    # None for a secret.
     value: str | None
     read_only: bool
     synonyms: tuple[Synonym, ...]
@@ -85,7 +85,7 @@ def topic_entries(topic: TopicImage, settings: Settings) -> Iterator[ConfigEntry
 def broker_entries(
     settings: Settings, overrides: Mapping[str, Mapping[str, str]]
 ) -> Iterator[ConfigEntry]:
-    """Every setting of the broker. But for those of `BrokerConfig` they are read when it starts."""
+    """Yield every setting of the broker. All except those of `BrokerConfig` are read only at startup."""
     yield from _changeable_entries(settings, overrides)
     values = settings.flat()
     for field in SETTINGS.values():
@@ -160,7 +160,7 @@ def _text(field_name: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if field_name in {"listen", "advertised"} and value:
-        # Kafka's tools expect to find a protocol in front of an address.
+        # Kafka's tools expect a protocol in front of an address.
         return f"PLAINTEXT://{value}"
     return str(value)
 

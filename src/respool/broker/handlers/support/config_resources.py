@@ -1,4 +1,4 @@
-"""What settings belong to, as the config APIs name it: a type and a name."""
+"""Config resources: what settings belong to, named in the config APIs by a type and a name."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -15,18 +15,18 @@ from respool.wire.codec import Request, encode_reply
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does with one setting."""
+    """The operations of IncrementalAlterConfigs on one setting."""
 
     SET = 0
-    # Back to the broker's default.
+    # Restore the broker's default.
     DELETE = 1
-    # Add to a list, and take from it.
+    # Add items to a list, and remove items from it.
     APPEND = 2
     SUBTRACT = 3
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers. Only topics and brokers have settings here."""
+    """Kafka's numbers. Only topics and brokers have settings in Respool."""
 
     TOPIC = 2
     BROKER = 4
@@ -36,10 +36,10 @@ class ResourceType(IntEnum):
 
 
 def check_is_this_broker(name: str, broker: Broker) -> None:
-    """A broker is named by its id; the empty name stands for all brokers.
+    """Check a broker resource's name: this broker's id, or empty for all brokers.
 
     Raises:
-        InvalidRequest: it is another broker, or no number.
+        InvalidRequest: it names another broker, or is not a number.
     """
     if name not in ("", str(broker.id)):
         raise InvalidRequest(f"this is broker {broker.id}, not {name!r}")
@@ -52,7 +52,7 @@ async def change_each(
     change_topic: Callable[[Any], Awaitable[None]],
     change_broker: Callable[[Any], Awaitable[None]],
 ) -> Reply:
-    """Change the settings of each resource in the request and answer for each, in their order.
+    """Change the settings of each resource in the request and return the results in request order.
 
     A resource is changed as a whole or not at all.
     """
@@ -88,7 +88,7 @@ async def change_each(
 def _log_change(request: Request, broker: Broker, resource: Any) -> None:
     kind = "topic" if resource.resource_type == ResourceType.TOPIC else "broker"
     what = "changed" if request.api.key == Api.INCREMENTAL_ALTER_CONFIGS else "replaced"
-    # Without a name, all brokers.
+    # An empty name means all brokers.
     name = quoted(resource.resource_name) if resource.resource_name else "default"
     configs = listed(map(_config_text, resource.configs)) or "none"
     broker.admin_log.log(request, f"{what} configs of {kind} {name}: {configs}")

@@ -18,10 +18,10 @@ Encode = Callable[[Any], Reply]
 def ask_coordinator(
     runtimes: CoordinatorRuntimes, name: str, question: Any, encode: Encode
 ) -> Reply | Pipelined:
-    """Ask the coordinator of `name`. The request takes effect at once; only its reply waits for the commit.
+    """Ask the coordinator of `name`. The request takes effect immediately; only its reply waits for the commit.
 
-    So the connection's next request may start. A tool relies on it that sends LeaveGroup for all members and
-    OffsetCommit without waiting: no member can join in between.
+    So the connection's next request may start. One tool relies on this: it sends LeaveGroup for all members and then
+    OffsetCommit without waiting, and no member can join in between.
     """
     try:
         answer = runtimes.ask(name, question)
@@ -53,8 +53,8 @@ async def ask_coordinators(
 ) -> list[Result]:
     """Ask the coordinator of each item, and return one result per item in the order of `items`.
 
-    `ask` makes one request of all items of a coordinator, `results_of` splits its reply, and `refuse` makes the result
-    of an item whose coordinator failed.
+    `ask` builds one request from all items of a coordinator, `results_of` splits its reply, and `refuse` builds the
+    result of an item whose coordinator failed.
     """
     results: dict[int, Result] = {}
     batches: dict[CoordinatorRuntime, list[int]] = {}

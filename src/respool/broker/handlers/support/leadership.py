@@ -1,4 +1,4 @@
-"""Who leads a partition and who follows, as Metadata and DescribeTopicPartitions tell it."""
+"""Leaders and replicas of partitions, as Metadata and DescribeTopicPartitions report them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,11 +13,11 @@ NO_LEADER = -1
 def leadership(
     broker: Broker, topic: TopicImage, partitions: Iterable[int]
 ) -> Iterator[MetadataPartition]:
-    """Tell of each of the topic's partitions asked for.
+    """Yield the metadata of each of the given partitions.
 
-    A partition whose leader is not there, or is probably dead, or whose log has failed there, has none, nor has one
-    that is offline here, or not open yet: LEADER_NOT_AVAILABLE makes clients ask again, and soon; one that cannot be
-    reached some of them try for long.
+    No leader is reported if the leader is gone or probably dead, if its log has failed, or if the leader is this broker
+    and the replica here is offline or not open yet. For LEADER_NOT_AVAILABLE clients soon retry; with a leader that they
+    cannot reach, some clients keep reconnecting for a long time.
     """
     me, brokers, is_online = broker.id, broker.image.brokers, broker.partitions.is_online
     suspects = () if broker.member is None else broker.member.suspects

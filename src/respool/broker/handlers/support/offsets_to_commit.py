@@ -1,6 +1,6 @@
-"""The offsets of a commit request, on its own or inside a transaction: what can be committed, and what became of it.
+"""The offsets of a commit request, with or without a transaction: which can be committed, and the result of each.
 
-A partition that is not there does not keep the others from being committed.
+A partition that does not exist does not prevent the others from being committed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from respool.wire.codec import Request, encode_reply
 
 
 class Asked(NamedTuple):
-    """A topic of the request, and the topic it means, if there is one."""
+    """A topic of the request, and the existing topic that it names, if any."""
 
     name: str
     partitions: tuple[Any, ...]
@@ -37,7 +37,7 @@ class Asked(NamedTuple):
 
 
 def topics_to_commit(asked: Iterable[Asked]) -> tuple[TopicToCommit, ...]:
-    """What can be committed: only of partitions that exist."""
+    """Return the offsets that can be committed: those of partitions that exist."""
     topics = []
     for one in asked:
         partitions = tuple(_to_commit(each) for each in one.partitions if one.exists(each))
@@ -59,7 +59,7 @@ def _to_commit(partition: Any) -> OffsetToCommit:
 def codes_of(
     topics: Iterable[TopicToCommit], answer: OffsetCommitReply | RequestError
 ) -> Iterator[int]:
-    """What became of each partition that exists, in the order asked."""
+    """Yield the error code of each partition that exists, in request order."""
     if isinstance(answer, RequestError):
         return iter([answer.code for topic in topics for _ in topic.partitions])
     return iter([error_code(one.error) for topic in answer.topics for one in topic.partitions])

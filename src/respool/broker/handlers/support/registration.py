@@ -1,4 +1,4 @@
-"""The table of handlers: each registers itself, with the versions that it serves and the rights that it needs.
+"""The table of handlers: each registers itself with the versions that it serves and the rights that it needs.
 
 ```python
 @serves(Api.HEARTBEAT, versions=(0, 4), rights=(READ_GROUP,))
@@ -27,7 +27,7 @@ class Registration:
     handler: Handler
     # Both inclusive.
     versions: tuple[int, int]
-    # All of them; none: anybody may send the request.
+    # All of them are needed; none: any client may send the request.
     rights: tuple[Right | AnyRight, ...]
 
 
@@ -37,7 +37,7 @@ REGISTERED: dict[int, Registration] = {}
 def serves(
     api: Api, *, versions: tuple[int, int], rights: tuple[Right | AnyRight, ...]
 ) -> Callable[[HandlerT], HandlerT]:
-    """Register a handler for an API. The function itself stays as it is."""
+    """Register a handler for an API. The function itself is unchanged."""
 
     def register(handler: HandlerT) -> HandlerT:
         spec = API_TABLE[api]

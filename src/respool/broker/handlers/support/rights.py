@@ -1,7 +1,7 @@
-"""Which rights an API needs, and which operations a resource has: Kafka's ACL operations and resource types.
+"""The rights that APIs need and the operations that resources have: Kafka's ACL operations and resource types.
 
 Each handler declares its rights where it is registered (`registration.py`). They are recorded, not enforced: without an
-authorizer, replies tell clients that they may do everything (KIP-430).
+authorizer, replies tell clients that every operation is allowed (KIP-430).
 """
 
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class Right:
 
     operation: AclOperation
     resource: AclResource
-    # Needed only then; empty: always.
+    # When the right is needed; empty: always.
     condition: str = ""
 
     def when(self, condition: str) -> "Right":
@@ -50,7 +50,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class AnyRight:
-    """One of these is enough."""
+    """A choice of rights: one of them is enough."""
 
     rights: tuple[Right, ...]
 
@@ -84,7 +84,7 @@ def _bits(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-# In a reply: the client did not ask.
+# In a reply: the client did not request the operations.
 NOT_ASKED = -(2**31)
 
 TOPIC_OPERATIONS = _bits(

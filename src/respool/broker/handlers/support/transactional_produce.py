@@ -1,8 +1,8 @@
-"""Produce inside a transaction: its first batch in a partition is taken only if the coordinator says so (KIP-890).
+"""Produce inside a transaction: the coordinator verifies its first batch in each partition (KIP-890).
 
-A batch that comes late, after its transaction's end, would otherwise begin one that nobody ever ends, or become part of
-the next one. In versions before 12 the producer has added the partition to the transaction; from then on its writing
-there does it.
+A batch that arrives late, after the end of its transaction, would otherwise begin a transaction that nobody ever ends,
+or join the next one. Before version 12 the producer has already added the partition to the transaction; from version 12
+on, writing to the partition adds it.
 """
 
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ from respool.records.batch import RecordBatch
 from respool.wire.codec import Request
 
 IMPLICIT_ADD_VERSION = 12
-# One transaction before it makes a guard void, and perhaps a marker written twice. A guard that is void at once, and
-# always, is that of an epoch below one that somebody has asked with: asking for ever would keep all others waiting.
+# A guard becomes void when the transaction before it ends, and again if that marker is written twice. A guard that is
+# void every time belongs to an epoch older than one that has been verified: asking forever would block all others.
 ASKED_MAX = 3
 
 
 class GuardedWrite(Protocol):
-    """A batch on its way into a partition; with a guard, it begins its transaction there."""
+    """A batch on its way into a partition. If it has a guard, it begins its transaction there."""
 
     partition: Partition | None
     batch: RecordBatch | None
@@ -48,7 +48,7 @@ def check_transactional_id(request: Request) -> None:
 async def verify(
     writes: Iterable[GuardedWrite], request: Request, transactions: Transactions
 ) -> None:
-    """Ask the coordinator about all batches that begin a transaction; those that may not get the error."""
+    """Verify with the coordinator all batches that begin a transaction; set the error of those that it refuses."""
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
     version = TransactionVersion.V2 if is_implicit else TransactionVersion.V1
     left = [one for one in writes if one.guard is not None and one.error is None]
@@ -56,12 +56,12 @@ async def verify(
         if not left:
             return
         await _ask(left, request, transactions, version)
-        # The coordinator may have kept us waiting until the transaction before was over, whose marker makes guards
-        # void. In version 2 an epoch is of one transaction only, so it is safe to ask about the same batch again;
-        # before, the batch might by now be taken for one of the next transaction.
+        # The coordinator may have delayed its reply until the previous transaction was over, whose marker makes guards
+        # void. In version 2 an epoch belongs to one transaction only, so it is safe to verify the same batch again;
+        # before, the batch might by now be taken for part of the next transaction.
         left = [one for one in left if is_implicit and one.error is None and _begins_anew(one)]
     for one in left:
-        # Its last guard was never asked about. Old clients retry on this one.
+        # The last guard was never verified. For this code old clients retry.
         one.error = NotEnoughReplicas("the transaction's verification was void whenever it came")
 
 
@@ -71,7 +71,7 @@ async def _ask(
     transactions: Transactions,
     version: TransactionVersion,
 ) -> None:
-    # A request may name a partition several times; its batches then share one guard, and one answer.
+    # A request may name a partition several times; its batches then share one guard and one answer.
     by_producer: dict[TransactionalProducer, dict[TopicPartition, list[GuardedWrite]]] = {}
     for write in writes:
         assert write.guard is not None
@@ -93,7 +93,7 @@ async def _ask(
 
 
 def _begins_anew(write: GuardedWrite) -> bool:
-    """Whether the guard has become void, and the batch has another one now that must be asked for."""
+    """Get a new guard if the old one is void. Return True if the batch has a new guard that must be verified."""
     assert write.partition is not None
     assert write.batch is not None
     void, write.guard = write.guard, None
@@ -102,12 +102,12 @@ def _begins_anew(write: GuardedWrite) -> bool:
     except RequestError as error:
         write.error = error
     if write.guard is void and void is not None:
-        # It was asked for twice.
+        # `begin_verification` counted this guard twice.
         write.partition.cancel_verification(void)
     return write.guard is not None and write.guard is not void
 
 
 def _give_back(write: GuardedWrite, error: RequestError) -> None:
-    """Nobody comes with the guard any more. Where the batch may be tried again, its sequence is remembered by it."""
+    """Cancel the guard, since its batch will not be written. After a transient error it stays, to keep the sequence."""
     if write.partition is not None and write.guard is not None and not is_transient(error):
         write.partition.cancel_verification(write.guard)

@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): give topics more partitions. What is in the log stays where it is."""
+"""CreatePartitions (key 37): add partitions to topics. Existing records stay in their partitions."""
 
 from collections import Counter
 from typing import Any

@@ -1,7 +1,7 @@
-"""CreateTopics (key 19): each topic on its own; one that cannot be created does not keep the others from it.
+"""CreateTopics (key 19): each topic on its own; one that cannot be created does not affect the others.
 
-It is answered when somebody leads the new partitions, or when the request's time is up: then the topics are there all
-the same, but the client had better look for them.
+The reply is sent when the new partitions have leaders, or when the request times out. After a timeout the topics exist
+all the same, but the client should verify that.
 """
 
 from collections import Counter
@@ -63,7 +63,7 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
 async def _unled(
     broker: Broker, created: Collection[str], *, timeout_ms: int
 ) -> dict[str, RequestError]:
-    """Return the created topics without a leader when the timeout has passed."""
+    """Return the created topics that have no leader when the timeout has passed."""
     if await broker.catalog.wait_until_led(created, timeout_ms=timeout_ms):
         return {}
     return {

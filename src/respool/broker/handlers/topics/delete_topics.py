@@ -1,6 +1,6 @@
 """DeleteTopics (key 20): by name, and from version 6 on also by id.
 
-A topic named twice, be it once by name and once by id, is not deleted: the request contradicts itself.
+A topic that is named twice, even once by name and once by id, is not deleted: the request contradicts itself.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from respool.wire.codec import Request, encode_reply
 
 
 class _Asked(NamedTuple):
-    """How the client refers to a topic: by exactly one of the two."""
+    """The client's reference to a topic: either its name or its id."""
 
     name: str | None
     topic_id: TopicId | None
@@ -84,7 +84,7 @@ def _find(broker: Broker, asked: _Asked) -> TopicImage | RequestError:
 
 
 def _reference(asked: _Asked, topic: TopicImage | RequestError) -> Mapping[str, object]:
-    """Name and id, as far as they are known."""
+    """Return the topic's name and id, as far as they are known."""
     if isinstance(topic, TopicImage):
         return {"name": topic.name, "topic_id": topic.id}
     return asked._asdict()

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75): topics and their partitions in pages, for clusters too large for one Metadata.
 
-Topics come sorted by name. A reply holds at most so many partitions as the client and `PARTITIONS_MAX` allow; its
-cursor names the first that did not fit, and the client's next request begins there. The Java admin client and Spark's
-driver ask this before anything else when it is advertised.
+Topics are sorted by name. A reply holds at most as many partitions as the client and `PARTITIONS_MAX` allow; its cursor
+names the first partition that did not fit, and the client's next request starts there. If it is advertised, the Java
+admin client and Spark's driver use this API before any other.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def describe_topic_partitions(request: Request, broker: Broker) -> Reply:
         return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
     page = _Page(broker, max(1, min(body.response_partition_limit, PARTITIONS_MAX)))
     for name in names:
-        # The topic in which the last page ended may be deleted: then the page starts with the next topic.
+        # The topic at the cursor may have been deleted since; the page then starts with the next topic.
         is_begun = body.cursor is not None and name == body.cursor.topic_name
         page.add(name, first=body.cursor.partition_index if is_begun else 0)
         if page.next_cursor is not None:
@@ -43,7 +43,7 @@ def describe_topic_partitions(request: Request, broker: Broker) -> Reply:
 
 
 def _names_from_cursor(request: Request, broker: Broker) -> list[str]:
-    """The topics asked for that were not told yet, sorted. No topic named means all of them."""
+    """Return the requested topics from the cursor on, sorted. No topic named means all of them."""
     body = request.body
     cursor = body.cursor
     wanted: Iterable[str] = {topic.name for topic in body.topics} or broker.image.topics
@@ -61,11 +61,11 @@ class _Page:
         self._broker = broker
         self._room = partitions_max
         self.topics: list[dict[str, object]] = []
-        # The first partition that did not fit; None while all do.
+        # The first partition that did not fit; None if all fit.
         self.next_cursor: dict[str, object] | None = None
 
     def add(self, name: str, *, first: int) -> None:
-        """Add the topic's partitions from `first` on, as far as there is room; else say where to go on."""
+        """Add the topic's partitions from `first` on, up to the page's limit; set the cursor if some do not fit."""
         if self._room == 0:
             self.next_cursor = {"topic_name": name, "partition_index": 0}
             return

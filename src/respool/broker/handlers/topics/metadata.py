@@ -1,8 +1,8 @@
-"""Metadata (key 3): which brokers there are, which topics, and who leads their partitions.
+"""Metadata (key 3): the brokers, the topics, and the leaders of their partitions.
 
-Every client asks this first and often. Asking for a topic by name may create it, if the client and the settings allow.
+Clients send this first and often. A request for a topic by name may create it, if the client and the settings allow.
 
-| version | all topics | none       | asked by                                                   |
+| version | all topics | none       | topics are named by                                        |
 |---------|------------|------------|------------------------------------------------------------|
 | 0       | empty list | -          | name                                                       |
 | 1 to 11 | null       | empty list | name; 10 and 11 have a field for ids that Kafka never served |
@@ -39,7 +39,7 @@ from respool.wire.metadata_reply import MetadataBroker, MetadataTopic, encode_me
 
 TOPIC_IDS_FROM_VERSION = 12
 
-# How a topic was asked for, and what became of it.
+# The name or id in the request, and the topic found or the error.
 Asked: TypeAlias = str | TopicId | None
 Answer: TypeAlias = tuple[Asked, TopicImage | RequestError]
 
@@ -149,7 +149,7 @@ def _refused(asked: Asked, error: RequestError, version: int) -> MetadataTopic:
     name = asked if isinstance(asked, str) else None
     return MetadataTopic(
         error_code=error.code,
-        # Before ids could be asked for, a reply's name could not be null.
+        # Before requests could name ids, the name in a reply was not nullable.
         name="" if name is None and version < TOPIC_IDS_FROM_VERSION else name,
         topic_id=None if isinstance(asked, str) else asked,
         is_internal=False,

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25): a transaction is going to commit offsets of this group.
 
-What becomes part of the transaction is the partition that the group's offsets are kept in.
+It adds to the transaction the partition of `__consumer_offsets` that stores the group's offsets.
 """
 
 from respool.broker.broker import Broker
@@ -26,7 +26,7 @@ FENCED_CODE_VERSION = 2
 
 @serves(Api.ADD_OFFSETS_TO_TXN, versions=(0, 4), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP))
 def add_offsets_to_txn(request: Request, broker: Broker) -> Outcome:
-    # A group that has offsets to commit may never have had a coordinator: it may read without being a member.
+    # A group may commit offsets without ever having had a coordinator: its consumers may read without being members.
     if not broker.groups.runtimes.has_topic:
         return _with_offsets_topic(request, broker)
     return _add(request, broker)

@@ -1,7 +1,8 @@
 """AddPartitionsToTxn (key 24): a transaction is going to write to these partitions.
 
-Clients ask in versions 0 to 3 about one transaction; brokers ask from version 4 on about several at once, also only
-whether partitions are part of one (KIP-890). If any partition is not there, none is added.
+In versions 0 to 3 clients add partitions to one transaction. From version 4 on brokers send it, for several
+transactions at once, also only to verify that the partitions are part of one (KIP-890). If any partition does not exist,
+none is added.
 """
 
 import asyncio
@@ -41,8 +42,8 @@ from respool.wire.codec import ReplyTemplates, Request, encode_reply
 
 SEVERAL_TRANSACTIONS_VERSION = 4
 FENCED_CODE_VERSION = 2
-# Brokers ask about many transactions at once. One that must wait for its last end keeps the others' answers back no
-# longer than this; the broker asks again for it.
+# Brokers ask about many transactions at once. One that must wait for the end of the previous transaction delays the
+# other answers for at most this long; the broker asks about it again.
 HELD_S_MAX = 0.05
 
 Errors = Mapping[TopicPartition, RequestError | None]
@@ -71,7 +72,7 @@ def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
         error = for_version(error, request, fenced_code_from=FENCED_CODE_VERSION)
         topics = body.v3_and_below_topics
         if error is None:
-            # A producer adds the same partitions to one transaction after another.
+            # A producer adds the same partitions to transaction after transaction.
             return [
                 _TEMPLATES.encode(request, topics, lambda: _fields(topics, dict.fromkeys(names)))
             ]
@@ -133,7 +134,7 @@ def _errors(asked: Any, answer: "Errors | asyncio.Future[Any]") -> Errors:
         return answer
     error: RequestError | None
     if not answer.done():
-        # It goes on waiting, and is decided as if its reply were lost: who asks again finds it done.
+        # The request keeps waiting and may take effect later, as if its reply were lost; a retry then succeeds.
         answer.add_done_callback(_look_away)
         error = ConcurrentTransactions(f"{asked.transactional_id} cannot be answered for yet")
     elif (raised := answer.exception()) is not None:
@@ -153,7 +154,7 @@ def _look_away(answer: "asyncio.Future[Any]") -> None:
 
 
 def _names(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    # Each once, whatever the client repeats.
+    # Each partition once, even if the client repeats it.
     return tuple(
         dict.fromkeys(
             TopicPartition(topic.name, one) for topic in topics for one in topic.partitions
@@ -162,7 +163,7 @@ def _names(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
 
 
 def _missing(broker: Broker, names: Iterable[TopicPartition]) -> Errors | None:
-    """Why nothing can be added; None when all partitions are there."""
+    """Return an error for each partition if any cannot be added, else None."""
     errors: dict[TopicPartition, RequestError | None] = {}
     is_any_missing = False
     for name in names:
@@ -180,7 +181,7 @@ def _why_not(broker: Broker, name: TopicPartition) -> RequestError | None:
     if not broker.image.has_partition(*name):
         return UnknownTopicOrPartition(f"there is no partition {name}")
     if broker.image.topics[name.topic].config.respool_mirror:
-        # Also because its end would be written there, where only the mirror writes.
+        # Its transaction marker would have to be written there too, and only the mirror writes to this topic.
         return mirror_refusal(name)
     return None
 

@@ -1,6 +1,7 @@
-"""DescribeProducers (key 61): which producers a partition remembers, for finding transactions that hang (KIP-664).
+"""DescribeProducers (key 61): a partition's active producers, for finding hanging transactions (KIP-664).
 
-Followers know it, too, and are asked: `kafka-transactions.sh find-hanging --broker-id` asks one broker for all it has.
+Followers have this state too and answer: `kafka-transactions.sh find-hanging --broker-id` asks one broker about all of
+its partitions.
 """
 
 from respool.broker.broker import Broker
@@ -20,7 +21,7 @@ def describe_producers(request: Request, broker: Broker) -> Reply:
         {
             "name": topic.name,
             "partitions": [
-                # Each once, however often it was asked for: the answer is large.
+                # Each partition once, however often it was named: the answer is large.
                 _answer(broker, topic.name, number)
                 for number in dict.fromkeys(topic.partition_indexes)
             ],
@@ -36,7 +37,7 @@ def _answer(broker: Broker, topic: str, number: int) -> dict[str, object]:
             raise why_unknown(topic)
         partition = broker.partitions.find_readable(topic, number)
         if partition.leader is None and partition.changing.locked():
-            # A thread may be cutting off the end of its log, and with it what producers wrote last.
+            # A thread may be truncating its log, which changes the producer state too.
             raise NotLeader(f"{topic}-{number} is led by another broker, and is being changed here")
         producers = partition.log.active_producers()
     except RequestError as error:

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): how transactional ids stand: state, producer, since when, which partitions."""
+"""DescribeTransactions (key 65): state, producer, start time and partitions of transactional ids."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def _fields(one: DescribedTransaction) -> dict[str, Any]:
         "transactional_id": one.transactional_id,
         "transaction_state": "" if one.error else one.state.kafka_name,
         "transaction_timeout": one.timeout_ms,
-        # Of what is not known it is 0, as with Kafka. Of what has not begun it is -1.
+        # As in Kafka, 0 for an unknown transactional id, and -1 for a transaction that has not begun.
         "transaction_start_time": 0 if one.error else one.started_at_ms,
         "producer_id": one.producer_id,
         "producer_epoch": one.producer_epoch,

@@ -1,7 +1,7 @@
 """EndTxn (key 26): commit or abort a transaction.
 
-The reply goes out when the decision is committed: it can never change from then on, and the partitions hear of it soon.
-From version 5 on the producer goes on with the epoch in the reply (KIP-890): what it sent before cannot come late.
+The reply is sent when the decision is committed: from then on it cannot change, and markers go out soon. From version 5
+on the producer continues with the epoch in the reply (KIP-890): batches of the old epoch are fenced if they come late.
 """
 
 from respool.broker.broker import Broker
@@ -46,7 +46,7 @@ def end_txn(request: Request, broker: Broker) -> Outcome:
 
 
 async def _end(request: Request, broker: Broker, question: EndTransaction) -> Reply:
-    """With the epoch the ids may run out, so that a new one must be had first."""
+    """End the transaction; if its producer epoch is exhausted, allocate a new producer id first."""
     try:
         answer = await broker.transactions.ask(question.transactional_id, question)
     except RequestError as error:

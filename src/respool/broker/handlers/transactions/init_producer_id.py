@@ -1,8 +1,8 @@
-"""InitProducerId (key 22): an id under which a producer's retries are recognised, and older ones of its name fenced.
+"""InitProducerId (key 22): allocates a producer id, by which retries are recognised and older instances fenced.
 
-An idempotent producer gets a new id with epoch 0 whenever it asks, as from Kafka. A transactional one has an id for
-its name: it gets that with the next epoch, and whatever an older one had open is aborted first. From version 3 on it
-may say which id and epoch it had (KIP-360), to go on after an error; both or neither must be given.
+An idempotent producer gets a new id with epoch 0 for each request, as from Kafka. A transactional producer keeps the id
+of its transactional id and gets the next epoch; the open transaction of an older instance is aborted first. From
+version 3 on the request may carry the current id and epoch (KIP-360), to recover after an error; both or neither.
 """
 
 from respool.broker.broker import Broker

@@ -1,4 +1,4 @@
-"""ListTransactions (key 66): the transactional ids there are, of certain states, producers, ages or names."""
+"""ListTransactions (key 66): the transactional ids, optionally filtered by state, producer, age or name."""
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves

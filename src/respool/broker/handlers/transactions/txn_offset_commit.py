@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (key 28): how far a group has read, to count when the transaction is committed.
+"""TxnOffsetCommit (key 28): commit a group's offsets as part of a transaction.
 
-The partition of the group's offsets must be part of the transaction: by AddOffsetsToTxn, or from version 5 on by this
-request itself (KIP-890). A member fences itself with its generation (KIP-447).
+The group's partition of `__consumer_offsets` must be part of the transaction: by AddOffsetsToTxn, or from version 5 on
+by this request itself (KIP-890). The generation in the request fences members of older generations (KIP-447).
 """
 
 from respool.broker.broker import Broker
@@ -70,7 +70,7 @@ async def _commit(request: Request, broker: Broker, question: TxnOffsetCommit) -
 async def _verified_guard(
     runtime: CoordinatorRuntime, request: Request, broker: Broker, question: TxnOffsetCommit
 ) -> VerificationGuard | None:
-    """A guard that the coordinator has been asked about; None when the transaction has begun here already."""
+    """Return a guard that the coordinator has verified; None if the transaction has already begun in this partition."""
     producer = RecordsProducer(
         producer_id=question.producer_id, producer_epoch=question.producer_epoch
     )
@@ -86,15 +86,15 @@ async def _verified_guard(
             raise
         if request.version < IMPLICIT_ADD_VERSION:
             return guard
-        # As with Produce: the wait for the transaction before may have made the guard void.
+        # As with Produce, the wait for the previous transaction may have made the guard void.
         current = runtime.begin_verification(producer)
         if current is guard:
-            # It was asked for twice.
+            # `begin_verification` counted this guard twice.
             runtime.cancel_verification(guard)
         if current is None or current is guard:
             return current
         guard = current
-    # The last one was never asked about. Clients retry on this error.
+    # The last guard was never verified. For this code clients retry.
     raise CoordinatorLoadInProgress("the transaction's verification was void whenever it came")
 
 
@@ -116,7 +116,8 @@ async def _verify(request: Request, broker: Broker, question: TxnOffsetCommit) -
     )
     error = errors[name]
     if error is not None and is_transient(error):
-        # Words of the transaction's coordinator. A client would look for the group's, which is here, or give up.
+        # The error came from the transaction coordinator. In this reply, a client would take it for the group
+        # coordinator's and look that up again, or fail.
         raise CoordinatorLoadInProgress(f"the transaction cannot be verified now: {error.message}")
     if error is not None:
         raise error

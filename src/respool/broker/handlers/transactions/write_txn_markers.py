@@ -1,10 +1,10 @@
-"""WriteTxnMarkers (key 27): end transactions in these partitions.
+"""WriteTxnMarkers (key 27): write the transaction markers that end transactions in these partitions.
 
-Coordinators send it to the leaders of partitions; an operator sends it to end a transaction that hangs, because its
-coordinator has forgotten it (`respool transaction abort`, Kafka's `kafka-transactions.sh abort`). It is answered when
-the ends are committed and on the disk. From version 2 on it says of each how its transaction works (KIP-1228).
+Coordinators send it to the leaders of partitions. An operator sends it to end a hanging transaction that its
+coordinator has forgotten (`respool transaction abort`, Kafka's `kafka-transactions.sh abort`). The reply is sent when
+the markers are committed and durable. From version 2 on each marker carries its transaction version (KIP-1228).
 
-Whoever can connect may send it, until there are ACLs.
+Without ACLs, any client that can connect may send it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
-# One partition that cannot commit now must not keep the others' answers back for longer. The coordinator asks again.
+# A partition that cannot commit now delays the other answers for at most this long. The coordinator retries.
 WAIT_S_MAX = 5.0
 
 Written = RequestError | asyncio.Future[RequestError | None]
@@ -46,7 +46,7 @@ async def write_txn_markers(request: Request, broker: Broker) -> Reply:
 
 
 def _begin(broker: Broker, asked: Any) -> dict[TopicPartition, Written]:
-    """Write a marker to its partitions: why that cannot be, or when it is done."""
+    """Write a marker to its partitions. Return for each the error, or the future that is done when it is committed."""
     marker = EndTransactionMarker(
         producer_id=asked.producer_id,
         producer_epoch=asked.producer_epoch,
@@ -96,7 +96,7 @@ def _topics(asked: Any, written: dict[TopicPartition, Written]) -> list[dict[str
 def _code(written: Written) -> int:
     error = _error(written) if isinstance(written, asyncio.Future) else written
     if isinstance(error, CoordinatorLoadInProgress | CoordinatorNotAvailable | NotCoordinator):
-        # A partition of `__consumer_offsets`. The sender of markers knows only partitions and their leaders.
+        # The partition belongs to `__consumer_offsets`. The sender of markers knows only partitions and their leaders.
         return NotLeader.code
     return 0 if error is None else error.code
 
