@@ -16,8 +16,8 @@ def leadership(
     """Yield the metadata of each of the given partitions.
 
     No leader is reported if the leader is gone or probably dead, if its log has failed, or if the leader is this broker
-    and the replica here is offline or not open yet. For LEADER_NOT_AVAILABLE clients soon retry; with a leader that they
-    cannot reach, some clients keep reconnecting for a long time.
+    and the replica here is offline or not open yet. For LEADER_NOT_AVAILABLE clients soon retry; with a leader that
+    they cannot reach, some clients keep reconnecting for a long time.
     """
     me, brokers, is_online = broker.id, broker.image.brokers, broker.partitions.is_online
     suspects = () if broker.member is None else broker.member.suspects
