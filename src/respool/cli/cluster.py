@@ -48,8 +48,8 @@ def cluster_address(
     """The cluster named by flags, the environment and a broker's settings file.
 
     Raises:
-        UsageError: they do not say which cluster, or contradict each other.
-        NotFound: the file does not exist.
+        UsageError: the options name no cluster, or contradict each other.
+        NotFound: the settings file does not exist.
     """
     from respool.model.errors import SettingsError
     from respool.model.settings import is_secret
@@ -77,12 +77,12 @@ def cluster_address(
     if insecure:
         as_given.append("--insecure")
     for name, value in options.parse_assignments(settings).items():
-        # Suggested commands are printed: they must not show passwords.
+        # Suggested commands are printed, so they must not contain passwords.
         as_given += ["--set", f"{name}={'...' if is_secret(name) else value}"]
     return ClusterAddress(settings=loaded, flags=tuple(as_given))
 
 
-# Gives a command the cluster as its parameter `address`.
+# Replaces a command's parameter `address` with the options that name a cluster.
 on_cluster = option_group("address", cluster_address)
 
 

@@ -41,9 +41,9 @@ from respool.operate.throttle import (
 )
 
 MOVES_SHOWN_MAX = 50
-# With a lower rate, copies come in bursts.
+# At lower rates, copying becomes bursty.
 LOW_RATE = 1024 * 1024
-# A lower rate without a unit probably lacks one: 50 for 50MB.
+# A lower rate without a unit is probably a mistake: 50 instead of 50MB.
 UNLIKELY_RATE = 10_000
 
 
@@ -116,7 +116,7 @@ def remove(
         return (await cluster.read()).view
 
     if force and not yes:
-        # Read and confirmed first: the question must not wait with a connection open.
+        # Read the state and ask before connecting again: no connection stays open while the question waits.
         _confirm_loss(run_on_cluster(address, look), broker)
     removed = run_on_cluster(address, lambda cluster: remove_broker(cluster, broker, force=force))
     if as_json:
@@ -242,7 +242,7 @@ def balance(
     if dry_run or not (plan.moves or plan.returns):
         return
     if not yes:
-        # Asked between two connections: Ctrl-C does not reach a question inside an event loop.
+        # Ask between two connections: Ctrl-C does not interrupt a prompt inside an event loop.
         changed = counted(len(plan.moves) + len(plan.returns), "partition")
         confirm(f"Change {changed}?", why=f"this changes {changed}")
     look = address.command("status")
@@ -261,7 +261,7 @@ async def _carry_out(
     await begin_balance(cluster, plan.moves)
     if wait:
         await wait_until_balanced(cluster, plan.moves, _display("balancing", "partitions moved"))
-    # After the moves: a preferred leader may have had to copy its replica first.
+    # After the moves: a preferred leader may first have had to copy its replica.
     if returned := await return_leaders(cluster):
         output.note(f"{counted(returned, 'partition')} led by the preferred leader again")
     if wait:
@@ -332,7 +332,7 @@ def rate_by(text: str) -> int:
     """Parse a rate in bytes per second.
 
     Raises:
-        UsageError: it is no rate, or so low without a unit that the unit was probably forgotten.
+        UsageError: the text is not a rate, or the rate is so low that its unit was probably forgotten.
     """
     text = text.strip().lower().removesuffix("/s")
     rate = options.byte_count(text, option="RATE", or_word="none")

@@ -12,7 +12,7 @@ from respool.model.quantities import counted
 from respool.operate.cluster_store import ClusterAddress, run_on_cluster
 from respool.operate.elections import Elections, ElectionScope, carry_out, plan_elections
 
-# Partitions named with one reason.
+# Partitions listed per reason.
 LISTED_MAX = 10
 COLUMNS = ("topic", "partition", "from", "to", "may lose", "waited for")
 
@@ -44,7 +44,7 @@ def elect(
 
 
 def _by_reason(refused: Mapping[TopicPartition, RequestError]) -> list[str]:
-    """Each reason once, with some of the partitions that it applies to."""
+    """Each reason once, with some of the partitions it applies to."""
     those: dict[str, list[str]] = {}
     for of, why in refused.items():
         if not isinstance(why, ElectionNotNeeded):

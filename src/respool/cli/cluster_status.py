@@ -44,14 +44,14 @@ def show_status(address: ClusterAddress, how: StatusOptions) -> None:
     except BrokenPipeError:
         if not how.check:
             raise
-        # The reader closed the pipe early; the result of the check is still to be reported.
+        # The reader closed the pipe early; the exit code must still report the result of the check.
         output.drop_what_is_left()
     if how.check and not document["is_well"]:
         raise typer.Exit(ExitCode.FAILED)
 
 
 async def _watch(cluster: ClusterStore, address: ClusterAddress, *, as_json: bool) -> None:
-    """Until interrupted: redraw on a terminal; elsewhere print whenever the status has changed."""
+    """Redraw on a terminal, or else print whenever the status has changed, until interrupted."""
     before: Document | None = None
     while True:
         document = await read_status(cluster)
@@ -86,7 +86,7 @@ def _print(document: Document, address: ClusterAddress, *, as_json: bool) -> Non
 
 
 def _print_lines(document: Document) -> None:
-    """Each line: what it is about, then its fields, separated by tabs."""
+    """Print tab-separated lines: the subject first, then its fields."""
     counts = [len(document[name]) for name in (*TROUBLES, "moving")]
     totals = (document["controller"], document["topic_count"], document["partition_count"], *counts)
     output.print_rows(output.Columns(), [("cluster", document["cluster"], *totals)])
@@ -120,7 +120,7 @@ def _draw(document: Document, address: ClusterAddress) -> None:
             TROUBLES[trouble],
             _awaited(one),
         )
-        # A partition is listed once, with its worst trouble.
+        # A partition is listed once, under its worst problem.
         for trouble in reversed(TROUBLES)
         for one in document[trouble]
     }
@@ -137,7 +137,7 @@ def _draw(document: Document, address: ClusterAddress) -> None:
 
 
 def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sort key: the worst trouble first, users' topics before internal ones, as only some are drawn."""
+    """The sort key: worst problem first, then users' topics before internal ones, because only some rows are drawn."""
     return WORST_FIRST.index(row[-2]), is_internal(row[0]), row[:-1]
 
 
@@ -205,7 +205,7 @@ def _part_copied(one: Mapping[str, Any]) -> str | None:
 
 
 def state_in_words(state: str, membership: str) -> str:
-    """`draining, stopped`; the defaults (member, up) are left out."""
+    """For example `draining, stopped`; the defaults (member, up) are left out."""
     if membership == "member":
         return state
     if membership == "removed":

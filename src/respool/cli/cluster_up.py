@@ -31,7 +31,7 @@ def run_cluster(
     etcd: str | None,
     given: Mapping[str, str],
 ) -> None:
-    """Run it until Ctrl-C or SIGTERM, or until the last broker has ended."""
+    """Run the cluster until Ctrl-C or SIGTERM, or until the last broker has ended."""
     plan = plan_cluster(
         broker_count=broker_count,
         folder=folder,
@@ -53,7 +53,7 @@ def run_cluster(
 
 def _stop_signals(stop: Callable[[], None]) -> AbstractContextManager[None]:
     ending = [signal.SIGINT, signal.SIGTERM]
-    # Under nohup it must outlive its terminal.
+    # Under nohup the cluster must outlive its terminal.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         ending.append(signal.SIGHUP)
     return handling_signals(ending, stop)
@@ -122,7 +122,7 @@ class PrintedEvents:
 
 
 def next_step(broker: EndedBroker, *, config: str) -> str:
-    """What to do about a broker that has ended; `config` is the flag that leads to the cluster."""
+    """What to do about a broker that has ended; `config` is the flag that names the cluster."""
     if broker.entry.is_removed:
         return "it was removed from the cluster: the next run leaves it out"
     if broker.entry.is_drained:
@@ -141,6 +141,6 @@ def next_step(broker: EndedBroker, *, config: str) -> str:
 
 
 def shown_path(path: Path) -> Path:
-    """Relative to the working directory, if it lies below it."""
+    """The path relative to the working directory, if it lies below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

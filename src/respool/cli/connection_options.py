@@ -1,6 +1,6 @@
-"""The options by which every command reaches its brokers: their addresses, TLS and a login, or a file that has them.
+"""Options shared by all commands that connect to brokers: addresses, TLS and a login, or a file with all of them.
 
-A password is read from a file only: command lines are visible to other users of the machine.
+Passwords are only read from files: command lines are visible to other users of the machine.
 """
 
 import os
@@ -93,7 +93,7 @@ ClientConfigFile = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityOptions:
-    """Security as given by single options; errors name the options."""
+    """Security settings from single options; errors name the options."""
 
     protocol: str | None = None
     mechanism: str | None = None
@@ -179,11 +179,11 @@ class SecurityOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConnection:
-    """Where brokers are and how they are reached."""
+    """The brokers' addresses and how to connect to them."""
 
-    # HOST:PORT of one broker or of several, with commas.
+    # HOST:PORT of one or several brokers, separated by commas.
     bootstrap: str
-    # The file that has the address; None: an option, a variable or the default.
+    # The file that contains the address; None if it comes from an option, a variable or the default.
     origin: str | None = None
     security: "Security" = field(default_factory=lambda: SecurityOptions().security())
 
@@ -201,7 +201,7 @@ class BrokerConnection:
         return Bootstrap.chosen(servers, option=option)
 
     def connect(self) -> "ClusterAdmin":
-        """Closed by `close`, at the latest when the command ends.
+        """Connect to the brokers; `close` closes the connection, at the latest when the command ends.
 
         Raises:
             UsageError: an address is not HOST:PORT.
@@ -219,10 +219,10 @@ class BrokerConnection:
             self._connected.pop().close()
 
     def library_settings(self) -> dict[str, object]:
-        """For confluent-kafka.
+        """The connection as settings of confluent-kafka.
 
         Raises:
-            UsageError: librdkafka has no setting for it.
+            UsageError: librdkafka has no setting for an option.
         """
         from respool.client.kafka.errors import BadArgument
         from respool.client.kafka.security_properties import library_settings
@@ -240,10 +240,10 @@ def connection_to(
     *,
     config_option: str = "--client-config",
 ) -> BrokerConnection:
-    """A connection by options, or by a file of client properties.
+    """A connection from options, or from a file of client properties.
 
-    `config` is the file that was given by `config_option`; without one, and without security options, the file named
-    by RESPOOL_CLIENT_CONFIG is used. An address that is given takes precedence over the file's.
+    `config` is the file given with `config_option`; without it and without security options, the file named by
+    RESPOOL_CLIENT_CONFIG is used. An address that is given takes precedence over the file's.
 
     Raises:
         UsageError: options contradict each other or the file, or one is invalid.
@@ -267,7 +267,7 @@ def connection_to(
         found = read_client_config(file)
     except BadArgument as error:
         raise UsageError(str(error)) from error
-    # A file that was named on the command line takes precedence over variables, an address over all.
+    # A file named on the command line takes precedence over variables; an address option takes precedence over both.
     is_variable = broker is not None and broker == os.environ.get(ENVIRONMENT)
     if found.servers is not None and (broker is None or (config is not None and is_variable)):
         return BrokerConnection(bootstrap=found.servers, origin=str(file), security=found.security)
@@ -298,7 +298,7 @@ def broker_connection(
     return connection_to(broker, given, client_config)
 
 
-# Gives a command its brokers as its parameter `connection`.
+# Replaces a command's parameter `connection` with the options that name brokers.
 to_broker = option_group("connection", broker_connection)
 to_broker_or_bootstrap = option_group("connection", broker_connection, broker=BrokerOrBootstrap)
 

@@ -130,7 +130,7 @@ def consume(
         from_beginning=from_beginning,
         offset=offset,
         since=since,
-        # A new group has everything to read, so that no message is lost between two of its members.
+        # A new group starts at the earliest offset, so that no message is lost when a member replaces another.
         follow=follow and group is None,
         now=now,
     )
@@ -140,13 +140,13 @@ def consume(
     if is_empty(start, stop):
         output.note("the range is empty: it ends where it begins, or before")
 
-    # Imported before brokers are asked: without confluent-kafka, this says what to install.
+    # Imported before the first request: if confluent-kafka is missing, the error says what to install.
     from respool.cli.topic_reader import TopicReader, plan
 
     cluster = connection.connect()
     known = cluster.topic(topic)
-    # Asked before the cursors are planned: where they stop short of this, it is for a transaction, and not because more
-    # has come meanwhile.
+    # Fetched before the cursors are planned: if a cursor stops before these offsets, an open transaction is the reason,
+    # not records that arrived since.
     ends = cluster.ranges([known], isolation="read_uncommitted")
     shown = 0
     with noticing_ctrl_c() as ctrl_c:
@@ -194,7 +194,7 @@ def consume(
 def _check_group(group: str, start: SeekTarget, partitions: list[int] | None) -> None:
     """
     Raises:
-        UsageError: an option contradicts what a group does.
+        UsageError: an option cannot be combined with a group.
     """
     if not group.strip():
         raise UsageError("--group needs a name")
@@ -211,7 +211,7 @@ def _check_group(group: str, start: SeekTarget, partitions: list[int] | None) ->
 
 
 def _start_option(from_beginning: bool, offset: str | None, since: str | None) -> str:
-    """The start as it was given; empty if it was not."""
+    """The start option as given; empty if none was."""
     if from_beginning:
         return "--from-beginning"
     if offset is not None:
@@ -237,7 +237,7 @@ def choose_writer(
 
 
 def pretty_writer(*, colour: bool) -> Callable[[ReadMessage], bytes]:
-    """For eyes: where and when in grey, the key in cyan, then the value."""
+    """For terminals: place and time in grey, the key in cyan, then the value."""
     grey, cyan, plain = ("\x1b[2m", "\x1b[36m", "\x1b[0m") if colour else ("", "", "")
 
     def write(message: ReadMessage) -> bytes:
@@ -258,11 +258,11 @@ def _tell_held_back(
     ends: "Mapping[tuple[str, int], OffsetRange]",
     until: Until,
 ) -> None:
-    """Say where reading ended at an open transaction, and not at the end or where it was to stop."""
+    """Report partitions where an open transaction ended the reading, before the end and before `until`."""
     short = {
         number: cursor.stop
         for number, cursor in sorted(cursors.items())
-        # A partition that was added since has no end from before.
+        # A partition added since then is not in `ends`.
         if (topic.name, number) in ends
         and cursor.is_done
         and cursor.stop is not None

@@ -1,12 +1,12 @@
 """Reads a topic as a member of a consumer group: the group assigns partitions, and offsets are committed.
 
-At least once: an offset is committed only after the messages before it were written. The caller asks for more only
-when it has written what it got, so everything handed out before a `read` counts as written.
+At least once: an offset is committed only after the messages before it were written. The caller reads again only
+after writing what it got, so everything handed out before a `read` counts as written.
 
 ```
                  committed        written           position
   partition  ----|----------------|-----------------|----------
-              a second ago at most   handed out, not yet written: read again after a crash
+              at most a second ago   handed out, not yet written: read again after a crash
 ```
 """
 
@@ -37,7 +37,7 @@ NEXT_GENERATION = "consumer"
 
 
 class GroupTopicReader(TopicReader):
-    """Reads the partitions that the group assigns until all of them are done; none are done before there are any."""
+    """Reads the partitions that the group assigns until all are done; before the first assignment, it is not done."""
 
     resume_hint = "run it again: the group goes on where it stopped"
 
@@ -54,7 +54,7 @@ class GroupTopicReader(TopicReader):
         follow: bool,
         isolation: Isolation,
     ) -> None:
-        """`start` is for partitions where the group has committed nothing; `start_option` is how it was given."""
+        """`start` applies to partitions without a committed offset; `start_option` is the option as it was given."""
         self._admin = admin
         self._group = group
         self._groups = ConsumerGroups(admin.cluster)
@@ -64,9 +64,9 @@ class GroupTopicReader(TopicReader):
         self._until = until
         self._isolation = isolation
         self.cursors: dict[int, Cursor] = {}
-        # Per assigned partition: every message before this offset was written, or needs no writing.
+        # Per assigned partition: every message before this offset was written, or does not have to be.
         self._written: dict[int, int] = {}
-        # Offsets sent to the coordinator, and those of them that it is known to have.
+        # Offsets sent to the coordinator, and those that it has confirmed.
         self._sent: dict[int, int] = {}
         self._committed: dict[int, int] = {}
         self._commit_due = 0.0
@@ -86,7 +86,7 @@ class GroupTopicReader(TopicReader):
 
     def batches(self, messages_max: int | None, ctrl_c: CtrlC) -> Iterator[list[ReadMessage]]:
         yield from super().batches(messages_max, ctrl_c)
-        # Not reached when writing failed: what was handed out last is then not committed.
+        # Not reached if writing failed: then the messages handed out last are not committed.
         self._mark_written()
 
     def read(self, messages_max: int, *, seconds: float = POLL_SECONDS) -> list[ReadMessage]:
@@ -144,7 +144,7 @@ class GroupTopicReader(TopicReader):
         self._drop(numbers)
 
     def _on_lost(self, consumer: Any, partitions: Sequence[Any]) -> None:
-        """The group went on without this member, so a commit would be refused."""
+        """The group has rebalanced without this member, so a commit would be rejected."""
         del consumer
         numbers = sorted(each.partition for each in partitions)
         self._note(f"lost {_named(numbers)}; messages since the last commit are read again")
@@ -156,12 +156,12 @@ class GroupTopicReader(TopicReader):
             return
         super()._on_message_error(error, raw)
 
-    # -- where to read -----------------------------------------------------------------------------------------------
+    # -- start offsets -----------------------------------------------------------------------------------------------
 
     def _plan_once_led(
         self, numbers: Sequence[int], committed: Mapping[int, int]
     ) -> dict[int, Cursor]:
-        """A broker that died moves groups and leaders at once, so a partition may have no leader for a moment."""
+        """After a broker died, groups and leaders move at once: retry while a partition has no leader."""
         deadline = time.monotonic() + REQUEST_SECONDS
         while True:
             try:
@@ -172,12 +172,13 @@ class GroupTopicReader(TopicReader):
                 time.sleep(POLL_SECONDS)
 
     def _plan(self, numbers: Sequence[int], committed: Mapping[int, int]) -> dict[int, Cursor]:
-        # As it is now: partitions may have been added since the start.
+        # Fresh metadata: partitions may have been added since the start.
         topic = self._info = self._admin.topic(self._topic)
         unled = [number for number in numbers if topic.leaders.get(number) is None]
         if unled:
             raise self._admin.offline(topic, unled[0])
-        # The whole log: the group may have committed beyond an open transaction, where a read_committed reader stops.
+        # Up to the log end: the group may have committed beyond an open transaction, where a read_committed reader
+        # stops.
         held = self._admin.ranges([topic], isolation="read_uncommitted")
         cursors = plan(
             self._admin,
@@ -226,7 +227,7 @@ class GroupTopicReader(TopicReader):
                 self._note(f"assigned nothing: every partition of {self._topic} has another member")
 
     def _current_members(self) -> DescribedGroup | None:
-        # Only a hint about how to join and when to stop: without it the library's own errors say what is wrong.
+        # Only used to choose the protocol and to notice spare members; without it, the library reports its own errors.
         with suppress(GroupsUnknown):
             return self._groups.find(self._group)
         return None
@@ -247,7 +248,7 @@ class GroupTopicReader(TopicReader):
         if not due:
             return
         if self._lost and not asynchronous:
-            # The library would wait for the coordinator for most of a minute, deaf to Ctrl-C.
+            # The library would wait for the coordinator for most of a minute and ignore Ctrl-C meanwhile.
             self._note("could not commit, the broker is away; some messages may be read again")
             return
         try:
@@ -281,9 +282,9 @@ class GroupTopicReader(TopicReader):
 
 
 def is_spare(group: DescribedGroup, member_id: str, topic: str, partition_count: int) -> bool:
-    """True when the group is settled and each partition of the topic has a member of its own, none of them this one.
+    """True if the group is stable and every partition of the topic is assigned to another member than this one.
 
-    A member without partitions may also be one for which others still have to give some up.
+    A member without partitions may also be waiting for others to revoke some for it.
     """
     owners = {
         member.member_id
@@ -300,7 +301,7 @@ def is_spare(group: DescribedGroup, member_id: str, topic: str, partition_count:
 
 
 def _join_config(group: DescribedGroup | None) -> dict[str, str]:
-    """As its members do: a group speaks one protocol, and eager and incremental assignors do not mix."""
+    """The protocol and assignor of the group's members: it has one protocol, and eager and cooperative do not mix."""
     if group is None or not group.members:
         return {}
     if group.type == NEXT_GENERATION:

@@ -1,9 +1,9 @@
-"""From where to where a topic is read, per partition. Pure: options and offsets in, cursors out.
+"""The offset range to read of each partition. Pure: options and offsets in, cursors out.
 
 ```
                   start          position                stop            end
   partition  -----|--------------|-----------------------|---------------|
-             gone   read already   still to read           not asked for
+            deleted   read already         still to read          not to be read
 ```
 `stop` is the first offset that is not read. Without --follow it is at most the end seen at the start, so reading ends.
 """
@@ -32,7 +32,7 @@ def parse_start(
 ) -> SeekTarget:
     """
     Raises:
-        UsageError: more than one start is given, or it cannot be read.
+        UsageError: more than one start is given, or the start is invalid.
     """
     if sum([from_beginning, offset is not None, since is not None]) > 1:
         raise UsageError("give only one of --from-beginning, --offset and --since")
@@ -40,12 +40,12 @@ def parse_start(
         return AtTime(options.time_ms(since, option="--since", now=now))
     if offset is not None:
         return _parse_offset(offset)
-    # Alone, --follow is for watching what comes; without it, reading from the end would show nothing.
+    # --follow alone waits for new messages; without --follow, starting at the end would show nothing.
     return Latest() if follow and not from_beginning else Earliest()
 
 
 def parse_until(text: str | None, *, now: datetime) -> Until:
-    """A plain number is an offset; a time in numbers is written with an @."""
+    """Parse --until: a plain number is an offset; a timestamp in digits needs a leading @."""
     if text is None:
         return None
     if text.strip().isdecimal():
@@ -54,7 +54,7 @@ def parse_until(text: str | None, *, now: datetime) -> Until:
 
 
 def is_empty(start: SeekTarget, until: Until) -> bool:
-    """Whether nothing can lie between them, whatever the topic holds."""
+    """True if no message can lie between them, whatever the topic contains."""
     match start, until:
         case (AtTime(begin), AtTime(end)) | (AtOffset(begin), AtOffset(end)):
             return begin >= end
@@ -73,15 +73,15 @@ def _parse_offset(text: str) -> SeekTarget:
 
 
 def first_offset(start: SeekTarget, *, low: int, high: int, at_time: int | None) -> int:
-    """Where to begin in a partition that holds `low` up to `high`; `at_time` answers an `AtTime`."""
+    """The first offset to read in a partition with offsets `low` to `high`; `at_time` is the resolved `AtTime`."""
     return clamp(resolve(start, low=low, high=high, at_time=at_time), low=low, high=high)
 
 
 def group_offset(committed: int, *, low: int, log_end: int) -> int | None:
-    """Where a group resumes in a partition that holds `low` up to `log_end`; None where the start option decides.
+    """The offset at which a group resumes in a partition with offsets `low` to `log_end`; None: by the start option.
 
-    Retention may have deleted what comes next for the group: then it resumes at the first message that is left. An
-    offset beyond the log end was committed in an earlier topic of that name.
+    If retention has deleted the group's next message, it resumes at the log start. An offset beyond the log end was
+    committed for an earlier topic of the same name.
     """
     if committed > log_end:
         return None
@@ -89,7 +89,7 @@ def group_offset(committed: int, *, low: int, log_end: int) -> int | None:
 
 
 def stop_offset(until: Until, *, high: int, follow: bool, at_time: int | None) -> int | None:
-    """The first offset not to read; None while it is not known, which only --follow allows."""
+    """The first offset not to read; None if unknown, which is only possible with --follow."""
     end = None if follow else high
     match until:
         case AtOffset(offset):
@@ -101,10 +101,10 @@ def stop_offset(until: Until, *, high: int, follow: bool, at_time: int | None) -
 
 
 class Cursor:
-    """How far one partition has been read, and whether that is all."""
+    """How far one partition has been read, and whether its range is complete."""
 
     def __init__(self, *, position: int, stop: int | None, until_ms: int | None) -> None:
-        # Every offset below was read, or is not there to be read.
+        # Every offset below this one has been read, or holds no message.
         self.position = position
         self.stop = stop
         self._until_ms = until_ms
@@ -112,16 +112,16 @@ class Cursor:
         self.is_done = stop is not None and position >= stop
 
     def moved_to(self, position: int) -> "Cursor":
-        """One that stops where this one does, and begins elsewhere."""
+        """A cursor with the same stop and another position."""
         return Cursor(position=position, stop=self.stop, until_ms=self._until_ms)
 
     def on_message(self, offset: int, timestamp_ms: int) -> bool:
-        """Whether this message is to be shown."""
+        """Move beyond this message; return whether to show it."""
         if self.is_done or offset < self.position:
             return False
         self._is_at_end = False
         beyond_stop = self.stop is not None and offset >= self.stop
-        # Reached only with --follow: otherwise the time was turned into an offset before reading began.
+        # Only with --follow: otherwise the time was resolved to an offset before reading began.
         beyond_time = (
             self.stop is None and self._until_ms is not None and timestamp_ms >= self._until_ms
         )
@@ -133,14 +133,14 @@ class Cursor:
         return True
 
     def on_end(self, end: int) -> None:
-        """The partition has nothing beyond `end` now. Its last offsets may hold no message (transaction markers)."""
+        """The partition ends at `end` now. Its last offsets may hold no messages, only transaction markers."""
         self.position = max(self.position, end)
         self._is_at_end = True
         if self.stop is not None and self.position >= self.stop:
             self.is_done = True
 
     def on_tick(self, now_ms: int) -> None:
-        """With --follow --until TIME: once that time has passed and all is read, nothing earlier is to come."""
+        """With --follow --until TIME: done once that time has passed and everything has been read."""
         waits_for_time = self.stop is None and self._until_ms is not None
         if waits_for_time and self._is_at_end and now_ms >= (self._until_ms or 0):
             self.is_done = True

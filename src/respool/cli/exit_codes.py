@@ -1,7 +1,7 @@
 """Exit codes of commands.
 
-An expected failure is an `OperatorError`: what happened, and what to do about it. `main.py` prints it; nobody sees a
-traceback for a broker that is down or a topic that does not exist.
+An expected failure is an `OperatorError`: it says what happened and what to do about it. `main.py` prints it, so a
+broker that is down or a missing topic never shows a traceback.
 """
 
 from enum import IntEnum
@@ -10,14 +10,14 @@ from respool.model.operator_errors import NotFound, OperatorError, Unreachable, 
 
 
 class ExitCode(IntEnum):
-    """What a script can rely on. `respool --help` shows this table."""
+    """Exit codes that scripts can rely on. `respool --help` shows this table."""
 
     OK = 0
     FAILED = 1
     USAGE = 2
     NOT_FOUND = 3
     UNREACHABLE = 4
-    # 128 + SIGINT, as a shell reports a program ended by Ctrl-C.
+    # 128 + SIGINT, the exit code that shells report after Ctrl-C.
     INTERRUPTED = 130
 
 

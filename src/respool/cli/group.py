@@ -67,7 +67,7 @@ def list_groups(
             output.Columns("group", "state", "type"),
             [(each.name, each.state, each.type) for each in groups],
         )
-    # What is known was printed; that there may be more is an error all the same.
+    # The known groups are printed; an incomplete list is still an error.
     listing.check()
     if not groups and not as_json:
         output.note("no groups" if state is None else f"no groups in state {state}")
@@ -121,7 +121,7 @@ def lag(
         while True:
             listing = GroupListing(groups=[], gaps=[]) if names else groups.list()
             wanted = names or listing.names
-            # Each that is listed is there; to look for it again would have all brokers asked for each.
+            # A listed group exists; looking it up again would send a request to every broker for each group.
             describe = groups.get if names else groups.describe
             found = {name: _lags(admin, groups, describe(name)) for name in dict.fromkeys(wanted)}
             if watch and output.is_terminal() and not as_json:
@@ -181,9 +181,9 @@ def _lags(
     named = {topic for topic, _ in (*committed, *owners_of(group))}
     known = admin.topics()
     topics = [known[name] for name in sorted(named) if name in known]
-    # Partitions without a committed offset too: the group may have to read all of them.
+    # Includes partitions without a committed offset: the group may have to read all of their messages.
     places = [(topic.name, number) for topic in topics for number in topic.leaders]
-    # To the log end: a group that reads uncommitted messages may be beyond the last stable offset.
+    # Up to the log end: a read_uncommitted group may be beyond the last stable offset.
     ranges = admin.ranges(topics, isolation="read_uncommitted")
     return lags_of(group, committed, ranges, places=places)
 
@@ -245,7 +245,7 @@ def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") 
         for each in lags
     ]  # fmt: skip
     if not output.is_terminal():
-        # One shape for every line: the group, what the line is about, then its fields.
+        # All lines have the same shape: the group, the kind of line, then its fields.
         state = (group.name, "state", group.state, group.type, group.assignor)
         output.print_rows(output.Columns(), [state])
         output.print_rows(output.Columns(), [(group.name, "member", *row) for row in member_rows])
@@ -305,7 +305,7 @@ def _end(each: "PartitionLag") -> int | None:
 
 
 def _wait(seconds: float, ctrl_c: CtrlC) -> None:
-    """In short steps, since a sleep goes on after a signal."""
+    """Sleep in short steps, because a sleep resumes after a signal."""
     until = time.monotonic() + seconds
     while not ctrl_c.pressed and (left := until - time.monotonic()) > 0:
         time.sleep(min(left, 0.1))

@@ -1,4 +1,4 @@
-"""`respool group reset`: set a group's committed offsets to another place in its topics."""
+"""`respool group reset`: move a group's committed offsets to another position in its topics."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ FORCE_SECONDS = 30.0
 
 
 class GroupIsLive(OperatorError):
-    """The group has members, which would undo a reset."""
+    """The group has members, which would overwrite reset offsets."""
 
 
 @to_broker
@@ -141,7 +141,7 @@ def parse_target(
 ) -> "Target":
     """
     Raises:
-        UsageError: none or several are given, or the time cannot be read.
+        UsageError: no target or several are given, or the time is invalid.
     """
     from respool.operate.offset_moves import ShiftBy
 
@@ -176,7 +176,7 @@ def _plan(
             f"group {name} has committed nothing that still exists", hint="name topics with --topic"
         )
     touched = [known[topic] for topic in sorted({topic for topic, _ in places})]
-    # To the end that all readers know: those that do not wait for open transactions may stand there already.
+    # Up to the log end, not the last stable offset: read_uncommitted consumers may have read beyond that.
     ranges = cluster.ranges(touched, isolation="read_uncommitted")
     at_time: dict[Place, int | None] = {}
     if isinstance(target, AtTime):
@@ -273,7 +273,7 @@ def _carry_out(
     *,
     force: bool,
 ) -> int:
-    """Record it, do it, and record how it went. Returns how many members were sent out."""
+    """Record the reset in the audit log, carry it out, record the outcome. Returns the number of removed members."""
     from respool.client.kafka.groups import Committed
     from respool.operate.consumer_groups import format_places
     from respool.operate.offset_moves import target_text
@@ -333,7 +333,7 @@ def _verify(groups: "ConsumerGroups", name: str, places: "dict[Place, Committed]
 
 
 def _offsets(offsets: Iterable[int | None]) -> str:
-    """`12`, or `3..90` for several: what fits one column of a list."""
+    """`12`, or `3..90` for several offsets, short enough for one column."""
     known = sorted({each for each in offsets if each is not None})
     if not known:
         return "nothing"

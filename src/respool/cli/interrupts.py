@@ -1,4 +1,4 @@
-"""Ctrl-C as a question instead of an exception, for loops that must not stop half-way through a step."""
+"""Ctrl-C as a flag instead of an exception, for loops that must not stop half-way through a step."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class CtrlC:
-    """Whether somebody pressed it."""
+    """Says whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
         self.pressed = False
@@ -16,7 +16,7 @@ class CtrlC:
 
 @contextmanager
 def noticing_ctrl_c() -> Iterator[CtrlC]:
-    """The first Ctrl-C is noted; a second one interrupts, for whoever is stuck writing to a pipe nobody reads."""
+    """The first Ctrl-C sets the flag; a second one interrupts, for writes blocked on a pipe that nobody reads."""
     noticed = CtrlC()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -35,11 +35,11 @@ def noticing_ctrl_c() -> Iterator[CtrlC]:
 def handling_signals(
     numbers: Sequence[signal.Signals], handle: Callable[[], None]
 ) -> Iterator[None]:
-    """The running loop calls `handle` for each of these signals; afterwards the previous handlers are back.
+    """Make the running loop call `handle` for each of these signals; restore the previous handlers afterwards.
 
-    A loop that removes its handlers, or is closed, sets Python's defaults instead; uvloop leaves its own in place.
+    A loop that removes its handlers, or is closed, sets Python's defaults instead; uvloop leaves its own installed.
     """
-    import asyncio  # `--help` must not wait for it.
+    import asyncio  # Imported late to keep `--help` fast.
 
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in numbers}
@@ -50,7 +50,7 @@ def handling_signals(
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
-            # None: it was not set by Python, which cannot set it again.
+            # None: the handler was not set by Python, which cannot restore it.
             if handler is not None:
                 signal.signal(number, handler)
 
@@ -59,7 +59,7 @@ def handling_signals(
 def calling_on_signals(
     numbers: Sequence[signal.Signals], handle: Callable[[], None]
 ) -> Iterator[threading.Event]:
-    """Call `handle` for each of these signals, in a command whose work is in other threads; the event is set too."""
+    """Call `handle` and set the event on each of these signals, for a command whose work runs in other threads."""
     caught = threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:

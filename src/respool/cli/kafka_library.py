@@ -28,7 +28,7 @@ TIMESTAMP_NOT_AVAILABLE = client.TIMESTAMP_NOT_AVAILABLE
 NOT_FOUND_CODES = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's own codes are spelled so
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - the names of librdkafka's own codes
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
@@ -50,12 +50,12 @@ DAMAGED_CODES = frozenset(
         KafkaError.KAFKA_STORAGE_ERROR,
     }
 )
-# Nothing was polled for so long that the group gave our partitions to others; the library joins again by itself.
+# Too long without a poll: the group has reassigned our partitions. The library rejoins by itself.
 POLLED_TOO_LATE = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 
 
-class translated:  # noqa: N801 - reads as a word where it is used: `with translated(broker):`
+class translated:  # noqa: N801 - lowercase, as it is used like a function: `with translated(broker):`
     """Turn the client library's errors into `OperatorError`s with Kafka's own message."""
 
     def __init__(self, broker: str) -> None:
@@ -74,7 +74,7 @@ class translated:  # noqa: N801 - reads as a word where it is used: `with transl
 
 
 def make_producer(connection: BrokerConnection, **config: object) -> Any:
-    """`config` has librdkafka's names, with _ for each dot."""
+    """`config` has librdkafka's names, with underscores instead of dots."""
     with translated(connection.bootstrap):
         return client.Producer(_settings(connection) | _dotted(config), logger=quiet())
 
@@ -82,7 +82,7 @@ def make_producer(connection: BrokerConnection, **config: object) -> Any:
 def make_consumer(
     connection: BrokerConnection, *, on_error: Callable[[Any], None], **config: object
 ) -> Any:
-    # Without it librdkafka returns whatever a damaged batch unpacks to.
+    # Without check.crcs, librdkafka returns whatever a damaged batch decodes to.
     settings = _settings(connection) | {"check.crcs": True} | _dotted(config)
     settings["error_cb"] = on_error
     with translated(connection.bootstrap):
@@ -93,7 +93,7 @@ def _settings(connection: BrokerConnection) -> dict[str, object]:
     return {
         **connection.library_settings(),
         "client.id": CLIENT_ID,
-        # Short pauses: a user restarts a broker and expects the command to notice.
+        # Short backoffs: a user who restarts a broker expects the command to reconnect soon.
         "reconnect.backoff.max.ms": 1000,
         "socket.connection.setup.timeout.ms": int(CONNECT_SECONDS * 1000),
     }
@@ -124,14 +124,14 @@ def to_cli_error(error: Any, broker: str) -> OperatorError:
 
 
 def reason(error: Any) -> str:
-    """Kafka's message for an error or an exception holding one, without the library's wrapping."""
+    """Kafka's message for an error, or for an exception that wraps one, without the library's prefixes."""
     inner = error.args[0] if isinstance(error, KafkaException) else error
     text = str(inner.str()).strip().removeprefix("Local: ").removeprefix("Broker: ")
     return f"{text} ({inner.name()})" if inner.name() not in text else text
 
 
 def quiet() -> logging.Logger:
-    """Keep librdkafka's chatter off the terminal. What matters reaches us as errors of the calls themselves."""
+    """A logger that keeps librdkafka's messages off the terminal. Relevant errors are raised by its calls."""
     logger = logging.getLogger("respool.cli.librdkafka")
     logger.propagate = False
     if not logger.handlers:

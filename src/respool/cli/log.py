@@ -1,4 +1,4 @@
-"""`respool log`: dump and verify the files of a log, offline, or accept that records are lost."""
+"""`respool log`: dump and verify a log's files offline, or accept lost records."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -30,10 +30,10 @@ RECORD_WIDTHS = (10, 29, 12, 40, 10)
 def dump_files(
     files: Sequence[Path], *, records: bool, from_offset: int, limit: int | None, as_json: bool
 ) -> bool:
-    """Print all files; return whether every batch read is sound.
+    """Print all files; return whether every batch read is intact.
 
     Raises:
-        NotFound, UsageError: a path is no file, or none of a log; nothing was printed then.
+        NotFound, UsageError: a path is not a file, or not a log's file; nothing was printed then.
         OperatorError: a snapshot or checkpoint cannot be read.
     """
     check_are_log_files(files)
@@ -91,7 +91,7 @@ class _SegmentPrinter:
                 document["records"] = [_record_document(record) for record in records]
             output.print_line(output.json_line(document))
             return
-        # With both kinds on one pipe, the first field tells them apart.
+        # With batches and records on one pipe, the first field tells them apart.
         marked = self._with_records and not output.is_terminal()
         row = batch_row(found, transaction_end)
         self._batches.print_row(("batch", *row) if marked else row)
@@ -105,7 +105,7 @@ def batch_row(found: FoundBatch, transaction_end: str | None) -> tuple[object, .
     producer = None
     if header.has_producer_id:
         producer = f"{header.producer_id}/{header.producer_epoch}"
-        # A transaction's end has none.
+        # Control batches have no sequence numbers.
         if header.base_sequence >= 0:
             producer += f" {header.base_sequence}-{header.last_sequence}"
     flags = [
@@ -114,7 +114,7 @@ def batch_row(found: FoundBatch, transaction_end: str | None) -> tuple[object, .
             ("append-time", header.is_log_append_time),
             ("transactional", header.is_transactional),
             (transaction_end or "control", header.is_control),
-            # The base timestamp is then not a record's.
+            # The base timestamp field then holds the delete horizon, not a record's timestamp.
             ("delete-horizon", header.has_delete_horizon),
         )
         if is_set
@@ -142,7 +142,7 @@ def batch_document(found: FoundBatch, transaction_end: str | None) -> dict[str, 
         "position": found.position,
         "size": header.size,
         "record_count": header.record_count,
-        # None: no codec of Kafka has this number.
+        # None: Kafka has no codec with this number.
         "codec": _codec_name(header.codec_bits),
         "codec_bits": header.codec_bits,
         "timestamp_type": "LogAppendTime" if header.is_log_append_time else "CreateTime",

@@ -1,7 +1,7 @@
-"""`respool`: the command line put together, and the one place where a command's end becomes an exit code.
+"""`respool`: assembles the command line; the only place that turns a command's end into an exit code.
 
-Start-up must stay quick: this file and those it imports bring in typer and little else. Brokers, clients and log
-readers are imported by the command that needs them, when it runs.
+Start-up must stay fast: this file and its imports load typer and little else. Commands import brokers, clients and
+log readers when they run.
 """
 
 import sys
@@ -31,10 +31,10 @@ from respool.model.operator_errors import OperatorError
 
 
 class Group(TyperGroup):
-    """All commands, with help options that promise no value.
+    """All commands, with help options that do not appear to take a value.
 
-    typer 0.29 shows the type of every option without a metavar, `<bool>` here. It makes this option by itself, so that
-    only here it can be given one.
+    typer 0.29 shows the type of every option that has no metavar, here `<bool>`. It creates the help option itself, so
+    the metavar can only be set here.
     """
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -43,7 +43,8 @@ class Group(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
         if command is not None:
-            # A command makes its help option once, and keeps it; its names are those of the whole command line.
+            # A command creates its help option once and caches it; the option names are the same for the whole command
+            # line.
             for one in (command, *getattr(command, "commands", {}).values()):
                 _without_value(one.get_help_option(ctx))
         return command
@@ -90,11 +91,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough of it (head, less): nothing went wrong.
+        # The reader of our output closed the pipe early (head, less): not an error.
         output.drop_what_is_left()
         return ExitCode.OK
     except OSError as error:
-        # A file that may not be read, a disk that is full: the system's words are the best there are.
+        # An unreadable file or a full disk: the operating system's message says it best.
         output.print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
         return ExitCode.FAILED
 
@@ -103,9 +104,9 @@ def _run(arguments: list[str] | None) -> int:
     try:
         app(args=arguments, prog_name="respool")
     except SystemExit as end:
-        # typer has said what was wrong with the command line, and how it ends.
+        # typer has already printed the usage error, and set the exit code.
         if isinstance(end.__context__, BrokenPipeError):
-            # It ends with 1 for a closed pipe, too; that is for `main` to judge.
+            # typer also exits with 1 for a closed pipe; let `main` decide about that.
             raise end.__context__ from None
         sys.stdout.flush()
         return end.code if isinstance(end.code, int) else ExitCode.FAILED

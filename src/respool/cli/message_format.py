@@ -1,7 +1,7 @@
-"""How a message is written and read: format strings, JSON lines, bytes that are no text. Pure.
+"""Text formats of messages: format strings, JSON lines, and escapes for bytes that are not text. Pure.
 
-In JSON, a key, value or header value is a string when its bytes are UTF-8, null when there is none, and otherwise
-`{"base64": "…"}`; reading a line gives back the very bytes, so `consume --json | produce --json-lines` copies a topic.
+In JSON, a key, value or header value is a string if its bytes are UTF-8, null if it is null, and otherwise
+`{"base64": "…"}`. Parsing a line restores the same bytes, so `consume --json | produce --json-lines` copies a topic.
 """
 
 import json
@@ -19,12 +19,12 @@ Header = tuple[str, bytes | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadMessage:
-    """A message as it came from a topic."""
+    """A message read from a topic."""
 
     topic: str
     partition: int
     offset: int
-    # Milliseconds since 1970; -1 when it has none.
+    # Milliseconds since 1970; -1 if the message has none.
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
@@ -33,7 +33,7 @@ class ReadMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """A message to be sent. None: let the topic's partitions, or the clock, decide."""
+    """A message to be sent. None: the partitioner or the clock decides."""
 
     key: bytes | None
     value: bytes | None
@@ -62,9 +62,9 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
 
 def compile_format(text: str) -> Part:
-    """`'{partition} {key}\\t{value}'` -> a function that writes a message so. `{{` and `}}` stand for braces.
+    """Compile `'{partition} {key}\\t{value}'` to a function that formats a message; `{{` and `}}` are literal braces.
 
-    Bytes go out as they are: the format adds text around them, it does not decode them.
+    Keys and values are written as raw bytes: the format adds text around them and does not decode them.
 
     Raises:
         UsageError: a field is unknown or a brace is not closed.
@@ -103,7 +103,7 @@ def _constant(text: str) -> Part:
 
 
 def for_terminal(data: bytes) -> str:
-    """Text a terminal can show: what is no UTF-8, and control characters, as escapes."""
+    """Printable text: invalid UTF-8 and control characters become escapes."""
     return output.printable(data.decode("utf-8", "backslashreplace"))
 
 
@@ -125,14 +125,14 @@ def to_json_line(message: ReadMessage) -> str:
 
 
 _READ = {"key", "value", "headers", "timestamp", "partition"}
-# `consume --json` writes them; they say where a message was, not where it goes.
+# `consume --json` writes these fields; they say where a message was read, not where to send it.
 _IGNORED = {"topic", "offset"}
 
 
 def from_json_line(line: bytes) -> NewMessage:
     """
     Raises:
-        BadInput: the line is no JSON object, or a field is unknown or of a wrong type.
+        BadInput: the line is not a JSON object, or a field is unknown or has a wrong type.
     """
     try:
         fields = json.loads(line)
@@ -148,7 +148,7 @@ def from_json_line(line: bytes) -> NewMessage:
         key=bytes_from_json(fields.get("key"), "key"),
         value=bytes_from_json(fields.get("value"), "value"),
         headers=_headers_from_json(fields.get("headers")),
-        # -1 is how a message without a timestamp is written.
+        # A message without a timestamp is written with -1.
         timestamp_ms=None if timestamp_ms == -1 else timestamp_ms,
         partition=_whole_number(fields, "partition"),
     )
@@ -181,12 +181,12 @@ def _whole_number(fields: Mapping[str, object], name: str) -> int | None:
 # -- lines of input ----------------------------------------------------------------------------------------------------
 
 
-# No line is read further than this: it bounds memory, and the broker takes no larger request by default.
+# Longer lines are refused: this bounds memory, and by default the broker accepts no larger request.
 LINE_BYTES_MAX = 100 * 1024 * 1024
 
 
 class LineReader:
-    """A line of input -> the message it stands for."""
+    """Converts a line of input to a message."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class LineReader:
     def read(self, line: bytes) -> NewMessage:
         """
         Raises:
-            BadInput: the line does not have the form asked for.
+            BadInput: the line does not have the expected format.
         """
         if self._json_lines:
             return self._read_json(line)
@@ -250,7 +250,7 @@ class LineReader:
 
 
 def read_lines(source: IO[bytes], *, line_bytes_max: int = LINE_BYTES_MAX) -> Iterator[bytes]:
-    """Lines without their newline; the last one may lack it.
+    """Yield lines without their newline; the last one may lack it.
 
     Raises:
         BadInput: a line is longer than any message can be.

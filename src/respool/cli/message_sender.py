@@ -1,4 +1,4 @@
-"""Feeds messages to the client library and keeps account of what became of them."""
+"""Passes messages to the client library and counts which were acknowledged and which failed."""
 
 import sys
 import time
@@ -20,15 +20,15 @@ from respool.model.times import format_duration_ms
 from respool.operate.cluster_admin import ClusterAdmin
 
 MESSAGE_BYTES_MAX = LINE_BYTES_MAX
-# How much the library sends in one batch by default.
+# The library's default for one batch.
 BATCH_BYTES_MAX = 1_000_000
 PROGRESS_EVERY = 1_000
 FLUSH_STEP_SECONDS = 0.5
-# Somebody who pressed Ctrl-C wants to leave, but what is on its way should be accounted for.
+# After Ctrl-C the user wants the command to end, but messages in flight should still be accounted for.
 AFTER_CTRL_C_SECONDS = 5.0
 
 
-# The client tries again where replicas are missing, so that it may also come out as a message whose time was over.
+# The client retries when replicas are missing, so that a message may also fail with a timeout.
 TOO_FEW_REPLICAS = {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "_MSG_TIMED_OUT"}
 
 
@@ -38,7 +38,7 @@ class Refusal(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """How many a partition has, and how many of them are in sync."""
+    """How many replicas a partition has, and how many of them are in sync."""
 
     held: int
     in_sync: int
@@ -47,16 +47,16 @@ class Replicas(NamedTuple):
 def explain(
     code: str, *, topic: str, settings: Mapping[str, str], replicas: Replicas | None = None
 ) -> Refusal | None:
-    """The topic's setting behind an error code, by its Kafka name; None when no setting explains it.
+    """The topic setting that explains an error code, by its Kafka name; None if no setting does.
 
-    `replicas` are the partition's; None where they are not known or do not matter.
+    `replicas` are the partition's; None if unknown or irrelevant.
     """
     try:
         if code in TOO_FEW_REPLICAS:
             return _too_few_replicas(topic, settings, replicas)
         return _explain(code, topic, settings)
     except (KeyError, ValueError):
-        # Another broker than ours, whose settings are others.
+        # Not a Respool broker: its settings differ.
         return None
 
 
@@ -108,7 +108,7 @@ def _too_few_replicas(
             f"a partition of {topic} has no leader: no broker with an in-sync replica is up",
             "start them; their state is shown by: respool cluster status --etcd HOST:PORT",
         )
-    # No more than there are: that is how the broker takes it.
+    # The broker lowers min.insync.replicas to the replication factor.
     needed = min(int(settings["min.insync.replicas"]), replicas.held)
     if replicas.in_sync >= needed:
         return None
@@ -121,12 +121,12 @@ def _too_few_replicas(
 
 
 def _span(ms: str) -> str:
-    # The largest number there is stands for no limit.
+    # The maximum value of a long stands for no limit.
     return "any time" if int(ms) >= 2**63 - 1 else format_duration_ms(int(ms))
 
 
 class Sender:
-    """Feeds the client library, collects its delivery reports."""
+    """Passes messages to the client library and collects its delivery reports."""
 
     def __init__(
         self,
@@ -142,10 +142,10 @@ class Sender:
         """`settings` are the topic's, as far as they are known."""
         self._topic = topic
         self._timeout = timeout
-        # How many replicas each partition has in sync; None until something fails that this might explain.
+        # Replicas and in-sync replicas per partition; None until a failure occurs that they might explain.
         self._known: dict[int, Replicas] | None = None
         self._summary = SendSummary(topic, settings)
-        # Only acks=all waits for replicas.
+        # Only acks=all waits for in-sync replicas.
         self._cluster = cluster if acks == "all" else None
         self._producer = make_producer(
             connection,
@@ -154,11 +154,11 @@ class Sender:
             compression_type=compression,
             message_timeout_ms=int(timeout * 1000),
             message_max_bytes=MESSAGE_BYTES_MAX,
-            # Messages that fit one by one must not be refused for being sent together.
+            # Messages that are small enough one by one must not be refused because they were batched.
             batch_size=min(
                 BATCH_BYTES_MAX, int(settings.get("max.message.bytes", BATCH_BYTES_MAX))
             ),
-            # A key goes where the Java client would send it, so both agree on a topic's partitions.
+            # The Java client's partitioner, so that both clients place a key in the same partition.
             partitioner="murmur2_random",
         )
 
@@ -215,7 +215,7 @@ class Sender:
                     **placed,
                 )
             except BufferError:
-                # The client's queue is full: wait for the broker to take some of it.
+                # The client's queue is full: wait until the broker has accepted some of it.
                 self._producer.poll(0.5)
             except KafkaException as error:
                 self._summary.add_failure(error.args[0])
@@ -232,11 +232,11 @@ class Sender:
         self._summary.bytes += len(message)
 
     def _replicas(self, error: Any, partition: int) -> Replicas | None:
-        """How many replicas the partition has in sync now, where that may be the reason."""
+        """The partition's replicas and in-sync replicas now, if too few of them may have caused the error."""
         if self._cluster is None or error.name() not in TOO_FEW_REPLICAS:
             return None
         if self._known is None:
-            # Once is enough: thousands of messages may fail together.
+            # Fetched only once: thousands of messages may fail together.
             try:
                 found = self._cluster.topics().get(self._topic)
             except OperatorError:
@@ -250,11 +250,11 @@ class Sender:
         return self._known.get(partition)
 
     def _finish(self) -> int:
-        """Wait until every message has its report; Ctrl-C stops the waiting. Returns how many have none."""
+        """Wait until every message has its report, or until Ctrl-C. Returns how many messages have none."""
         patience = AFTER_CTRL_C_SECONDS if self._summary.interrupted else self._timeout + 1
         deadline = time.monotonic() + patience
         try:
-            # In short steps, because the library does not notice Ctrl-C while it waits.
+            # In short steps, because the library does not react to Ctrl-C while it waits.
             while len(self._producer) and time.monotonic() < deadline:
                 self._producer.flush(FLUSH_STEP_SECONDS)
         except KeyboardInterrupt:
@@ -263,19 +263,19 @@ class Sender:
 
 
 class SendSummary:
-    """What became of the messages."""
+    """Counts acknowledged and failed messages, and explains the failures."""
 
     def __init__(self, topic: str, settings: Mapping[str, str]) -> None:
         self._topic = topic
         self._settings = settings
         self.acknowledged: Counter[int] = Counter()
         self.failures: Counter[str] = Counter()
-        # Kafka's names of their errors, and what to do about some of them.
+        # Kafka's error codes by message, and hints for some of them.
         self._codes: dict[str, str] = {}
         self._hints: dict[str, str] = {}
         self.bytes = 0
         self.seconds = 0.0
-        # The line of input that is not a message, where sending stopped, and why.
+        # The invalid input line at which sending stopped, and why it is invalid.
         self.bad_line: dict[str, object] | None = None
         self.interrupted = False
 
@@ -342,7 +342,7 @@ class SendSummary:
 def _open_input(
     messages: list[str] | None, file: Path | None, stack: ExitStack
 ) -> tuple[Iterator[bytes], int | None]:
-    """The lines to send, and how many bytes they are when that is known."""
+    """The lines to send, and their size in bytes if known."""
     if messages:
         return iter([text.encode() for text in messages]), None
     if file is not None:

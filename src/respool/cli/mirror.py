@@ -30,7 +30,7 @@ from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 DEFAULT_COMMAND = "run"
-# Between updates of the live table.
+# The interval between updates of the live table.
 LIVE_SECONDS = 0.5
 EPILOG = (
     "It runs until Ctrl-C or SIGTERM. Its position is stored nowhere but in the copy itself: killed at any moment, on "
@@ -285,7 +285,7 @@ def promote(
 
     done = []
     with closing(connect("the cluster", connection.bootstrap, connection.security)) as cluster:
-        # Check that all of them exist before the first is changed.
+        # Check that all topics exist before changing the first.
         check_topics(cluster, names)
         try:
             for name in dict.fromkeys(names):
@@ -293,6 +293,6 @@ def promote(
                 if not as_json:
                     output.note(str(done[-1]))
         finally:
-            # Also if one failed: those before it are promoted.
+            # Print even if one failed: the topics before it are promoted.
             if as_json:
                 output.print_json({"topics": [promotion_document(one) for one in done]})

@@ -1,4 +1,4 @@
-"""Prints how a mirror is doing: a live table on a terminal, a line at each interval elsewhere, or lines of JSON."""
+"""Prints the status of a mirror: a live table on a terminal, a line per interval elsewhere, or JSON lines."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ class MirrorOutput:
         self._clock = clock
         self._live: Any = None
         self._lock = threading.Lock()
-        # When the last status was printed, and the bytes copied by then.
+        # The time of the last status, and the bytes copied by then.
         self._previous = (0.0, 0)
         self._bytes_per_second = 0
 
@@ -55,7 +55,7 @@ class MirrorOutput:
         return self._live is not None
 
     def print_status(self, status: MirrorStatus) -> None:
-        """The rate is since the previous status."""
+        """Print a status, with the rate since the previous one."""
         now_s = self._clock()
         previous_s, bytes_before = self._previous
         if previous_s:
@@ -109,7 +109,7 @@ class MirrorOutput:
         lag = f"{status.lag:,} behind"
         seeking = [one for one in topics if one.state is CopyState.SEEKING]
         if seeking:
-            # The lag of these is not known yet.
+            # The lag of some partitions is not known yet.
             lag = f"at least {lag}"
         text = (
             f"{counted(len(topics), 'topic')}, {counted(status.partition_count, 'partition')}: "
@@ -148,7 +148,7 @@ class MirrorOutput:
 
 
 def print_comparison(found: Sequence[PartitionStatus], *, as_json: bool) -> None:
-    """What `respool mirror status` shows."""
+    """Print the output of `respool mirror status`."""
     if as_json:
         output.print_json({"partitions": [{**asdict(one), "lag": one.lag} for one in found]})
         return

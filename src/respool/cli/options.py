@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they read and behave the same everywhere."""
+"""Options that several commands share, so that they look and behave the same everywhere."""
 
 import functools
 import inspect
@@ -19,7 +19,7 @@ from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
 class Isolation(StrEnum):
     """Kafka's `isolation.level` of consumers."""
 
-    # Nothing of aborted transactions, and nothing beyond the first open one.
+    # No records of aborted transactions, and none beyond the first open one.
     READ_COMMITTED = "read_committed"
     # All records in the log.
     READ_UNCOMMITTED = "read_uncommitted"
@@ -58,11 +58,11 @@ Set = Annotated[
     ),
 ]
 
-# With an i, or with no B at all, powers of 1024; kB, MB and so on are powers of 1000.
+# KiB, K and so on are powers of 1024; kB, MB and so on are powers of 1000.
 _SIZE = re.compile(r"(\d+)\s*(?:b|([kmgt])(ib|b)?)", re.IGNORECASE)
-# Some would be too large for any setting.
+# Longer numbers would be too large for any setting.
 BYTE_COUNT_LENGTH_MAX = 18
-# As much as a setting can be; said anew, for help must load nothing else.
+# The largest value of a setting; duplicated here, because help output must import nothing else.
 BYTE_COUNT_MAX = 2**63 - 1
 _PARTITIONS = re.compile(r"\d+(,\d+)*")
 _SIZE_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -72,7 +72,7 @@ def parse_assignments(pairs: Sequence[str] | None, *, option: str = "--set") -> 
     """`["a=1", "b=x=y"]` -> `{"a": "1", "b": "x=y"}`.
 
     Raises:
-        UsageError: one has no '=' or no name, or a name comes twice.
+        UsageError: a pair has no '=' or no name, or a name is repeated.
     """
     found: dict[str, str] = {}
     for name, value in parse_pairs(pairs, option=option):
@@ -85,10 +85,10 @@ def parse_assignments(pairs: Sequence[str] | None, *, option: str = "--set") -> 
 def broker_settings(
     pairs: Sequence[str] | None, given: Mapping[str, object], *, file: Path | None
 ) -> dict[str, object]:
-    """A broker's settings as they stand on the command line: by `--set`, and by flags, where None is not given.
+    """A broker's settings given on the command line: by `--set`, and by flags; a flag that is None was not given.
 
     Raises:
-        UsageError: one is given by both.
+        UsageError: a setting is given by both.
         NotFound: there is no such settings file.
     """
     found: dict[str, object] = dict(parse_assignments(pairs))
@@ -103,7 +103,7 @@ def broker_settings(
 
 
 def parse_pairs(pairs: Sequence[str] | None, *, option: str) -> list[tuple[str, str]]:
-    """Like `parse_assignments`, where a name may come several times, in order."""
+    """Like `parse_assignments`, but keeps repeated names, in order."""
     found: list[tuple[str, str]] = []
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
@@ -117,7 +117,7 @@ def parse_names(text: str, *, option: str) -> list[str]:
     """`"a, b"` -> `["a", "b"]`.
 
     Raises:
-        UsageError: one of them is empty.
+        UsageError: a name is empty.
     """
     names = [one.strip() for one in text.split(",")]
     if not all(names):
@@ -126,10 +126,10 @@ def parse_names(text: str, *, option: str) -> list[str]:
 
 
 def time_ms(text: str, *, option: str, now: datetime | None = None) -> int:
-    """The value of an option that is a point in time; None is the clock's now.
+    """Parse an option whose value is a point in time; `now` None means the current time.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a valid time.
     """
     try:
         return parse_time(text, now=now or datetime.now(UTC))
@@ -138,10 +138,10 @@ def time_ms(text: str, *, option: str, now: datetime | None = None) -> int:
 
 
 def duration_ms(text: str, *, option: str, at_least: str = "1ms") -> int:
-    """The value of an option that is a length of time.
+    """Parse an option whose value is a duration.
 
     Raises:
-        UsageError: it is none, or too short.
+        UsageError: the text is not a valid duration, or is too short.
     """
     try:
         found = parse_duration_ms(text)
@@ -156,11 +156,11 @@ def topics_and_partitions(texts: Iterable[str], *, option: str) -> dict[str, lis
     """`rides`, `fares:0,2` -> `{"rides": None, "fares": [0, 2]}`; None stands for all partitions.
 
     Raises:
-        UsageError: the partitions are no numbers.
+        UsageError: the partitions are not numbers.
     """
     found: dict[str, list[int] | None] = {}
     for text in texts:
-        # A topic's name holds no colon.
+        # Topic names contain no colon.
         name, colon, numbers = text.partition(":")
         if not name or (colon and not _PARTITIONS.fullmatch(numbers)):
             raise UsageError(f"{option} {text!r} is not TOPIC or TOPIC:PARTITION,…")
@@ -173,10 +173,10 @@ def topics_and_partitions(texts: Iterable[str], *, option: str) -> dict[str, lis
 
 
 def broker_number(text: str) -> int:
-    """The value of an argument that names a broker.
+    """Parse an argument whose value is a broker id.
 
     Raises:
-        typer.BadParameter: it is no number that a broker can have.
+            typer.BadParameter: the text is not a valid broker id.
     """
     if not (text.isascii() and text.isdecimal()):
         raise typer.BadParameter(f"{text!r} is not the number of a broker, such as 3")
@@ -184,10 +184,10 @@ def broker_number(text: str) -> int:
 
 
 def byte_count(text: str, *, option: str, or_word: str) -> int:
-    """The value of an option that is a number of bytes: 50000000, 50MB or 50MiB. `or_word` is what else it can be.
+    """Parse an option whose value is a size: 50000000, 50MB or 50MiB. Errors also offer `or_word` as a value.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a valid size.
     """
     text = text.strip()
     size = _SIZE.fullmatch(text)
@@ -206,7 +206,7 @@ def byte_count(text: str, *, option: str, or_word: str) -> int:
 
 
 def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Topic settings as the broker takes them: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
+    """Topic settings in the broker's format: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
     return {name: _plain_number(name, text) for name, text in parse_assignments(pairs).items()}
 
 
@@ -219,7 +219,7 @@ def _plain_number(name: str, text: str) -> str:
     size = _SIZE.fullmatch(text.strip())
     if name.endswith(".bytes") and size:
         return str(_bytes_of(size))
-    # Anything else is the broker's to judge: it knows its settings, and says what is wrong.
+    # Other values are validated by the broker, which knows its settings and reports what is wrong.
     return text
 
 
@@ -247,10 +247,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def option_group(
     parameter: str, build: Callable[..., Any], **annotations: Any
 ) -> Callable[[Command], Command]:
-    """A decorator that replaces this parameter of a command by the parameters of `build`.
+    """A decorator that replaces this parameter of a command with the parameters of `build`.
 
     When the command is called, `build` gets these options, and the command gets what `build` returns; if that has a
-    `close`, it is called when the command ends. `annotations` replace those of some parameters.
+    `close` method, it is called when the command ends. `annotations` replace those of some parameters.
     """
     group = {
         name: one.replace(annotation=annotations.get(name, one.annotation))

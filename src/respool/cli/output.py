@@ -1,8 +1,8 @@
-"""Where a command's words go: tables for people, plain lines for pipes, JSON for programs.
+"""Output of commands: tables for people, plain lines for pipes, JSON for programs.
 
-Data goes to standard output, everything said about it (notes, progress, summaries, errors) to standard error, so a
-pipe carries data only. A table is drawn when standard output is a terminal; otherwise the same rows come as lines of
-tab-separated fields without a heading, ready for cut and awk. rich is imported only where something is drawn.
+Data goes to standard output; notes, progress, summaries and errors go to standard error, so that a pipe carries only
+data. If standard output is a terminal, rows are drawn as a table; otherwise they are printed as tab-separated lines
+without a heading, ready for cut and awk. rich is imported only when something is drawn.
 """
 
 import json
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 Row = Sequence[object]
 
-# How many of a kind are named one by one.
+# The maximum number of lines listed one by one.
 NOTED_MAX = 10
 
 
 class Columns:
-    """The headings of a table; those named in `numbers` are aligned to the right."""
+    """The headings of a table; columns named in `numbers` are right-aligned."""
 
     def __init__(self, *names: str, numbers: Sequence[str] = ()) -> None:
         assert set(numbers) <= set(names)
@@ -44,7 +44,7 @@ def is_error_terminal() -> bool:
 
 
 def print_rows(columns: Columns, rows: Sequence[Row], *, title: str = "") -> None:
-    """A table on a terminal, tab-separated lines elsewhere."""
+    """Print a table on a terminal, or tab-separated lines elsewhere."""
     if not is_terminal():
         for row in rows:
             print_line("\t".join(_plain(cell) for cell in row))
@@ -57,13 +57,13 @@ def print_rows(columns: Columns, rows: Sequence[Row], *, title: str = "") -> Non
     for name in columns.names:
         table.add_column(name, justify="right" if name in columns.numbers else "left")
     for row in rows:
-        # Text, not str: a topic's setting or a message's key must not be read as markup.
+        # Text, not str: a topic setting or a message key must not be interpreted as markup.
         table.add_row(*(Text(printable(_drawn(cell))) for cell in row))
     _console().print(table)
 
 
 class RowStream:
-    """Rows of a table whose length is not known before, each printed at once; widths are a guess that holds mostly."""
+    """Prints the rows of a table one at a time, for a table of unknown length; column widths are estimates."""
 
     def __init__(self, names: Sequence[str], widths: Sequence[int], *, indent: str = "") -> None:
         self._names = names
@@ -91,7 +91,7 @@ def print_line(text: str) -> None:
 
 
 def print_heading(text: str) -> None:
-    """A heading stands only where tables are drawn; lines for programs have none."""
+    """Print a heading on a terminal only; lines for programs have none."""
     if is_terminal():
         from rich.text import Text
 
@@ -99,17 +99,17 @@ def print_heading(text: str) -> None:
 
 
 def print_json(document: Mapping[str, object]) -> None:
-    """One document, indented; for data whose whole extent is known."""
+    """Print one indented document, for data of known extent."""
     print_line(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def json_line(document: Mapping[str, object]) -> str:
-    """One document on one line; for data that streams."""
+    """One document on one line, for streamed data."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def note(text: str, *, style: str = "") -> None:
-    """Say something about the data, on standard error."""
+    """Print a note on standard error."""
     if not sys.stderr.isatty():
         sys.stderr.write(text + "\n")
         return
@@ -119,7 +119,7 @@ def note(text: str, *, style: str = "") -> None:
 
 
 def note_some(lines: Sequence[str]) -> None:
-    """The first few of them, and how many more there are."""
+    """Note the first few lines, and the number of those left out."""
     for line in lines[:NOTED_MAX]:
         note(line)
     if len(lines) > NOTED_MAX:
@@ -127,7 +127,7 @@ def note_some(lines: Sequence[str]) -> None:
 
 
 def drop_what_is_left() -> None:
-    """The pipe is closed: what Python would still flush at exit has nowhere to go."""
+    """Discard unflushed output: the pipe is closed, and Python's flush at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -138,7 +138,7 @@ def print_error(message: str, hint: str = "") -> None:
 
 
 def printable(text: str) -> str:
-    """Show control characters instead of obeying them: a message must not steer the reader's terminal."""
+    """Escape control characters: a message must not control the reader's terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
@@ -149,7 +149,7 @@ def _escaped(character: str) -> str:
 
 
 class Progress(Protocol):
-    # Whether anybody sees it.
+    # False: nothing is displayed.
     is_shown: bool
 
     def advance(self, amount: int) -> None: ...
@@ -159,7 +159,7 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(description: str, *, total: int | None, unit: str = "bytes") -> Iterator[Progress]:
-    """A bar (a pulse when `total` is None) on standard error while it is a terminal; otherwise nothing."""
+    """A progress bar (a pulse if `total` is None) on standard error if it is a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         yield _NoProgress()
         return
@@ -209,7 +209,7 @@ class _Bar:
 
 
 def _plain(cell: object) -> str:
-    # A tab or newline inside a field would break the line's shape.
+    # A tab or newline inside a field would break the line format.
     return printable("" if cell is None else str(cell))
 
 
@@ -222,7 +222,7 @@ def _drawn(cell: object) -> str:
 def _console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
-    # Made per use, so that it follows sys.stdout where a test or a caller has replaced it.
+    # Created per use, so that it follows a sys.stdout that a test or caller has replaced.
     return Console(stderr=stderr, highlight=False)
 
 
@@ -240,9 +240,9 @@ def confirm(
     hint: str = "add --yes when you are sure",
     explain: Callable[[], None] = lambda: None,
 ) -> None:
-    """Return when the answer is yes. `why` says why the question is needed, for the error without a terminal.
+    """Return if the answer is yes. `why` is the reason for the question, for the error without a terminal.
 
-    `explain` prints what the question is about; it is called on a terminal only.
+    `explain` prints details before the question; it is only called on a terminal.
 
     Raises:
         UsageError: there is no terminal to ask on.

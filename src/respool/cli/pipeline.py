@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-# As Spark reads them. Others end with a stack trace of its own. More than spark:// and k8s:// may be plugged in.
+# The master URLs that Spark accepts; others fail with a Java stack trace. Plug-ins may add schemes.
 _COUNT = r"(\d+|\*)"
 _MASTER = re.compile(
     rf"local|local\[{_COUNT}(, *\d+)?\]|local-cluster\[[\d, ]+\]|yarn|[a-z][a-z0-9]*://.+"
@@ -25,7 +25,7 @@ NEEDED = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
 
 app = typer.Typer(no_args_is_help=True, help="Run the ride company's jobs on Spark.")
 
-# Said here once more, so that help needs none of the jobs' room; a test holds them against each other.
+# Duplicated here so that help output does not import the jobs; a test compares both lists.
 JOBS = {
     "bronze": "every event of the topic as it came, by day",
     "silver": "typed, sound events, each once; the others into quarantine",
@@ -228,7 +228,7 @@ def clean(
 ) -> None:
     """Delete files that tables no longer need: replaced ones, and those of tries that failed."""
     _check_extra()
-    # What is younger may be in use: of a run that goes on, or of a reader.
+    # Younger files may be in use by a running job or a reader.
     hours = -(-options.duration_ms(keep, option="--keep", at_least="1h") // HOUR_MS)
     _check_lake(data)
 

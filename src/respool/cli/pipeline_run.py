@@ -1,4 +1,4 @@
-"""What `respool pipeline run` does: a Spark session, jobs in it, progress, and a table of what was counted."""
+"""Implements `respool pipeline run`: a Spark session, its jobs, progress, and a table of the counts."""
 
 import os
 import re
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from respool.pipeline.job_outcome import JobOutcome
     from respool.pipeline.job_settings import PipelineSettings
 
-# How often Ctrl-C and the streaming queries are looked at.
+# The interval at which Ctrl-C and the streaming queries are checked.
 TICK_SECONDS = 0.2
-# The last line of a Python traceback in what Spark says.
+# The last line of a Python traceback in Spark's output.
 _CAUSE = re.compile(
     r"^(?!org\.|java\.|scala\.|py4j\.|pyspark\.)((?:\w+\.)+[A-Z]\w+|[A-Z]\w*Error): (.+)$",
     re.MULTILINE,
@@ -47,12 +47,12 @@ def run(
     every_ms: int | None,
     as_json: bool,
 ) -> None:
-    """Once, or with `every_ms` again and again until Ctrl-C."""
+    """Run the jobs once, or repeatedly every `every_ms` until Ctrl-C."""
     log = settings.data / "logs" / "spark.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     outcomes: list[JobOutcome] = []
     with _errors_in_words(log):
-        # Before Spark is started, which takes a while, and tells of it in many more words.
+        # Before Spark starts, which takes a while, and whose errors are longer.
         _check_tables(jobs, settings)
         if READ_TOPIC.intersection(jobs):
             BrokerConnection(bootstrap=settings.bootstrap).connect().close()
@@ -113,7 +113,7 @@ def _go_on(
     tell: "_Teller",
     every_ms: int,
 ) -> "list[JobOutcome]":
-    """Streaming jobs stay up; the others run in turn. What is counted in the end is what the last turn saw."""
+    """Streaming jobs keep running; the others run in turn. The final counts are those of the last turn."""
     last: dict[str, JobOutcome] = {}
     queries: list[StreamingQuery] = []
     started: set[str] = set()
@@ -125,11 +125,11 @@ def _go_on(
                 for name in jobs:
                     if name in started:
                         continue
-                    # Jobs may take longer than a turn: a query that ended is not to be found out by waiting only.
+                    # Jobs may take longer than a turn: also check here whether a query has ended.
                     _raise_if_ended(queries)
                     last[name] = job(name)(spark, settings, tell)
                     if name in STREAMING:
-                        # Its first turn has made the tables that the next jobs need; from now on it stays up.
+                        # Its first run has created the tables that the next jobs need; from now on it keeps running.
                         queries += _start(name, spark, settings, tell, every_ms)
                         started.add(name)
                 while not ctrl_c.pressed and time.monotonic() - began < every_ms / 1000:
@@ -172,7 +172,7 @@ class _Teller:
 
 @contextmanager
 def _session(master: str, settings: Mapping[str, str], log: Path) -> "Iterator[SparkSession]":
-    """Spark, with what it has to say in a file: a JVM keeps the standard error it is born with."""
+    """A Spark session whose output goes to a file: a JVM keeps the standard error it was started with."""
     from respool.spark import session
 
     with log.open("ab") as file:
@@ -197,7 +197,7 @@ def _session(master: str, settings: Mapping[str, str], log: Path) -> "Iterator[S
 
 
 def _local_settings(master: str) -> dict[str, str]:
-    """On one machine more pieces than cores are only more work, above all for streaming queries with state."""
+    """On one machine, more shuffle partitions than cores only add work, above all for stateful streaming queries."""
     found = re.fullmatch(r"local\[(\d+|\*)\]", master)
     if found is None:
         return {}
@@ -228,7 +228,7 @@ def _errors_in_words(log: Path) -> Iterator[None]:
 
 
 def cause_of(text: str) -> str:
-    """What went wrong, out of a long tale of Spark's: the last Python error in it, else its first line."""
+    """The cause in a long Spark error message: the last Python error in it, or else its first line."""
     found = _CAUSE.findall(text)
     if found:
         name, what = found[-1]

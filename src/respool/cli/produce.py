@@ -1,4 +1,4 @@
-"""`respool produce`: lines from a file or a pipe become messages."""
+"""`respool produce`: send lines from a file or a pipe as messages."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,7 @@ from respool.model.quantities import counted, partition_numbers
 if TYPE_CHECKING:
     from respool.operate.cluster_admin import ClusterAdmin
 
-# They make a better message of a refusal, and smaller batches; they are not worth a long wait.
+# The settings improve error messages and limit the batch size; they are not worth a long wait.
 SETTINGS_SECONDS = 2.0
 
 
@@ -104,7 +104,7 @@ def produce(
             text="With --json-lines: send each line to the partition it names.",
         ),
     ] = False,
-    # What it asks for is the default; scripts that give it still run.
+    # Requests the default; kept for scripts that use it.
     repartition: Annotated[
         bool, typer.Option("--repartition", metavar="", hidden=True, help="The default.")
     ] = False,
@@ -184,7 +184,7 @@ def _check_placement(
 
 
 def _check_topic(cluster: "ClusterAdmin", topic: str, partition: int | None) -> dict[str, str]:
-    """The topic's settings, as far as the broker tells them."""
+    """The topic's settings, as far as the broker returns them."""
     known = cluster.topics().get(topic)
     if known is None:
         if not cluster.creates_topics():
@@ -203,5 +203,5 @@ def _check_topic(cluster: "ClusterAdmin", topic: str, partition: int | None) -> 
         found = cluster.settings([topic], seconds=SETTINGS_SECONDS)[topic]
         return {each.name: each.value for each in found}
     except OperatorError:
-        # It may be written to all the same.
+        # The topic may still accept writes.
         return {}

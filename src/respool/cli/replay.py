@@ -1,4 +1,4 @@
-"""`respool replay`: play a stretch of a topic's history again, into another topic or for a new group."""
+"""`respool replay`: read an old range of a topic again, into another topic or for a new group."""
 
 import time
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from respool.replay.handle import Replay
     from respool.replay.request import WantedHeaders
 
-# Without a terminal, a line of progress this often.
+# The interval of progress lines without a terminal.
 NOTE_SECONDS = 10.0
 PROGRESS_SECONDS = 0.2
 DEFAULT_COMMAND = "run"
@@ -221,10 +221,10 @@ def list_acts(
 
 
 def parse_keys(keys: list[str] | None, key_file: Path | None) -> frozenset[bytes] | None:
-    """`--keys a,b --keys c`, or one key a line in a file; None when neither is given.
+    """`--keys a,b --keys c`, or one key per line in a file; None if neither is given.
 
     Raises:
-        UsageError: both are given, or there is no key at all.
+        UsageError: both are given, or there are no keys.
     """
     if keys is None and key_file is None:
         return None
@@ -241,7 +241,7 @@ def parse_keys(keys: list[str] | None, key_file: Path | None) -> frozenset[bytes
 
 
 def parse_headers(texts: list[str] | None) -> "WantedHeaders | None":
-    """`--header a=1 --header b=2`; None when none is given.
+    """`--header a=1 --header b=2`; None if none is given.
 
     Raises:
         UsageError: one of them is not NAME=VALUE.
@@ -266,9 +266,9 @@ def _on_note(text: str) -> None:
 
 
 def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
-    """Show the progress of a replay into a topic until it ends, and how it ended.
+    """Show the progress of a replay into a topic until it ends, and its outcome.
 
-    With `is_asked_for` the user named it by its id, and knows that it continues.
+    With `is_asked_for`, the user gave its id and knows that it is resumed.
     """
     entry = replay.entry
     if replay.was_done:
@@ -307,7 +307,7 @@ def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
 
 
 def _show_progress(replay: "Replay", ctrl_c: CtrlC) -> None:
-    """A bar with rate and time left on a terminal; elsewhere a line every few seconds."""
+    """A bar with rate and remaining time on a terminal; elsewhere a line every few seconds."""
     entry = replay.entry
     title = f"{entry.source} → {entry.target}"
     shown, noted_at = 0, time.monotonic()
@@ -327,7 +327,7 @@ def _show_progress(replay: "Replay", ctrl_c: CtrlC) -> None:
 
 
 def clock_text(seconds: float | None) -> str:
-    """75 -> '1:15'; '?' when it is unknown."""
+    """75 -> '1:15'; '?' if unknown."""
     if seconds is None:
         return "?"
     minutes, rest = divmod(int(seconds + 0.5), 60)
@@ -384,7 +384,7 @@ def _print_spans(topic: str, spans: "Mapping[int, Span]") -> None:
 
 
 def _print_entry(entry: "AuditEntry") -> None:
-    """One block each: side by side, eleven columns are too wide for a terminal."""
+    """One block per entry: a table of eleven columns would be too wide for a terminal."""
     how = f"{entry.state}, {entry.outcome}" if entry.outcome else entry.state
     output.print_heading(f"{entry.id}  {entry.kind} of {entry.source}")
     for name, value in (

@@ -1,4 +1,4 @@
-"""`respool rides`: a ride company's events, made up from a seed, for demos, benchmarks and tests of pipelines."""
+"""`respool rides`: a ride company's events, generated from a seed, for demos, benchmarks and tests of pipelines."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -193,7 +193,7 @@ def _check_live(*, count: int | None, until: str, writes_nothing: bool) -> None:
 def _plan(*, cities: str, **wanted: Any) -> Any:
     try:
         from respool.rides.cities import BadPlan, cities_from
-        from respool.rides.records import RecordMaker  # noqa: F401 - to know now that it is all there
+        from respool.rides.records import RecordMaker  # noqa: F401 - fails now if a package is missing
         from respool.rides.ride_plan import RidePlan
     except ModuleNotFoundError as error:
         raise OperatorError(

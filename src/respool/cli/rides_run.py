@@ -1,4 +1,4 @@
-"""What `respool rides generate` does: make events, write or print them, and say what they were."""
+"""Implements `respool rides generate`: generate events, write or print them, and summarise them."""
 
 import time
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ from respool.rides.ride_stream import ROWS_MAX, RideStream
 from respool.rides.tally import RideTally
 from respool.rides.truth import TruthFile
 
-# Live, events are sent so often.
+# The interval at which live events are sent.
 TICK_SECONDS = 0.1
-# Brokers keep messages for a week, unless told otherwise: an older history would be deleted as it is written.
+# Brokers keep messages for a week by default: older history would be deleted as it is written.
 USUAL_RETENTION_DAYS = 7
 
 
@@ -49,7 +49,7 @@ def find_target(
     days: float,
     compression: str,
 ) -> RideTarget:
-    """The topic, made if it is not there: so that it keeps what is written."""
+    """The target topic; if it does not exist, it is created with enough retention to keep what is written."""
     cluster = connection.connect()
     known = cluster.topics().get(topic)
     if known is None:
@@ -60,7 +60,7 @@ def find_target(
             cluster.create_topic(topic, partitions=partitions, settings=settings)
             output.note(f"created {topic}", style="dim")
         except TopicExists:
-            # By somebody else, just now.
+            # Created concurrently by another client.
             known = cluster.topic(topic)
     if known is not None:
         if partitions is not None and partitions != known.partitions:
@@ -77,7 +77,7 @@ def _warn_of_retention(cluster: Any, topic: str, days: float) -> None:
         found = {one.name: one.value for one in cluster.settings([topic])[topic]}
         kept_ms = int(found.get("retention.ms", "-1"))
     except (OperatorError, ValueError):
-        # It is a warning only.
+        # The check only produces a warning.
         return
     if 0 <= kept_ms < days * DAY_MS:
         output.note(
@@ -92,7 +92,7 @@ def print_events(plan: RidePlan, count: int, *, truth: Path | None) -> None:
     left = count
     with _truth(truth) as truth_file:
         for table in stream.history(rows_max=min(count, ROWS_MAX)):
-            table = table[:, :left].copy()  # noqa: PLW2901 - the rest is not wanted
+            table = table[:, :left].copy()  # noqa: PLW2901 - the rest is not needed
             if truth_file is not None:
                 truth_file.add(table)
             for row in maker.make(table).to_pylist():
@@ -122,7 +122,7 @@ def generate(
     live_ms: int | None,
     as_json: bool,
 ) -> None:
-    """Without a target everything is made and nothing written."""
+    """Generate the events and write them; without a target, write nothing."""
     began = time.monotonic()
     with (
         noticing_ctrl_c() as ctrl_c,
@@ -145,7 +145,7 @@ def generate(
             producer.flush()
     _tell(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
     if was_whole and plan.count is not None and work.tally.events < plan.count:
-        # Only by a very unlikely seed.
+        # Only with a very unlikely seed.
         raise OperatorError(
             f"only {work.tally.events:,} of {plan.count:,} events arrive before the end"
         )
@@ -178,8 +178,8 @@ class _Work:
 
 
 def _go_on(work: _Work, ctrl_c: CtrlC, *, live_ms: int | None) -> None:
-    """Send what is due, until somebody presses Ctrl-C or the time is over."""
-    # By the wall clock, of which timestamps are; it is for people to look at, and a jump of it is what they see.
+    """Send events when they are due, until Ctrl-C or until the time is over."""
+    # By the wall clock, like the timestamps: live events are for demos, where a clock jump may show.
     ends_ms = None if live_ms is None else _now_ms() + live_ms
     output.note("the history is written; going on live" + ("" if live_ms else ", Ctrl-C ends it"))
     with output.progress("live", total=None, unit="events") as progress:

@@ -1,4 +1,4 @@
-"""`respool serve`: gather the flags that were given and hand over to the node."""
+"""`respool serve`: collect the given flags and start the node."""
 
 import os
 from pathlib import Path

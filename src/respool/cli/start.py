@@ -1,6 +1,6 @@
-"""Where the program begins. Until its commands are imported, Ctrl-C ends it at once, as it ends other programs.
+"""The program's entry point. Until its commands are imported, Ctrl-C ends it at once, as it ends other programs.
 
-Python's own way would show a traceback of whatever was being imported.
+Python's default would show a traceback of the import in progress.
 """
 
 import atexit
@@ -12,7 +12,7 @@ import sys
 def main() -> int:
     process_exit = ProcessExit()
     handler = signal.getsignal(signal.SIGINT)
-    # Somebody may have wished it ignored, as a shell does for what it runs in the background.
+    # SIGINT may be ignored on purpose, as a shell does for background jobs.
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from respool.cli.main import main as run
@@ -22,21 +22,21 @@ def main() -> int:
     return process_exit.code
 
 
-# They have thread pools of their own, which nobody can join, and some of these threads call Python.
+# These have thread pools of their own that cannot be joined, and some of the threads call Python.
 NATIVE = ("confluent_kafka", "deltalake", "duckdb", "numba", "pyarrow")
-# CPython's exit code where standard output could not be flushed.
+# CPython's exit code if standard output could not be flushed.
 FLUSH_FAILED = 120
 
 
 class ProcessExit:
-    """Made before anything else registers with `atexit`: its handler then is the last to run.
+    """Created before anything else registers with `atexit`, so that its handler is the last to run.
 
-    At that time Python has joined all threads that are not daemons, and closed what others have registered. Handlers
-    from before (of a `.pth` file, such as coverage's) would be skipped.
+    By then Python has joined all non-daemon threads and run all other handlers. Handlers registered earlier (by a
+    `.pth` file, such as coverage's) would be skipped.
     """
 
     def __init__(self) -> None:
-        # None while the command runs: a process that dies of an exception ends in Python's way.
+        # None while the command runs: a process that ends with an exception exits in Python's normal way.
         self.code: int | None = None
         atexit.register(self._leave)
 
@@ -52,6 +52,6 @@ def _flush() -> bool:
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):
-            # There is none, it was closed, or nobody reads it.
+            # There is no such stream, it was closed, or its reader is gone.
             is_flushed = stream is not sys.stdout and is_flushed
     return is_flushed

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from respool.client.kafka.metadata import TopicMetadata
     from respool.operate.cluster_admin import ClusterAdmin
 
-# What the client library takes.
+# Limits of the client library.
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 
@@ -242,7 +242,7 @@ def alter(
     topic = cluster.topic(name)
     if partitions is not None:
         check_growth(topic, partitions)
-    # Settings first: a wrong one is refused before partitions are added, which cannot be taken back.
+    # Settings first: an invalid one is refused before partitions are added, which cannot be undone.
     if unset:
         check_setting_names(unset, [each.name for each in cluster.settings([name])[name]])
     if wanted or unset:
@@ -281,7 +281,7 @@ def delete(
         try:
             cluster.delete_topic(topic.name)
         except NotFound:
-            # Somebody else was faster; it is gone, which is what was asked for.
+            # Another client deleted it first; the result is the same.
             pass
         except OperatorError as error:
             failed.append(
@@ -305,14 +305,14 @@ def _at_most(number: object) -> str:
 
 
 def _tell_what_it_means(cluster: "ClusterAdmin", name: str, wanted: Mapping[str, str]) -> None:
-    """Where more replicas were asked for than there are, say what was got."""
+    """Note it if min.insync.replicas exceeds the number of replicas, and say what applies instead."""
     from respool.operate.topic_description import MIN_ISR, asks_for_too_many, fewest_replicas
 
     if MIN_ISR not in wanted:
         return
     topic = None
     with suppress(OperatorError):
-        # What was asked for is done; this is only said beside it. One that was made just now may not be known yet.
+        # The change itself succeeded; this is only a note. A topic created just now may not be in the metadata yet.
         topic = cluster.topics().get(name)
     replicas = None if topic is None else fewest_replicas(topic)
     text = asks_for_too_many(name, wanted, replicas=replicas)
@@ -333,7 +333,7 @@ def _print_description(description: dict[str, Any]) -> None:
         for each in partitions
     ]
     if not output.is_terminal():
-        # One shape for every line: topic, what the line is about, then its fields.
+        # All lines have the same shape: topic, kind of line, then its fields.
         output.print_rows(output.Columns(), [(name, "promise", promised)])
         output.print_rows(output.Columns(), [(name, "setting", *row) for row in setting_rows])
         output.print_rows(output.Columns(), [(name, "partition", *row) for row in partition_rows])
@@ -349,7 +349,7 @@ def _print_description(description: dict[str, Any]) -> None:
 
 
 def with_unit(name: str, value: str) -> str:
-    """For eyes: `retention.ms` 604800000 -> '604800000 (7d)'; -1 and other words stay as they are."""
+    """For people: `retention.ms` 604800000 -> '604800000 (7d)'; -1 and other values stay unchanged."""
     if not value.isdecimal() or int(value) >= LONG_MAX:
         return value
     if name.endswith(".ms") and int(value) >= 1000:

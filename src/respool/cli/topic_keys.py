@@ -27,16 +27,16 @@ READ_SECONDS = 0.25
 
 
 class Scan(NamedTuple):
-    """Which messages of a topic to scan, and for how long at most."""
+    """Which messages of a topic to scan, and the time limit."""
 
-    # The newest ones; None: all.
+    # The newest messages; None: all.
     messages_max: int | None
     since_ms: int | None
     seconds_max: float
 
 
 class StoppedBy(StrEnum):
-    """What ended a scan before it had read all it was asked for."""
+    """Why a scan ended before it had read its whole range."""
 
     TIME = "time"
     INTERRUPT = "interrupt"
@@ -45,7 +45,7 @@ class StoppedBy(StrEnum):
 def parse_scan(messages: str | None, since: str | None, scan_time: str | None) -> Scan:
     """
     Raises:
-        UsageError: one of them cannot be read.
+        UsageError: an option is invalid.
     """
     since_ms = None if since is None else options.time_ms(since, option="--since")
     seconds = options.duration_ms(scan_time or SCAN_TIME_DEFAULT, option="--scan-time") / 1000
@@ -61,12 +61,12 @@ def parse_scan(messages: str | None, since: str | None, scan_time: str | None) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyReport:
-    """What a scan found. `available` counts the offsets in range; some hold no message (markers, compaction)."""
+    """The result of a scan. `available` counts the offsets in range; some hold no message (markers, compaction)."""
 
     placement: KeyPlacement
     partition_count: int
     available: int
-    # By partition, from where to where it was read.
+    # By partition, the offsets read.
     scanned: Mapping[int, OffsetRange]
     # Partitions without a leader.
     offline: Sequence[int]
@@ -118,7 +118,7 @@ def scan_keys(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> KeyReport:
-    """Read the newest messages, as many as asked for, until the time is up or Ctrl-C is pressed.
+    """Read the newest messages, as many as requested, until the time is up or Ctrl-C is pressed.
 
     Raises:
         OperatorError: a partition cannot be read.
@@ -164,7 +164,7 @@ def _since(
 
 
 def _from_offset(held: OffsetRange, start: int | None) -> OffsetRange:
-    """Empty where no message is as young (None), or where such a message is not committed yet."""
+    """Empty if no message is that recent (None), or none of them is committed yet."""
     return OffsetRange(start=held.end if start is None else min(start, held.end), end=held.end)
 
 
@@ -175,7 +175,7 @@ def _read(
     placement: KeyPlacement,
     must_stop: Callable[[], bool],
 ) -> dict[int, int]:
-    """Feed the messages of the spans to `placement`; return up to which offset each partition was read."""
+    """Feed the messages of the spans to `placement`; return the offset up to which each partition was read."""
     ends = {number: span.start for number, span in spans.items()}
     total = sum(span.messages for span in spans.values())
     with client_errors_translated():

@@ -1,6 +1,6 @@
-"""Reads a topic's partitions from where the cursors stand until all of them are done. No group, no commits.
+"""Reads a topic's partitions from the cursors' positions until all are done. No group, no commits.
 
-`group_reader.py` reads the same way as a member of a group, which assigns the partitions.
+`consume_group.py` does the same as a member of a group, which assigns the partitions.
 """
 
 import time
@@ -20,7 +20,7 @@ from respool.operate.cluster_admin import ClusterAdmin
 
 POLL_MESSAGES = 1_000
 POLL_SECONDS = 0.25
-# Without --follow: how long a broker that went away may take to come back before the command gives up.
+# Without --follow: how long a broker may be unreachable before the command fails.
 SILENCE_SECONDS_MAX = 30.0
 
 
@@ -37,7 +37,7 @@ class TopicReader:
         *,
         follow: bool,
         isolation: Isolation = Isolation.READ_COMMITTED,
-        # The library wants a name for a group; nothing is committed under this one, and it is never joined.
+        # The library requires a group id; this one is never joined, and nothing is committed under it.
         group_id: str = "respool-cli",
         **config: str,
     ) -> None:
@@ -46,7 +46,7 @@ class TopicReader:
         self._cursors = cursors
         self._follow = follow
         self._lost = ""
-        # What ends the reading, once the messages that came before it are handed out.
+        # The error that ends the reading, raised once the messages before it are handed out.
         self._failure: OperatorError | None = None
         self._heard_at = time.monotonic()
         self._consumer = kafka_library.make_consumer(
@@ -64,7 +64,7 @@ class TopicReader:
             self._attach()
 
     def batches(self, messages_max: int | None, ctrl_c: CtrlC) -> Iterator[list[ReadMessage]]:
-        """Messages as they come, some at a time, until all is read or Ctrl-C was pressed."""
+        """Yield messages in batches as they arrive, until everything is read or Ctrl-C was pressed."""
         left = messages_max
         while left != 0 and not ctrl_c.pressed and not self._is_done():
             messages = self.read(POLL_MESSAGES if left is None else min(POLL_MESSAGES, left))
@@ -73,7 +73,7 @@ class TopicReader:
                 yield messages
 
     def read(self, messages_max: int, *, seconds: float = POLL_SECONDS) -> list[ReadMessage]:
-        """What is there, or comes within that time; it may be nothing."""
+        """Return the messages that are available or arrive within `seconds`; possibly none."""
         if self._failure is not None:
             raise self._failure
         arrived = self._poll(messages_max, seconds)
@@ -93,7 +93,7 @@ class TopicReader:
         return messages
 
     def hold(self, partition: int) -> None:
-        """Leave this partition alone until `go_on`."""
+        """Pause this partition until `go_on`."""
         self._consumer.pause([kafka_library.TopicPartition(self._topic, partition)])
 
     def go_on(self, partition: int) -> None:
@@ -104,7 +104,7 @@ class TopicReader:
         self._consumer.close()
 
     def _attach(self) -> None:
-        """Tell the library what to read."""
+        """Assign the partitions to the library's consumer."""
         self._consumer.assign(
             [
                 kafka_library.TopicPartition(self._topic, number, cursor.position)
@@ -118,7 +118,7 @@ class TopicReader:
 
     def _poll(self, messages_max: int, seconds: float) -> list[Any]:
         with kafka_library.translated(self._broker):
-            # Wait for one, then take what else is there: asking for many at once would wait for all of them.
+            # Wait for one message, then take what is buffered: requesting many at once would wait for all of them.
             first = self._consumer.poll(seconds)
             if first is None:
                 return []
@@ -136,7 +136,7 @@ class TopicReader:
             return None
         cursor = self._cursors.get(raw.partition())
         if cursor is None:
-            # The partition was revoked while this message waited to be read.
+            # The partition was revoked while this message was buffered.
             return None
         timestamp_type, timestamp_ms = raw.timestamp()
         if timestamp_type == kafka_library.TIMESTAMP_NOT_AVAILABLE:
@@ -179,7 +179,7 @@ class TopicReader:
             raise kafka_library.to_cli_error(error, self._broker)
 
     def _on_error(self, error: Any) -> None:
-        """The library lost its connection; it goes on trying by itself."""
+        """The library lost its connection; it reconnects by itself."""
         if error.code() in kafka_library.UNREACHABLE_CODES and not self._lost:
             self._lost = kafka_library.reason(error)
             output.note(
@@ -188,7 +188,7 @@ class TopicReader:
             )
 
     def _on_silence(self) -> None:
-        """Nothing came. At the end of a followed topic that is how it should be; elsewhere patience has an end."""
+        """No message arrived. That is normal at the end of a followed topic; otherwise the silence has a limit."""
         now_ms = int(time.time() * 1000)
         for cursor in self._cursors.values():
             cursor.on_tick(now_ms)
@@ -210,7 +210,7 @@ def plan(
     follow: bool,
     isolation: Isolation = Isolation.READ_COMMITTED,
 ) -> dict[int, Cursor]:
-    """Ask the broker what the partitions hold, and decide per partition what to read of it."""
+    """Fetch the partitions' offsets and plan the range to read of each."""
     ranges = admin.ranges([topic], isolation=isolation.level)
 
     def at_time(place: SeekTarget | Until) -> dict[int, int | None]:

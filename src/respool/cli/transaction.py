@@ -107,7 +107,7 @@ def describe(
     name = found.transactional_id
     started = format_ms(found.started_ms) if found.started_ms is not None else None
     if not output.is_terminal():
-        # One shape for every line: the id, what the line is about, then its fields.
+        # All lines have the same shape: the id, the kind of line, then its fields.
         state = (found.state, found.producer_id, found.producer_epoch, found.timeout_ms, started)
         output.print_rows(output.Columns(), [(name, "state", *state)])
         places = [(name, "partition", *place) for place in found.partitions]
@@ -169,7 +169,7 @@ def _print_hanging(found: "Sequence[HangingTransaction]") -> None:
             one.write.topic,
             one.write.partition,
             one.write.start_offset,
-            # A text: an id is no amount, and has no thousands.
+            # As text: an id gets no thousands separators.
             str(one.write.producer_id),
             one.write.producer_epoch,
             format_ms(one.write.last_ms),
@@ -180,7 +180,7 @@ def _print_hanging(found: "Sequence[HangingTransaction]") -> None:
     ]
     if rows:
         output.print_rows(output.Columns(*columns, numbers=columns[1:5]), rows)
-    # Each once: one transaction may hang in many partitions.
+    # Each command once: one transaction may hang in many partitions.
     for command in dict.fromkeys(map(transaction_abort.command_for, found)):
         output.note(f"end it with: {command}")
 
@@ -215,11 +215,11 @@ def _states(names: Sequence[str]) -> list[str]:
 def _row(
     info: "ListedTransaction", details: "DescribedTransaction | None", *, now_ms: int
 ) -> tuple[object, ...]:
-    # Between the list and the description it may have ended.
+    # It may have ended between list and describe.
     shown = details if details is not None and details.is_open else None
     open_for = open_for_text(shown, now_ms=now_ms) if shown else None
     partitions = len(shown.partitions) if shown else None
-    # A text: an id is no amount, and has no thousands.
+    # As text: an id gets no thousands separators.
     return info.transactional_id, info.state, str(info.producer_id), open_for, partitions
 
 
@@ -261,7 +261,7 @@ def _since(found: "DescribedTransaction") -> str:
 
 
 def open_for_text(found: "DescribedTransaction", *, now_ms: int) -> str:
-    """'42s', in whole seconds; above two minutes '7m'."""
+    """'42s', in whole seconds; from two minutes on '7m'."""
     assert found.started_ms is not None
     seconds = max(0, now_ms - found.started_ms) // 1000
     return f"{seconds}s" if seconds < 120 else format_duration_ms(seconds // 60 * 60_000)

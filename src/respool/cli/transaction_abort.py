@@ -1,7 +1,7 @@
-"""`respool transaction abort`: end an open transaction from outside, for good.
+"""`respool transaction abort`: end an open transaction on behalf of its producer; this cannot be undone.
 
-One whose coordinator knows it is ended by fencing its producer: the coordinator aborts it everywhere, and the producer
-hears that another has taken its place. One that hangs, which no coordinator knows, is ended in the partition itself.
+A transaction that its coordinator knows is ended by fencing its producer: the coordinator aborts it everywhere, and
+the producer is told that it was fenced. A hanging one, which no coordinator knows, is ended in the partition itself.
 """
 
 import shlex
@@ -85,7 +85,7 @@ def abort(
 
 
 def command_for(hanging: "HangingTransaction") -> str:
-    """What ends it."""
+    """The command that ends this transaction."""
     from respool.operate.transaction_admin import HangingReason
 
     if hanging.why is HangingReason.OVERDUE and hanging.transaction is not None:
@@ -185,7 +185,7 @@ def _not_hanging(
     if write is not None:
         owner = owners_of(transactions, [write]).get(write.producer_id)
     if owner is not None:
-        # Ended here only, it could be committed elsewhere: half a transaction.
+        # Ended only here, it could still be committed in its other partitions.
         return OperatorError(
             f"the transaction in {topic}/{number} from offset {start_offset} is known to its coordinator: it is "
             f"{owner.state}, of {owner.transactional_id}",
