@@ -1,6 +1,6 @@
-"""Topics and records, as an administrator changes them; and which brokers there are.
+"""Administration of topics and records, and the list of brokers.
 
-Functions on a `Cluster`; `configs.py`, `replicas.py`, `groups.py` and `transactions.py` have those about their things.
+Functions on a `Cluster`; `configs.py`, `replicas.py`, `groups.py` and `transactions.py` cover the other subjects.
 A request that a broker refuses raises `BrokerRefused`, with Kafka's code and the broker's message.
 """
 
@@ -20,7 +20,7 @@ from respool.client.kafka.list_offsets import (
 from respool.client.kafka.metadata import Address, Place, metadata_fields
 from respool.wire.api_table import Api
 
-# For the number of partitions or replicas: the broker's default.
+# As the number of partitions or replicas: use the broker's default.
 BROKER_DEFAULT = -1
 
 
@@ -33,7 +33,7 @@ class BrokerNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    # None where brokers do not have one.
+    # None if the brokers report none.
     id: str | None
     controller: int | None
     # By id.
@@ -120,7 +120,7 @@ def create_partitions(cluster: Cluster, topic: str, *, count: int) -> None:
 
 
 def delete_records(cluster: Cluster, before: Mapping[Place, int]) -> dict[Place, int]:
-    """Delete the records before each offset (-1: before the high watermark); return where each log begins now.
+    """Delete the records before each offset (-1: before the high watermark); return each log's new start offset.
 
     Raises:
         UnknownTopic, UnknownPartition, BrokerRefused, BrokerUnreachable

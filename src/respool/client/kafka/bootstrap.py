@@ -1,7 +1,7 @@
-"""Where the brokers are when a caller does not say, and the words for an address at which there are none.
+"""The default bootstrap servers, and the error messages for an address without a broker.
 
-The command line, the Python clients and Spark's options share both: `RESPOOL_BROKER` means the same everywhere, and a
-broker that is not running is reported in the same sentence.
+The command line, the Python clients and Spark's options share both: `RESPOOL_BROKER` means the same everywhere, and
+a broker that is not running is reported with the same message.
 """
 
 import os
@@ -14,26 +14,26 @@ from respool.model.addresses import parse_address
 
 ENVIRONMENT = "RESPOOL_BROKER"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-# As long as no broker has ever answered, a wrong address is likelier than brokers that are all away. A user waits no
-# longer than this for the error.
+# While no broker has ever answered, a wrong address is likelier than an outage of all brokers, so the user waits at
+# most this long for the error.
 FIRST_CONTACT_MS = 1_000
-# Instead, for a job that makes clients again and again and must outlive a broker's restart.
+# Used instead for jobs that create clients repeatedly and must survive a broker restart.
 LASTING_CONTACT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """HOST:PORT of one broker or of several, with commas, and where that text came from."""
+    """HOST:PORT of one broker or of several, separated by commas, and the source of that text."""
 
     servers: str
-    # The name of an option or of a variable; empty for the default address.
+    # The name of an option or an environment variable; empty for the default address.
     origin: str
-    # What a caller sets for another address.
+    # The option with which a caller sets another address.
     option: str = "bootstrap="
 
     @classmethod
     def resolve(cls, given: "str | Bootstrap | None", *, option: str = "bootstrap=") -> "Bootstrap":
-        """`given`, or else RESPOOL_BROKER as it is set now, or else this machine's own broker."""
+        """Return `given`, or else RESPOOL_BROKER from the environment, or else this machine's own broker."""
         if isinstance(given, Bootstrap):
             return given
         if given is not None:
@@ -44,7 +44,7 @@ class Bootstrap:
 
     @classmethod
     def chosen(cls, servers: str, *, option: str) -> Self:
-        """`servers` as the command line's parser chose it: from the option, the environment or the default."""
+        """Wrap `servers` as parsed by the command line, whether from the option, the environment or the default."""
         if servers == os.environ.get(ENVIRONMENT):
             return cls(servers, ENVIRONMENT, option)
         return cls(
@@ -52,21 +52,21 @@ class Bootstrap:
         )
 
     def no_broker(self, reasons: Iterable[str]) -> str:
-        """The sentence for an address that nobody listens at; `reasons` has one entry for each of the servers."""
+        """The error message for an address that refuses connections; `reasons` has one entry per server."""
         origin = f"from {self.origin.rstrip('=')}" if self.origin else "the default address"
         return f"no broker at {self.servers}, {origin} ({'; '.join(reasons)})"
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """Advice on how to fix the error."""
         return f"start one with: respool serve. Another address: {self.option} or {ENVIRONMENT}"
 
 
 def failed_connections(bootstrap: Bootstrap, *, timeout_s: float) -> list[str]:
-    """Why none of the servers accepts a TCP connection; empty when one does.
+    """Return for each server why it accepts no TCP connection; empty if one accepts.
 
     Raises:
-        SettingsError: one of them is no HOST:PORT.
+        SettingsError: one of them is not HOST:PORT.
     """
     reasons: list[str] = []
     name = bootstrap.origin or bootstrap.option
@@ -82,7 +82,7 @@ def failed_connections(bootstrap: Bootstrap, *, timeout_s: float) -> list[str]:
 
 
 def why_no_connection(address: str, error: OSError, *, waited_s: float) -> str:
-    """Why no connection to HOST:PORT could be made, in the words of a user, not of the system's call."""
+    """Describe in plain words why the connection to HOST:PORT failed."""
     if isinstance(error, socket.gaierror):
         return f"the name {address.rpartition(':')[0]!r} is unknown"
     if isinstance(error, TimeoutError):

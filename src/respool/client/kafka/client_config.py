@@ -1,4 +1,4 @@
-"""A file of Kafka's client properties -> how to reach the brokers: addresses, TLS, login, timeouts.
+"""Reads a file of Kafka client properties: bootstrap servers, TLS, login and timeouts.
 
     bootstrap.servers=kafka-1:9093,kafka-2:9093          config = read_client_config("client.properties")
     security.protocol=SASL_SSL                           Cluster(config.bootstrap, security=config.security)
@@ -7,8 +7,8 @@
     sasl.username=app
     sasl.password=...
 
-The file has the form of Java's properties, and the names are those of Kafka's Java client and of librdkafka. Names that
-only tune another client's inside are accepted and have no effect here; every other name is an error.
+The file has the format of Java properties, with the names of Kafka's Java client and of librdkafka. Names that only
+tune the internals of another client are accepted and ignored; every other name is an error.
 """
 
 import re
@@ -37,7 +37,7 @@ _NAMES = (
     *security_properties.NAMES,
 )
 
-# Settings of Kafka's clients about how they work inside.
+# Settings that only tune the internals of Kafka's clients.
 WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics",
@@ -79,15 +79,15 @@ WITHOUT_EFFECT = frozenset(
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-# The name ends at the first =, : or blank without a backslash before it.
+# The name ends at the first unescaped =, : or whitespace.
 _ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What a file said; None where it said nothing."""
+    """The settings in a file; None if the file does not set one."""
 
-    # The file, for messages.
+    # The file name, for error messages.
     origin: str
     servers: str | None = None
     client_id: str | None = None
@@ -102,10 +102,10 @@ class ClientConfig:
         return None if self.servers is None else Bootstrap(self.servers, self.origin, BOOTSTRAP)
 
     def library_settings(self) -> dict[str, str]:
-        """The same for confluent-kafka (librdkafka).
+        """The same settings for confluent-kafka (librdkafka).
 
         Raises:
-            BadArgument: librdkafka has no setting for a part of it.
+            BadArgument: librdkafka has no equivalent setting.
         """
         settings = security_properties.library_settings(self.security)
         for name, value in (
@@ -133,12 +133,12 @@ def read_client_config(path: str | Path) -> ClientConfig:
 
 
 def parse_client_config(text: str, *, origin: str) -> ClientConfig:
-    """The text of such a file; `origin` names it in errors. Else as `read_client_config`."""
+    """Parse the text of a client config; `origin` names it in errors. Otherwise like `read_client_config`."""
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
         name, value = _entry(line)
         _check_name(name, f"{origin}, line {number}")
-        # As in Java, the last one counts.
+        # As in Java, the last value wins.
         properties[name] = value
     try:
         return ClientConfig(
@@ -155,7 +155,7 @@ def parse_client_config(text: str, *, origin: str) -> ClientConfig:
 
 
 def _check_name(name: str, where: str) -> None:
-    # Those of security are checked together with each other, for a better message.
+    # Security properties are checked together later, which gives better error messages.
     if name in _NAMES or name in WITHOUT_EFFECT or name.startswith(security_properties.PREFIXES):
         return
     near = get_close_matches(name, _NAMES, n=1, cutoff=0.7)
@@ -186,7 +186,7 @@ def _milliseconds(properties: Mapping[str, str], name: str) -> int | None:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that are no comments, by number, each with those that a backslash at its end continues it on."""
+    """Yield every line that is not a comment, with its number, joined with its backslash continuations."""
     lines = iter(enumerate(text.removeprefix("\ufeff").splitlines(), start=1))
     for number, line in lines:
         whole = line.lstrip()

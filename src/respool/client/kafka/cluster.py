@@ -1,7 +1,7 @@
-"""A cluster as a client sees it: its brokers, who leads what, and requests to them. Usable from many threads.
+"""A client's view of a cluster: its brokers, the partition leaders, and requests to them. Thread-safe.
 
-Small requests (metadata, offsets, coordinators) share one connection per broker, one at a time. Who moves many bytes,
-or keeps several requests on their way, takes a connection of its own: `connect`.
+Small requests (metadata, offsets, coordinators) share one connection per broker, one at a time. Callers that transfer
+much data, or keep several requests in flight, open a connection of their own with `connect`.
 """
 
 import time
@@ -41,7 +41,7 @@ from respool.wire.api_table import Api
 
 RETRY_MS = 60_000
 
-# How many brokers must not know a topic for it to be unknown.
+# A topic is unknown once this many brokers have reported it unknown.
 _ASKED_MAX = 3
 
 T = TypeVar("T")
@@ -49,14 +49,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Door:
-    """The shared way to one address."""
+    """The shared connection to one address."""
 
     lock: Lock = field(default_factory=Lock)
     connection: Connection | None = None
 
 
 class Cluster:
-    """Use it as a context, or `close` it."""
+    """Use it as a context manager, or call `close`."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class Cluster:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         security: Security = IN_THE_CLEAR,
     ) -> None:
-        """`bootstrap` is HOST:PORT of one broker or of several, with commas; None is RESPOOL_BROKER, or this machine's.
+        """`bootstrap` is HOST:PORT, or several separated by commas; None: RESPOOL_BROKER, or else the local broker.
 
-        Nothing is connected yet. `retry_ms` is how long a transient error (a broker restarts, a leader changes) is
-        retried; `first_contact_ms` caps it until a broker has answered for the first time.
+        Does not connect yet. Transient errors (a broker restart, a leader change) are retried for `retry_ms`;
+        `first_contact_ms` caps that until a broker has answered for the first time.
 
         Raises:
-            BadArgument: the address cannot be one.
+            BadArgument: the address is invalid.
         """
         self._bootstrap = Bootstrap.resolve(bootstrap)
         self.retry_ms = retry_ms
@@ -93,7 +93,7 @@ class Cluster:
         self._closed = Event()
         # Guards the fields below. Never held while waiting for a broker.
         self._lock = Lock()
-        # When those that answer no more failed to.
+        # Address -> when a broker last failed to answer there.
         self._silent_at: dict[tuple[str, int], float] = {}
         self._doors: dict[tuple[str, int], _Door] = {}
         self._connections: set[Connection] = set()
@@ -117,7 +117,7 @@ class Cluster:
         return self._links.request_timeout_ms
 
     def twin(self) -> "Cluster":
-        """Another one to the same brokers, knowing what this one does; closing one leaves the other alone."""
+        """Return another client of the same cluster with a copy of the metadata; each is closed separately."""
         links = self._links
         other = Cluster(
             self._bootstrap,
@@ -134,21 +134,21 @@ class Cluster:
 
     @property
     def brokers(self) -> Mapping[int, tuple[str, int]]:
-        """Broker id -> address, as far as they are known."""
+        """Broker id -> address, for the known brokers."""
         return self._metadata.brokers
 
     @property
     def controller(self) -> int | None:
-        """The broker that metadata named as the controller last."""
+        """The controller according to the latest metadata."""
         return self._metadata.controller
 
     @property
     def id(self) -> str | None:
-        """The cluster's; None until metadata were asked for, and with brokers that do not have one."""
+        """The cluster id; None before the first metadata reply, and with brokers that have none."""
         return self._metadata.cluster_id
 
     def interrupt(self) -> None:
-        """Wake every thread that waits for a broker; it gets `ClientClosed`. `close` is still to be called."""
+        """Wake every thread that waits for a broker; it raises `ClientClosed`. `close` must still be called."""
         self._closed.set()
         with self._lock:
             connections = list(self._connections)
@@ -156,7 +156,7 @@ class Cluster:
             connection.interrupt()
 
     def close(self) -> None:
-        """End all connections, also those handed out. Threads that use those must have ended, or are ended by this."""
+        """Close all connections, including those from `connect`; this interrupts threads that still use them."""
         self.interrupt()
         with self._lock:
             doors = list(self._doors.values())
@@ -168,7 +168,7 @@ class Cluster:
             self._doors.clear()
 
     def retry_timer(self, limit_ms: int | None = None) -> RetryTimer:
-        """For attempts that end when this is closed."""
+        """A timer for retries, which stop when this client is closed."""
         limit_ms = self.retry_ms if limit_ms is None else limit_ms
         if not self._metadata.brokers:
             limit_ms = min(limit_ms, self._first_contact_ms)
@@ -177,7 +177,7 @@ class Cluster:
     def sleep(self, seconds: float) -> None:
         """
         Raises:
-            ClientClosed: it was closed meanwhile.
+            ClientClosed: the client was closed in the meantime.
         """
         if self._closed.wait(seconds):
             raise ClientClosed("the client is closed")
@@ -185,15 +185,15 @@ class Cluster:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def connect(self, broker: int) -> Connection:
-        """A new connection to this broker, the caller's own: to be given back with `release`.
+        """Open a new connection to this broker for the caller alone, who must `release` it.
 
         Raises:
-            BrokerUnreachable: it is not known, or does not answer.
+            BrokerUnreachable: the broker is not known, or does not answer.
         """
         return self._open(self.address_of(broker))
 
     def release(self, connection: Connection) -> None:
-        """End a connection that `connect` made. Only the thread that uses it may."""
+        """Close a connection from `connect`. Only the thread that uses the connection may call this."""
         self._drop(connection)
 
     def address_of(self, broker: int) -> tuple[str, int]:
@@ -213,7 +213,7 @@ class Cluster:
     ) -> Any:
         """Send one broker a request over the shared connection, and return the decoded reply.
 
-        One request at a time: other threads wait. `versions` narrows those of `VERSIONS`; `wait_ms` is how long the
+        One request at a time: other threads wait. `versions` narrows the range in `VERSIONS`; `wait_ms` is how long the
         request itself allows the broker to wait.
 
         Raises:
@@ -223,10 +223,10 @@ class Cluster:
         return self._ask(self.address_of(broker), api, fields, versions=versions, wait_ms=wait_ms)
 
     def features(self, broker: int) -> Mapping[str, int]:
-        """What the whole cluster has agreed on, by name, as this broker tells.
+        """The finalized features of the cluster and their levels, as this broker reports them.
 
         Raises:
-            BrokerUnreachable: it does not answer.
+            BrokerUnreachable: the broker does not answer.
         """
         with self._shared(self.address_of(broker)) as connection:
             return connection.features
@@ -234,17 +234,17 @@ class Cluster:
     def request_any(
         self, api: Api, fields: Mapping[str, Any], *, versions: VersionRange | None = None
     ) -> Any:
-        """Send it to one broker after the other until one answers: those of the metadata, then the bootstrap addresses.
+        """Send the request to one broker after another until one answers: known brokers, then bootstrap addresses.
 
         Raises:
-            BrokerUnreachable: none answers.
+            BrokerUnreachable: no broker answers.
         """
         return next(self._replies(api, fields, versions=versions))
 
     def _replies(
         self, api: Api, fields: Mapping[str, Any], *, versions: VersionRange | None = None
     ) -> Iterator[Any]:
-        """The answer of one broker after the other, as far as they are taken. At least one, or it raises."""
+        """Yield the replies of one broker after another. Raises unless there is at least one reply."""
         failures: list[BrokerUnreachable] = []
         asked: list[tuple[str, int]] = []
         has_answer = False
@@ -281,13 +281,13 @@ class Cluster:
             left = [
                 one for one in (*self._metadata.brokers.values(), *self._first) if one not in asked
             ]
-            # Those that did not answer last time come last: one that is silent costs a whole timeout.
+            # Addresses that failed last time come last: an unresponsive one costs a full timeout.
             return min(left, key=lambda one: self._silent_at.get(one, 0.0), default=None)
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> TopicMetadata:
-        """The topic as it was seen last; if it was not seen yet, it is asked for, with retries for `retry_ms`.
+        """Return the cached metadata of the topic, or fetch it, with retries for `retry_ms`.
 
         Raises:
             UnknownTopic: it does not exist.
@@ -297,12 +297,12 @@ class Cluster:
         return self.retrying(lambda: self.refresh(name)) if known is None else known
 
     def refresh(self, name: str) -> TopicMetadata:
-        """Ask for a topic's metadata now, once. Asking never creates a topic.
+        """Fetch a topic's metadata now, without retries. This never creates a topic.
 
         Raises:
             UnknownTopic, BrokerRefused, BrokerUnreachable
         """
-        # A topic that was just created is not known to every broker at once.
+        # Not every broker knows a newly created topic at once.
         for reply in islice(self._replies(Api.METADATA, metadata_fields([name])), _ASKED_MAX):
             self._metadata.learn_brokers(reply)
             if len(reply.topics) != 1:
@@ -319,7 +319,7 @@ class Cluster:
         return self._metadata.learn_topic(topic_metadata_of(name, answer))
 
     def refresh_all(self) -> dict[str, TopicMetadata]:
-        """Ask for the metadata of all topics now, once. Topics that have an error are left out.
+        """Fetch the metadata of all topics now, without retries. Topics with an error are left out.
 
         Raises:
             BrokerUnreachable: no broker answers.
@@ -333,10 +333,10 @@ class Cluster:
         }
 
     def refresh_brokers(self) -> Mapping[int, tuple[str, int]]:
-        """Ask which brokers there are now, once: broker id -> address.
+        """Fetch the list of brokers now, without retries: broker id -> address.
 
         Raises:
-            BrokerUnreachable: none answers, or it knows of none yet.
+            BrokerUnreachable: no broker answers, or the reply names no broker yet.
         """
         reply = self.request_any(Api.METADATA, metadata_fields([]))
         if not self.learn_brokers(reply):
@@ -344,15 +344,15 @@ class Cluster:
         return self.brokers
 
     def learn_brokers(self, reply: Any) -> bool:
-        """Take the brokers' addresses from a Metadata reply; False if it names none, which changes nothing."""
+        """Take the brokers' addresses from a Metadata reply; returns False, without a change, if it names none."""
         return self._metadata.learn_brokers(reply)
 
     def learn_broker(self, broker: int, address: Address) -> None:
-        """For a caller that knows it from elsewhere than the brokers' metadata."""
+        """Add a broker whose address the caller knows from another source than a Metadata reply."""
         self._metadata.learn_broker(broker, address)
 
     def coordinator(self, key: str, *, is_transaction: bool) -> int:
-        """The broker that coordinates a transactional id, or a group. Asked anew each time, once.
+        """Look up the coordinator of a transactional id or a group: one request, no retries, no caching.
 
         Raises:
             BrokerRefused, BrokerUnreachable
@@ -366,10 +366,10 @@ class Cluster:
         return broker
 
     def retrying(self, attempt: Callable[[], T], *, limit_ms: int | None = None) -> T:
-        """Do it until it works; what may pass is tried again for `retry_ms`.
+        """Call `attempt` until it succeeds; transient errors are retried for `retry_ms`, or `limit_ms` if given.
 
         Raises:
-            BrokerUnreachable, BrokerRefused: it did not pass.
+            BrokerUnreachable, BrokerRefused: the error is not transient, or the time is up.
         """
         retry = self.retry_timer(limit_ms)
         while True:
@@ -398,13 +398,13 @@ class Cluster:
             try:
                 return connection.request(api, version, fields, wait_ms=wait_ms)
             except BaseException:
-                # Also Ctrl-C: its reply would come as that to the next request.
+                # Also on Ctrl-C: the reply would otherwise be taken for that of the next request.
                 self._drop(connection)
                 raise
 
     @contextmanager
     def _shared(self, address: tuple[str, int]) -> Iterator[Connection]:
-        """The connection that all share who ask this broker now and then; one of them at a time."""
+        """The shared connection to this broker, for one thread at a time."""
         with self._lock:
             door = self._doors.setdefault(address, _Door())
         with door.lock:

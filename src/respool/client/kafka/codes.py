@@ -1,7 +1,7 @@
-"""The one table of Kafka's error codes on the client side: names, which are retriable, and what they mean for whom.
+"""Kafka's error codes on the client side: their names, whether they are retriable, and their meaning for a producer.
 
-Names are those of Kafka's protocol, in lower case. Whether a code is retriable is said by the broker's own errors
-(`model/errors.py`) where it has them, else by Kafka's.
+Names are those of Kafka's protocol, in lower case. The broker's own errors (`model/errors.py`) say whether a code is
+retriable; for codes without such an error, Kafka's table does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ __all__ = [
 
 # The coordinator must be looked up again.
 COORDINATOR_MOVED = frozenset({Code.coordinator_not_available, Code.not_coordinator})
-# The same coordinator, or the one looked up next, will answer soon.
+# The same coordinator, or the one that the next lookup returns, will answer soon.
 COORDINATOR_RETRIED = COORDINATOR_MOVED | {
     Code.coordinator_load_in_progress,
     Code.concurrent_transactions,
 }
-# Another producer has the transactional id, or the id is not known any more: this producer cannot go on.
+# Another producer uses the transactional id, or the producer id has expired: this producer cannot continue.
 PRODUCER_FENCED = frozenset(
     {Code.invalid_producer_epoch, Code.invalid_producer_id_mapping, Code.producer_fenced}
 )
@@ -42,38 +42,38 @@ UNKNOWN_TO_CLIENT = "an error newer than this client"
 
 
 class ProduceOutcome(Enum):
-    """What an error code of a Produce reply means for the batch, as Kafka's own client reads it."""
+    """The meaning of a Produce error code for the batch, as in Kafka's own client."""
 
-    # A repeat of a batch that is in: the first attempt's reply was lost.
+    # The batch was already appended, and the first reply was lost.
     DUPLICATE = 1
-    # Not now; the same broker may take it soon.
+    # A transient error: the same broker may accept the batch soon.
     RETRY = 2
-    # The same, but the batch may have been appended.
+    # A transient error, but the batch may have been appended.
     RETRY_MAY_BE_IN = 3
-    # Not this broker: refresh the metadata.
+    # The broker does not lead the partition: refresh the metadata.
     LEADER_MOVED = 4
-    # An older sequence is missing.
+    # A batch with an earlier sequence is missing.
     SEQUENCE_GAP = 5
-    # The broker has no state of the producer.
+    # The broker has no state for the producer.
     PRODUCER_UNKNOWN = 6
-    # A retry would not end better.
+    # A retry would fail as well.
     FAIL = 7
     FAIL_MAY_BE_IN = 8
 
 
 _PRODUCE_OUTCOMES: Mapping[int, ProduceOutcome] = {
     Code.unknown_server_error: ProduceOutcome.FAIL_MAY_BE_IN,
-    # Damaged on its way.
+    # The batch was corrupted in transit.
     Code.corrupt_message: ProduceOutcome.RETRY,
     Code.unknown_topic_or_partition: ProduceOutcome.LEADER_MOVED,
     Code.leader_not_available: ProduceOutcome.LEADER_MOVED,
     Code.not_leader_or_follower: ProduceOutcome.LEADER_MOVED,
-    # Appended, not replicated in time.
+    # Appended, but not replicated in time.
     Code.request_timed_out: ProduceOutcome.RETRY_MAY_BE_IN,
     Code.broker_not_available: ProduceOutcome.LEADER_MOVED,
     Code.replica_not_available: ProduceOutcome.LEADER_MOVED,
     Code.network_exception: ProduceOutcome.LEADER_MOVED,
-    # Of the transaction's coordinator, which the leader asks.
+    # These three come from the transaction coordinator, which the partition leader asks.
     Code.coordinator_load_in_progress: ProduceOutcome.RETRY,
     Code.coordinator_not_available: ProduceOutcome.RETRY,
     Code.not_coordinator: ProduceOutcome.RETRY,
@@ -81,7 +81,7 @@ _PRODUCE_OUTCOMES: Mapping[int, ProduceOutcome] = {
     Code.not_enough_replicas_after_append: ProduceOutcome.RETRY_MAY_BE_IN,
     Code.out_of_order_sequence_number: ProduceOutcome.SEQUENCE_GAP,
     Code.duplicate_sequence_number: ProduceOutcome.DUPLICATE,
-    # The transaction before is still being ended.
+    # The previous transaction is still being completed.
     Code.concurrent_transactions: ProduceOutcome.RETRY,
     # The leader's disk failed; another replica takes over.
     Code.kafka_storage_error: ProduceOutcome.LEADER_MOVED,
@@ -94,7 +94,7 @@ _PRODUCE_OUTCOMES: Mapping[int, ProduceOutcome] = {
 
 
 def produce_outcome(code: int) -> ProduceOutcome:
-    # Codes are integers, so those that are not known here are found missing, too.
+    # Codes are plain integers, so an unknown code falls back to FAIL.
     return _PRODUCE_OUTCOMES.get(code, ProduceOutcome.FAIL)
 
 
@@ -106,19 +106,19 @@ def is_retriable(code: int) -> bool:
 
 
 def code_name(code: int) -> str:
-    """As Kafka spells it: NOT_LEADER_OR_FOLLOWER."""
+    """The name as Kafka spells it: NOT_LEADER_OR_FOLLOWER."""
     return str(Code(code).name).upper() if _is_known(code) else UNKNOWN_TO_CLIENT
 
 
 def refused(doing: str, code: int, message: str | None = None) -> BrokerRefused:
-    """An error code of a reply as an exception; `message` is what the broker said beside it."""
+    """Turn an error code of a reply into an exception; `message` is the broker's own error message."""
     return BrokerRefused(
         doing, int(code), code_name(code), retriable=is_retriable(code), message=message or ""
     )
 
 
 def worst_of(codes: Iterable[Any]) -> int:
-    """An error if there is one; one that is not retriable before one that is. 0 for none."""
+    """The first code that is not retriable, else any error code, else 0."""
     found = [int(code) for code in codes if code]
     return min(found, key=is_retriable, default=0)
 

@@ -1,4 +1,4 @@
-"""Configs of topics and brokers: described, altered."""
+"""Describes and alters the configs of topics and brokers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class ConfigResource(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value was set, by Kafka's numbers."""
+    """Where a value was set, with Kafka's numbers."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -33,9 +33,9 @@ class ConfigOperation(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
     name: str
-    # None for a sensitive one.
+    # None for a sensitive value.
     value: str | None
-    # One of `ConfigSource`, or a number that Kafka gave out since.
+    # A `ConfigSource`, or a number that Kafka has added since.
     source: int
     is_read_only: bool = False
     is_sensitive: bool = False
@@ -48,9 +48,9 @@ def describe_configs(
     *,
     keys: Sequence[str] | None = None,
 ) -> dict[str, dict[str, ConfigEntry]]:
-    """Topic, or broker id as text -> its configs by name; `keys` alone, or all. Asked once.
+    """Return topic, or broker id as text -> its configs by name; only `keys`, or all. One attempt.
 
-    A broker tells its own configs only, so each is asked itself; any broker tells those of topics.
+    A broker reports only its own configs, so each is asked for them; any broker reports the configs of topics.
 
     Raises:
         BrokerRefused, BrokerUnreachable
@@ -99,7 +99,7 @@ def alter_configs(
     deleted: Iterable[str] = (),
     validate_only: bool = False,
 ) -> None:
-    """Set `values`, and return the `deleted` to their defaults; other configs stay as they are.
+    """Set `values`, and reset the `deleted` configs to their defaults; other configs are unchanged.
 
     Raises:
         BrokerRefused, BrokerUnreachable
@@ -123,10 +123,10 @@ def alter_configs(
 
 
 def batch_bytes_max(cluster: Cluster, topic: str) -> int | None:
-    """The topic's max.message.bytes; None where brokers do not tell, for lack of the request or of a right.
+    """The topic's max.message.bytes; None if the brokers do not support or authorize the request.
 
     Raises:
-        BrokerUnreachable: none answers.
+        BrokerUnreachable: no broker answers.
     """
     name = "max.message.bytes"
     try:

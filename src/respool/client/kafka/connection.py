@@ -1,11 +1,12 @@
-"""One connection to one broker, blocking: frames out, frames in, replies in the order of the requests.
+"""A blocking connection to one broker: request frames out, reply frames in, in the order of the requests.
 
     request   | size 4 | header | body          reply   | size 4 | correlation id 4 | body
 
-Several requests may be on their way: `send` them, then `receive` as often. One thread may send while another receives.
-A reply's bytes can go straight into a buffer that the caller keeps, since those of a fetch are many megabytes.
+Several requests may be in flight: call `send` for each, then `receive` equally often. One thread may send while another
+receives. A reply can be received directly into a buffer of the caller, since fetch replies are many megabytes.
 
-After any error nothing more goes through: what would come next is unknown. Who may end it, and from where: `Link`.
+After any error the connection is unusable, since the position in the stream is unknown. `Link` documents which thread
+may close it.
 """
 
 from collections import deque
@@ -50,7 +51,7 @@ class _Asked:
 
 
 class ReplyBuffer:
-    """Memory for one reply after the other, so that large replies do not allocate each time."""
+    """Memory that successive replies reuse, so that large replies do not allocate each time."""
 
     def __init__(self, keep_bytes_max: int = 64 * 1024 * 1024) -> None:
         self._bytes = bytearray()
@@ -58,25 +59,25 @@ class ReplyBuffer:
 
     def room(self, size: int) -> memoryview:
         if size > self._keep_bytes_max:
-            # Larger than usual: not kept.
+            # Larger than usual, so not kept.
             return memoryview(bytearray(size))
         if size > len(self._bytes):
-            # A new one: a view of the old one may still be in use.
+            # Allocate, not resize: a view of the old buffer may still be in use.
             self._bytes = bytearray(size)
         return memoryview(self._bytes)[:size]
 
 
 class Connection:
     def __init__(self, address: tuple[str, int], settings: LinkSettings) -> None:
-        """Not connected yet: `open` does that, and `interrupt` may already be called."""
+        """Does not connect: `open` does. `interrupt` may be called even before that."""
         self._settings = settings
         self._link = Link(address, settings)
-        # Guards the sequence of requests: number, bytes on the wire and place in `_asked` go together.
+        # Keeps the order of correlation ids, bytes on the wire and entries in `_asked` the same.
         self._sending = Lock()
         self._asked: deque[_Asked] = deque()
         self._last_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
-        # What the whole cluster has agreed on, by name: "transaction.version" and such.
+        # The cluster's finalized features by name, such as "transaction.version".
         self.features: Mapping[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -91,7 +92,7 @@ class Connection:
 
     @property
     def is_on_this_host(self) -> bool:
-        """Whether its other end has an address of this machine."""
+        """Whether the broker's address belongs to this machine."""
         return self._link.is_on_this_host
 
     @property
@@ -100,12 +101,12 @@ class Connection:
 
     @property
     def is_fresh(self) -> bool:
-        """Open, and not ended unseen while it was idle: brokers close connections that nobody uses for long."""
+        """Open, and not closed by the broker while idle: brokers close idle connections."""
         return self._link.is_open and (bool(self._asked) or self._link.is_quiet)
 
     @property
     def in_flight(self) -> int:
-        """Requests that have no reply yet."""
+        """The number of requests without a reply."""
         return len(self._asked)
 
     @property
@@ -113,7 +114,7 @@ class Connection:
         return self._settings.frame_bytes_max
 
     def fileno(self) -> int:
-        """For `select`: readable when a reply begins, or the end has come."""
+        """For `select`: readable when a reply begins or the connection has ended."""
         return self._link.fileno()
 
     def has_reply(self, seconds: float) -> bool:
@@ -121,11 +122,11 @@ class Connection:
         return self._link.is_readable(seconds)
 
     def open(self) -> None:
-        """Connect, ask which versions the broker speaks, and log in where that is wanted.
+        """Connect, fetch the broker's API versions, and log in if that is configured.
 
         Raises:
-            BrokerUnreachable: there is nobody, or nobody who speaks Kafka's protocol.
-            TlsRefused, LoginRefused: there is no trust between us.
+            BrokerUnreachable: nothing listens there, or it does not speak Kafka's protocol.
+            TlsRefused, LoginRefused: TLS or the login failed.
         """
         login = self._settings.security.login
         try:
@@ -149,18 +150,18 @@ class Connection:
             raise
 
     def interrupt(self) -> None:
-        """Have whoever waits here, in any thread, wake with `ClientClosed`; nothing more is sent or received."""
+        """Make every thread that waits here raise `ClientClosed`; nothing more is sent or received."""
         self._link.interrupt()
 
     def close(self) -> None:
         self._link.close()
 
     def speaks(self, api: AnyApi) -> bool:
-        """Whether the broker knows this request at all."""
+        """Whether the broker supports this request at all."""
         return api in self._versions
 
     def version(self, api: AnyApi, versions: VersionRange | None = None) -> int:
-        """The newest version that the broker serves, in this range or in that of `VERSIONS`.
+        """The newest version that the broker supports within `versions`, by default the range in `VERSIONS`.
 
         Raises:
             VersionUnsupported: there is none.
@@ -179,20 +180,20 @@ class Connection:
     def request(
         self, api: AnyApi, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
     ) -> Any:
-        """Ask, and wait for the reply. Only where nobody else uses the connection.
+        """Send a request and wait for its reply. Only for a connection that no other thread uses.
 
         `wait_ms` is how long the request itself allows the broker to wait.
 
         Raises:
-            ConnectionLost: there is no reply.
+            ConnectionLost: no reply came.
         """
         self.send(api, version, fields)
         return self.receive_reply(wait_ms=wait_ms)
 
     def request_all(self, *requests: tuple[AnyApi, Mapping[str, Any]]) -> list[Any]:
-        """Send all of them before the first reply is awaited; return the replies.
+        """Send all requests before waiting for the first reply; return the replies.
 
-        The broker carries them out one after the other, with hardly any time in between for other clients.
+        The broker handles them one after the other, with hardly any time in between for other clients.
 
         Raises:
             ConnectionLost: a reply did not come.
@@ -209,10 +210,10 @@ class Connection:
         *,
         has_reply: bool = True,
     ) -> int:
-        """Send a request, and return its number. `has_reply` is False for Produce with acks=0: brokers do not answer.
+        """Send a request; return its correlation id. `has_reply` is False for Produce with acks=0, which has no reply.
 
         Raises:
-            ConnectionLost: it could not be sent, or only a part of it.
+            ConnectionLost: the request could not be sent, or only a part of it.
         """
         with self._sending:
             asked = self._next(api, version)
@@ -235,9 +236,9 @@ class Connection:
         has_reply: bool = True,
         on_begin: Callable[[], None] | None = None,
     ) -> int:
-        """Send a request whose body is given in pieces, already encoded; they are not joined. Else as `send`.
+        """Send a request whose encoded body is given in parts, without joining them. Otherwise like `send`.
 
-        `on_begin` is called before the first byte leaves: from then on another thread may wait for the reply.
+        `on_begin` is called before the first byte is sent: from then on another thread may wait for the reply.
         """
         with self._sending:
             asked = self._next(api, version)
@@ -255,10 +256,10 @@ class Connection:
         return asked.correlation_id
 
     def receive_reply(self, *, wait_ms: int = 0) -> Any:
-        """The reply to the oldest request, decoded.
+        """The decoded reply to the oldest request in flight.
 
         Raises:
-            ConnectionLost: there is none.
+            ConnectionLost: no reply came.
         """
         asked = self._oldest()
         frame = self.receive(wait_ms=wait_ms)
@@ -269,12 +270,12 @@ class Connection:
             raise ProtocolBroken(f"{self._name}: {error}") from error
 
     def receive(self, into: ReplyBuffer | None = None, *, wait_ms: int = 0) -> memoryview:
-        """The frame of the reply to the oldest request, without its size: header and body, as they came.
+        """Receive the reply to the oldest request as raw header and body, without the size.
 
-        With `into` the bytes lie in that buffer until it is given again; else in memory of their own.
+        With `into`, the frame is valid until the next call with that buffer; otherwise it has its own memory.
 
         Raises:
-            ConnectionLost: there is none.
+            ConnectionLost: no reply came.
         """
         asked = self._oldest()
         head = bytearray(_SIZE.size)
@@ -310,7 +311,7 @@ class Connection:
         self.send(Api.API_VERSIONS, version, fields)
         frame = bytes(self.receive())
         if len(frame) >= 6 and _ERROR.unpack_from(frame, _ERROR_AT)[0] == Code.unsupported_version:
-            # KIP-511: an older broker says so in the oldest form, which each can read, and is asked again in that.
+            # KIP-511: an older broker answers in version 0, which every client can read; ask again in that version.
             version = oldest
             self.send(Api.API_VERSIONS, version, {})
             frame = bytes(self.receive())
@@ -338,7 +339,7 @@ class Connection:
     ) -> None:
         self._link.check_open()
         if has_reply:
-            # Before the bytes leave: the reply may be there before the last of them is sent.
+            # Before sending: the reply may arrive before the last byte is sent.
             self._asked.append(asked)
         if on_begin is not None:
             on_begin()

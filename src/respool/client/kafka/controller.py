@@ -1,4 +1,4 @@
-"""Requests that change the cluster: sent to the controller, and sent again only if they surely were not carried out."""
+"""Requests to the controller that change the cluster; repeated only if they were certainly not carried out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, ConnectionLost
 from respool.wire.api_table import Api
 
-# How long brokers may take to carry one out.
+# How long a broker may take to carry out such a request.
 REQUEST_MS = 30_000
 
 
@@ -21,7 +21,7 @@ def ask_controller(
     answers_of: Callable[[Any], Sequence[Any]],
     broker: int | None = None,
 ) -> Any:
-    """Send it to `broker`, or else to the controller that metadata name. The first answer that is an error is raised.
+    """Send it to `broker`, by default to the controller named in the metadata. Raises the first error in the answers.
 
     Raises:
         BrokerRefused: with Kafka's code and the broker's message.
@@ -65,7 +65,7 @@ def refusal_of(doing: str, answer: Any) -> BrokerRefused | None:
 
 
 def _controller(cluster: Cluster) -> int:
-    """Brokers without a controller of their own, as Kafka's with KRaft, name any broker and pass requests on."""
+    """Brokers that hide their controller, such as Kafka's with KRaft, name any broker and forward requests."""
     controller = cluster.controller
     if controller is None or controller not in cluster.brokers:
         brokers = cluster.refresh_brokers()
@@ -79,5 +79,5 @@ def _refresh_quietly(cluster: Cluster) -> None:
     try:
         cluster.refresh_brokers()
     except BrokerUnreachable:
-        # The next attempt fails too, and the retry limit counts.
+        # The next attempt then fails as well, and the retry limit applies.
         return

@@ -1,4 +1,4 @@
-"""Requests to whoever coordinates a transactional id or a group: found, asked, and found again when it has moved."""
+"""Requests to the coordinator of a transactional id or a group, which is looked up again when it has moved."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
 from respool.client.kafka.versions import VersionRange
 from respool.wire.api_table import Api
 
-# The cluster's feature that says how transactions are done, and the level from which each has an epoch of its own.
+# The cluster feature for the transaction protocol, and the level from which each transaction has its own epoch.
 TRANSACTION_FEATURE = "transaction.version"
 EPOCH_PER_TRANSACTION_LEVEL = 2
 
@@ -31,7 +31,7 @@ class Coordinator:
         code_of: Callable[[Any], Any] = lambda reply: reply.error_code,
         limit_ms: int | None = None,
     ) -> Any:
-        """Ask until there is an answer; what may pass is tried again for the cluster's `retry_ms`.
+        """Send a request; return the reply. Retries transient errors for `limit_ms`, or else the cluster's `retry_ms`.
 
         Raises:
             BrokerRefused, BrokerUnreachable
@@ -55,7 +55,7 @@ class Coordinator:
         return self._cluster.retrying(attempt, limit_ms=limit_ms)
 
     def has_epoch_per_transaction(self) -> bool:
-        """Whether the cluster does transactions in version 2 (KIP-890).
+        """Whether the cluster uses transaction protocol version 2 (KIP-890).
 
         Raises:
             BrokerRefused, BrokerUnreachable
@@ -72,7 +72,7 @@ class Coordinator:
         return self._cluster.retrying(attempt)
 
     def find(self) -> int:
-        """The coordinating broker; looked up where it is not known, once.
+        """The coordinator's broker id; looked up, without retries, if not known.
 
         Raises:
             BrokerRefused, BrokerUnreachable

@@ -1,9 +1,9 @@
-"""What requests to brokers can end with. One class each, with the numbers inside; all are `ClientError`.
+"""The errors that requests to brokers raise. One class each, with its data as fields; all are `ClientError`.
 
-Two kinds, by who can do something about it:
+Two kinds, by who can act on them:
 
 - the caller: `BadArgument`, `TlsRefused`, `LoginRefused`, `UnknownTopic`, `UnknownPartition`;
-- nobody, but it may pass: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`. They come after the client has retried for
+- no one, but it may be transient: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`. They are raised after retries for
   `retry_ms`.
 """
 
@@ -15,29 +15,29 @@ from respool.model.errors import RespoolError
 
 
 class ClientError(RespoolError):
-    """Everything the columnar client raises on purpose. It can be sent to other processes, numbers and all."""
+    """Base class of all errors that the client raises on purpose. It can be pickled, with all fields."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.args, self.__dict__)
 
 
 class BadArgument(ClientError, ValueError):
-    """An argument cannot be; the message says what would be right."""
+    """An argument is invalid; the message says what would be valid."""
 
 
 class ClientClosed(ClientError):
-    """It was closed, maybe by another thread, so there is nothing more to be had from it."""
+    """The client was closed, possibly by another thread, so it cannot be used any more."""
 
 
-# -- the way to the brokers --------------------------------------------------------------------------------------------
+# -- reaching the brokers ----------------------------------------------------------------------------------------------
 
 
 class BrokerUnreachable(ClientError):
-    """No connection could be made, or no broker that is known answers."""
+    """No connection could be made, or no known broker answers."""
 
 
 class NoBroker(BrokerUnreachable):
-    """Nobody listens at the bootstrap address, and no broker has ever answered. `what` is that, without the hint."""
+    """Nothing listens at the bootstrap address, and no broker ever answered. `what` is the message without the hint."""
 
     def __init__(self, bootstrap: Bootstrap, reasons: Sequence[str]) -> None:
         self.what = bootstrap.no_broker(reasons)
@@ -45,31 +45,31 @@ class NoBroker(BrokerUnreachable):
 
 
 class ConnectionLost(BrokerUnreachable):
-    """A connection ended, or was silent for too long, before its reply came; what became of the request is unknown."""
+    """A connection ended or timed out before its reply came; it is unknown whether the request was carried out."""
 
 
 class ProtocolBroken(ConnectionLost):
-    """What came is no reply to what was asked; the connection was closed."""
+    """The broker sent something other than a valid reply to the request; the connection was closed."""
 
 
 class Untrusted(ClientError):
-    """There is no trust between this client and a broker."""
+    """TLS or the login failed."""
 
 
 class TlsRefused(Untrusted):
-    """The broker's certificate is not to be trusted, or it and this client have no way of TLS in common."""
+    """The broker's certificate is not trusted, or it and this client have no TLS version or cipher in common."""
 
 
 class LoginRefused(Untrusted):
-    """The broker does not take the login, or could not prove that it is the one it should be."""
+    """The broker rejected the login, or could not prove its own identity."""
 
 
 class VersionUnsupported(ClientError):
-    """The broker does not speak a version of a request that this client does."""
+    """The broker supports none of this client's versions of a request."""
 
 
 class BrokerRefused(ClientError):
-    """A broker answered with an error. `message` is what it said beside the code."""
+    """A broker answered with an error. `message` is the broker's text, if any."""
 
     def __init__(
         self, doing: str, code: int, name: str, *, retriable: bool, message: str = ""
@@ -84,7 +84,7 @@ class BrokerRefused(ClientError):
 
 
 class UnknownTopic(ClientError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -105,21 +105,21 @@ class UnknownPartition(ClientError):
 
 
 class TransactionError(ClientError):
-    """A transaction cannot go on."""
+    """A transaction cannot continue."""
 
 
 class TransactionFenced(TransactionError):
-    """Another producer has taken the transactional id over, or the transaction took too long and was aborted."""
+    """Another producer took over the transactional id, or the transaction timed out and was aborted."""
 
 
 class TransactionLost(TransactionError):
-    """It has ended already, and not as asked for."""
+    """The transaction has already ended, with another outcome than the one requested."""
 
 
 def _restore(
     kind: type[ClientError], arguments: tuple[Any, ...], fields: dict[str, Any]
 ) -> ClientError:
-    """Its own `__init__` makes the message, which is there already."""
+    """Restore without `__init__`, which would build the message again."""
     error = kind.__new__(kind)
     error.args = arguments
     error.__dict__.update(fields)

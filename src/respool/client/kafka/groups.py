@@ -1,7 +1,7 @@
-"""Consumer groups, administered: listed, described, deleted, their members removed, their offsets read and set.
+"""Administration of consumer groups: list, describe and delete them, remove members, fetch and set offsets.
 
-Each group has a coordinator, which is asked about it; to list groups all brokers are asked. Offsets are committed here
-without being a member, which brokers allow while a group has none.
+Requests about a group go to its coordinator; a list of groups needs all brokers. Offsets are committed here without
+being a member, which brokers allow while a group has no members.
 """
 
 import struct
@@ -24,16 +24,16 @@ from respool.client.kafka.metadata import Address, Leader, Place
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
 
-# Which protocol a group speaks: the classic one, or the next-generation one of KIP-848.
+# The protocol of a group: classic, or the next-generation one of KIP-848.
 CLASSIC, CONSUMER = "classic", "consumer"
-# Protocol types of groups of consumers: Connect's workers, for one, have another. Groups that only committed from
-# outside have none.
+# Protocol types of consumer groups; Kafka Connect's workers, for example, have another. Groups with offsets committed
+# only by non-members have none.
 _CONSUMERS = {"consumer", ""}
 # The state of a group that does not exist.
 DEAD = "Dead"
 
 NO_GENERATION = -1
-# A member of the next-generation protocol leaves by a heartbeat with this epoch.
+# A member of a KIP-848 group leaves by a heartbeat with this epoch.
 LEAVE_EPOCH = -1
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 
@@ -51,18 +51,18 @@ class ListedGroup:
 class GroupList:
     # By name.
     groups: list[ListedGroup]
-    # Brokers that did not tell theirs, and why.
+    # Brokers that did not list their groups, and why.
     unheard: dict[int, str]
-    # Groups are shared out over the partitions of a topic. For so many of them nobody spoke: nobody leads them now, or
-    # another broker began to meanwhile.
+    # Groups are spread over the partitions of __consumer_offsets. The groups of this many partitions are missing: the
+    # partition has no leader, or its leader changed during the listing.
     unled: int = 0
 
 
 def list_groups(cluster: Cluster) -> GroupList:
-    """All groups of consumers, as far as brokers answer. Those that are there now are asked, each once.
+    """List all consumer groups of the brokers that answer. Each broker in the current metadata is asked once.
 
     Raises:
-        BrokerUnreachable: nobody answers.
+        BrokerUnreachable: no broker answers.
     """
     found: dict[str, ListedGroup] = {}
     unheard: dict[int, str] = {}
@@ -84,7 +84,7 @@ def list_groups(cluster: Cluster) -> GroupList:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
     member_id: str
-    # A static member's own name (group.instance.id).
+    # A static member's configured id (group.instance.id).
     instance_id: str | None
     client_id: str
     host: str
@@ -93,18 +93,18 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup(ListedGroup):
-    # How partitions are assigned: range, cooperative-sticky, uniform, ... Empty while the group has no members.
+    # The assignor: range, cooperative-sticky, uniform, ... Empty while the group has no members.
     assignor: str
     members: tuple[DescribedMember, ...]
-    # Where its coordinator listens.
+    # The address of its coordinator.
     coordinator: Address
 
 
 def describe_group(cluster: Cluster, group: str, *, limit_ms: int | None = None) -> DescribedGroup:
-    """A group of either protocol. One that does not exist has the state `DEAD` and no members.
+    """Describe a group of either protocol. One that does not exist has the state `DEAD` and no members.
 
     Raises:
-        BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
+        BrokerRefused, BrokerUnreachable: it did not succeed within `limit_ms`, by default the cluster's `retry_ms`.
     """
     coordinator = Coordinator(cluster, group, is_transaction=False)
     described = _describe_consumer(coordinator, group, limit_ms) or _describe_classic(
@@ -116,7 +116,7 @@ def describe_group(cluster: Cluster, group: str, *, limit_ms: int | None = None)
 def delete_group(cluster: Cluster, group: str) -> None:
     """
     Raises:
-        BrokerRefused: it has members, or does not exist.
+        BrokerRefused: the group has members, or does not exist.
         BrokerUnreachable
     """
     Coordinator(cluster, group, is_transaction=False).ask(
@@ -130,7 +130,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
 def leave_requests(
     group: str, members: Sequence[DescribedMember], *, protocol: str, reason: str
 ) -> list[tuple[Api, Mapping[str, Any]]]:
-    """Requests to the coordinator that remove members, for `Connection.request_all` or one by one."""
+    """The requests that remove members; send them to the coordinator, with `Connection.request_all` or one by one."""
     if not members:
         return []
     if protocol == CLASSIC:
@@ -160,7 +160,7 @@ def leave_requests(
 def remove_members(
     cluster: Cluster, group: str, members: Sequence[DescribedMember], *, protocol: str, reason: str
 ) -> None:
-    """Remove them. They may join again.
+    """Remove these members from the group. They may join again.
 
     Raises:
         BrokerRefused, BrokerUnreachable
@@ -174,7 +174,7 @@ def remove_members(
 
 
 class Committed(NamedTuple):
-    """What the group reads next, and what was noted beside it."""
+    """The next offset that the group reads, and the metadata committed with it."""
 
     offset: int
     metadata: str = ""
@@ -183,10 +183,10 @@ class Committed(NamedTuple):
 def fetch_offsets(
     cluster: Cluster, group: str, *, limit_ms: int | None = None
 ) -> dict[Place, Committed]:
-    """Every partition that the group has committed an offset for; none for a group that does not exist.
+    """Return the group's committed offsets of all partitions; empty for a group that does not exist.
 
     Raises:
-        BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
+        BrokerRefused, BrokerUnreachable: it did not succeed within `limit_ms`, by default the cluster's `retry_ms`.
     """
     reply = Coordinator(cluster, group, is_transaction=False).ask(
         Api.OFFSET_FETCH,
@@ -205,10 +205,10 @@ def commit_offsets(
     *,
     limit_ms: int | None = None,
 ) -> None:
-    """Set the offsets that the group reads next. Refused while the group has members.
+    """Set the offsets from which the group reads next. Refused while the group has members.
 
     Raises:
-        BrokerRefused, BrokerUnreachable: it could not be done within `limit_ms`, or the cluster's `retry_ms`.
+        BrokerRefused, BrokerUnreachable: it did not succeed within `limit_ms`, by default the cluster's `retry_ms`.
     """
     if not places:
         return
@@ -222,7 +222,7 @@ def commit_offsets(
 
 
 def delete_offsets(cluster: Cluster, group: str, places: Iterable[Place]) -> None:
-    """Forget the offsets of these partitions.
+    """Delete the group's committed offsets of these partitions.
 
     Raises:
         BrokerRefused: members are subscribed to one of the topics.
@@ -243,7 +243,7 @@ def delete_offsets(cluster: Cluster, group: str, places: Iterable[Place]) -> Non
 
 
 def commit_fields(group: str, places: Mapping[Place, Committed]) -> dict[str, Any]:
-    """An OffsetCommit of no member."""
+    """The fields of an OffsetCommit without a member."""
     return {
         "group_id": group,
         "generation_id_or_member_epoch": NO_GENERATION,
@@ -254,7 +254,7 @@ def commit_fields(group: str, places: Mapping[Place, Committed]) -> dict[str, An
 
 
 def fetch_fields(group: str, places: Iterable[Place] | None) -> dict[str, Any]:
-    """An OffsetFetch of these partitions, or of all."""
+    """The fields of an OffsetFetch for these partitions, or for all."""
     topics = (
         None
         if places is None
@@ -266,7 +266,7 @@ def fetch_fields(group: str, places: Iterable[Place] | None) -> dict[str, Any]:
 
 
 def committed_in(reply: Any) -> dict[Place, Committed]:
-    """Of an OffsetFetch reply."""
+    """The committed offsets in an OffsetFetch reply."""
     return {
         (str(topic.name), int(one.partition_index)): Committed(
             int(one.committed_offset), one.metadata or ""
@@ -279,7 +279,7 @@ def committed_in(reply: Any) -> dict[Place, Committed]:
 
 
 def offset_fields(places: Mapping[Place, Committed]) -> list[dict[str, Any]]:
-    """As OffsetCommit and TxnOffsetCommit have them."""
+    """The topics field of OffsetCommit and TxnOffsetCommit."""
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), committed in sorted(places.items()):
         by_topic.setdefault(topic, []).append(
@@ -294,7 +294,7 @@ def offset_fields(places: Mapping[Place, Committed]) -> list[dict[str, Any]]:
 
 
 def worst_code(reply: Any) -> Any:
-    """Of a reply that has one for each partition."""
+    """The worst error code of a reply that has one per partition."""
     return worst_of(one.error_code for topic in reply.topics for one in topic.partitions)
 
 
@@ -304,7 +304,7 @@ def worst_code(reply: Any) -> Any:
 def _describe_consumer(
     coordinator: Coordinator, group: str, limit_ms: int | None
 ) -> dict[str, Any] | None:
-    """None where it is no group of the next-generation protocol, or the broker does not know that."""
+    """None if the group is not a KIP-848 group, or the broker does not support KIP-848."""
     try:
         reply = coordinator.ask(
             Api.CONSUMER_GROUP_DESCRIBE,
@@ -374,7 +374,7 @@ def _describe_classic(coordinator: Coordinator, group: str, limit_ms: int | None
 
 
 def assigned_partitions(assignment: bytes) -> tuple[Place, ...]:
-    """What a member's assignment in the classic protocol says; none where it is not a consumer's.
+    """Decode a member's assignment in the classic protocol; empty if it is not a consumer's.
 
     version 2 | topics 4 | name length 2 | name | partitions 4 | partition 4 | ... | user data
     """
@@ -400,7 +400,7 @@ def assigned_partitions(assignment: bytes) -> tuple[Place, ...]:
 
 
 def _coordinators(cluster: Cluster) -> Mapping[int, Leader | None]:
-    """Leaders of the partitions that groups are in; none where there was no group yet, or the client may not know."""
+    """Leaders of the partitions of __consumer_offsets; empty if it does not exist or access is denied."""
     try:
         return cluster.refresh(CONSUMER_OFFSETS).leaders
     except (UnknownTopic, BrokerRefused):

@@ -1,4 +1,4 @@
-"""ListOffsets: where partitions begin and end, and which offset belongs to a time."""
+"""ListOffsets: the start and end offsets of partitions, and the offset for a timestamp."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAt:
     offset: int
-    # -1 for the log's ends.
+    # -1 for the log's start and end.
     timestamp_ms: int
 
 
@@ -49,7 +49,7 @@ def offsets_for(
     *,
     isolation: Isolation = "read_committed",
 ) -> dict[int, OffsetAt | None]:
-    """The same as `list_offsets` for partitions of one topic, by their numbers."""
+    """Like `list_offsets`, for partitions of one topic, by partition number."""
     found = list_offsets(cluster, [(topic, one) for one in partitions], at, isolation=isolation)
     return {partition: offset for (_, partition), offset in found.items()}
 
@@ -62,12 +62,11 @@ def list_offsets(
     isolation: Isolation = "read_committed",
     led_only: bool = False,
 ) -> dict[Place, OffsetAt | None]:
-    """The offset of each partition at EARLIEST, LATEST, MAX_TIMESTAMP, or at a time in ms: the first message of then
-    or later.
+    """Each partition's offset at EARLIEST, LATEST, MAX_TIMESTAMP, or of its first message at or after a time in ms.
 
-    None where no message is that late. With read_committed the log ends before the first open transaction. Leaders
-    that change meanwhile are asked again, for the cluster's `retry_ms`. With `led_only` partitions that have no leader,
-    or whose leader leads no more, are left out instead.
+    None if no message is that late. With read_committed the log ends before the first open transaction. After a leader
+    change the new leader is asked, with retries for the cluster's `retry_ms`. With `led_only`, partitions that have no
+    leader, or whose leader has just changed, are left out instead.
 
     Raises:
         UnknownTopic, UnknownPartition, BrokerRefused, BrokerUnreachable
@@ -113,7 +112,7 @@ def offset_ranges(
     isolation: Isolation = "read_committed",
     led_only: bool = False,
 ) -> dict[Place, OffsetRange]:
-    """What each partition holds now, as a reader with this isolation sees it. Else as `list_offsets`."""
+    """The offset range of each partition, for a reader with this isolation level. Otherwise like `list_offsets`."""
     wanted = list(places)
     starts = list_offsets(cluster, wanted, EARLIEST, isolation=isolation, led_only=led_only)
     ends = list_offsets(cluster, wanted, LATEST, isolation=isolation, led_only=led_only)
@@ -125,7 +124,7 @@ def offset_ranges(
 
 
 def leaders_of(cluster: Cluster, places: Iterable[Place]) -> dict[int, list[Place]]:
-    """Broker -> those of the partitions that it leads; partitions without a leader are left out."""
+    """Broker -> the partitions among these that it leads; partitions without a leader are left out."""
     found: dict[int, list[Place]] = {}
     for topic, partition in sorted(places):
         leader = cluster.topic(topic).leader_of(partition)
@@ -143,7 +142,7 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
 
 
 def answers_by_place(topics: Iterable[Any]) -> list[tuple[Place, Any]]:
-    """Of a reply that has an answer for each partition of each topic."""
+    """Flatten a reply that has one answer per partition of each topic."""
     return [
         ((str(topic.name), int(one.partition_index)), one)
         for topic in topics
@@ -152,7 +151,7 @@ def answers_by_place(topics: Iterable[Any]) -> list[tuple[Place, Any]]:
 
 
 def refresh_quietly(cluster: Cluster, topics: Iterable[str]) -> None:
-    """For a retry. If it fails, the next attempt fails too, and the caller's retry limit counts."""
+    """Refresh before a retry. If this fails, the next attempt fails too, and the caller's retry limit applies."""
     for topic in sorted(topics):
         try:
             cluster.refresh(topic)

@@ -1,8 +1,8 @@
-"""Local reads: a broker on this host names a range of its log file, and the records are read from there.
+"""Local reads: a broker on this host names a range of its log file, and the client reads the records from the file.
 
-Where that fails, the fetch is repeated and the records are sent. It fails if the segment was deleted or compacted since
-the reply, or if this process cannot open the broker's files or sees other files under their names (a container). So
-after a failure the broker sends everything for a while.
+If that fails, the fetch is repeated and the broker sends the records. A local read fails if the segment was deleted or
+compacted since the reply, or if this process cannot open the broker's files, or its paths lead to other files (a
+container). So after a failure no local reads are requested from that broker for a while.
 """
 
 import logging
@@ -19,7 +19,7 @@ from respool.wire.protocol_errors import RequestMalformed
 logger = logging.getLogger(__name__)
 
 AGAIN_AFTER_S = 60.0
-# When to try local reads again, by broker; for all reads of this process.
+# Broker address -> the earliest time of the next local read; shared by all reads of this process.
 _NOT_BEFORE: dict[tuple[str, int] | None, float] = {}
 
 
@@ -29,12 +29,12 @@ class LocalReads:
     def __init__(
         self, address: tuple[str, int] | None, *, into: ReplyBuffer, bytes_max: int
     ) -> None:
-        """`address` is the broker's if it is on this host. More than `bytes_max` at once is refused."""
+        """`address` is None unless the broker is on this host. File ranges above `bytes_max` in total are refused."""
         self._address = address
         self._host = "" if address is None else this_host()
         self._bytes_max = bytes_max
         self._buffer = into
-        # The request in flight names our host.
+        # The request in flight names this host, which asks for local reads.
         self._is_asked = False
         self._asked_at = 0.0
 
@@ -46,7 +46,7 @@ class LocalReads:
         return self._host if self._is_asked else ""
 
     def filled(self, parts: Sequence[FetchedPart]) -> list[FetchedPart]:
-        """Return the parts with the records of their file ranges, valid until the next call.
+        """Return the parts, with file ranges replaced by their records, which are valid until the next call.
 
         A part that still has a file range could not be read: fetch it again.
 

@@ -1,4 +1,4 @@
-"""A topic as Metadata replies show it: its id, its partitions, their leaders and replicas."""
+"""A topic as described in Metadata replies: its id and its partitions, with their leaders and replicas."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,11 +23,11 @@ class Leader:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
     name: str
-    # None with brokers that do not have ids.
+    # None if the brokers do not support topic ids.
     id: UUID | None
     # Partition number -> its leader; None while it has none.
     leaders: Mapping[int, Leader | None]
-    # Partition number -> the brokers that hold it, and those of them that are in sync.
+    # Partition number -> its replicas, and the in-sync ones among them.
     replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     in_sync: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     is_internal: bool = False
@@ -47,11 +47,11 @@ class TopicMetadata:
 
 
 class MetadataCache:
-    """What the brokers said last: their addresses, the controller, and topics. Usable from many threads."""
+    """The latest metadata from the brokers: their addresses, the controller, and topics. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # Replaced as a whole, never changed.
+        # Replaced as a whole, never mutated.
         self.brokers: Mapping[int, Address] = MappingProxyType({})
         self.controller: int | None = None
         self.cluster_id: str | None = None
@@ -67,7 +67,7 @@ class MetadataCache:
         return made
 
     def learn_brokers(self, reply: Any) -> bool:
-        """Of a Metadata reply; False if it names no broker, which changes nothing."""
+        """Take over a Metadata reply; False, without changing the brokers, if it names none."""
         brokers = {int(one.node_id): (str(one.host), int(one.port)) for one in reply.brokers}
         with self._lock:
             if brokers:
@@ -84,7 +84,7 @@ class MetadataCache:
         return self._topics.get(name)
 
     def learn_topic(self, seen: TopicMetadata) -> TopicMetadata:
-        """Keep what is newer, and return it."""
+        """Merge `seen` with the cached metadata by leader epoch; return the result."""
         with self._lock:
             newer = newer_of(self._topics.get(seen.name), seen)
             self._topics[seen.name] = newer
@@ -96,7 +96,7 @@ class MetadataCache:
 
 
 def metadata_fields(names: Iterable[str] | None) -> dict[str, Any]:
-    """A Metadata request for these topics, or for all. It creates none."""
+    """The fields of a Metadata request for these topics, or for all. It creates no topic."""
     return {
         "topics": None if names is None else [{"topic_id": None, "name": one} for one in names],
         "allow_auto_topic_creation": False,
@@ -106,7 +106,7 @@ def metadata_fields(names: Iterable[str] | None) -> dict[str, Any]:
 
 
 def topic_metadata_of(name: str, answer: Any) -> TopicMetadata:
-    """Of one topic of a Metadata reply."""
+    """Convert one topic of a Metadata reply."""
     partitions = sorted(answer.partitions, key=lambda one: int(one.partition_index))
     return TopicMetadata(
         name=name,
@@ -119,7 +119,7 @@ def topic_metadata_of(name: str, answer: Any) -> TopicMetadata:
 
 
 def newer_of(known: TopicMetadata | None, seen: TopicMetadata) -> TopicMetadata:
-    """`seen`, but with no leader older than the known one: brokers learn of changes one after the other."""
+    """`seen`, but with no leader older than the known one: brokers learn of changes at different times."""
     if known is None or known.id != seen.id:
         return seen
     leaders = dict(seen.leaders)
@@ -127,7 +127,7 @@ def newer_of(known: TopicMetadata | None, seen: TopicMetadata) -> TopicMetadata:
         before = known.leaders.get(partition)
         if before is not None and leader is not None and leader.epoch < before.epoch:
             leaders[partition] = before
-    # A topic never loses partitions; a broker that shows fewer has not heard of the new ones yet.
+    # A topic never loses partitions; a broker that reports fewer does not know the new ones yet.
     for partition in known.leaders.keys() - seen.leaders.keys():
         leaders[partition] = known.leaders[partition]
     return replace(seen, leaders=MappingProxyType(dict(sorted(leaders.items()))))

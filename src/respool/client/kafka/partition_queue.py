@@ -1,5 +1,5 @@
-"""The batches of one partition that a producer writes, in order: which may be sent next, with which sequence, and what
-a reply means for them. The pure machine under every writer whose batches carry sequences.
+"""The batches of one partition that a producer writes, in order: which to send next, with which sequence number, and
+what a reply means for them. This pure machine is used by every writer whose batches carry sequence numbers.
 
 ```
    queued ──► sent ──► done
@@ -7,26 +7,28 @@ a reply means for them. The pure machine under every writer whose batches carry 
                 ▼  │      at most `in_flight_max` are sent or waiting for a retry
               waiting
 ```
-The rules are the Java client's, for an idempotent producer:
+The rules are those of the Java client's idempotent producer:
 
-1. A batch's sequence is its first record's; after 2^31-1 comes 0. The broker takes only the next one, and recognises
-   its last five batches, so at most five may be in flight.
-2. After a failed attempt, one batch at a time is sent, the oldest first, until all that were sent before are done.
-3. OUT_OF_ORDER_SEQUENCE for any but the oldest only means that an older one is not in yet: it is retried. For the
-   oldest it means that the broker has lost what it had: the queue restarts, with the next epoch and sequence 0.
-4. UNKNOWN_PRODUCER_ID means that the broker has no state of the producer: the same. Unless an attempt had no reply:
-   then it is unknown whether the batch is in, and it fails rather than being written twice. (Java writes it again.)
+1. A batch's sequence is that of its first record; 2^31-1 is followed by 0. The broker accepts only the next sequence,
+   and recognises its last five batches, so at most five may be in flight.
+2. After a failed attempt, batches are sent one at a time, the oldest first, until all that were sent before are done.
+3. OUT_OF_ORDER_SEQUENCE for any batch but the oldest only means that an older batch is not appended yet: it is retried.
+   For the oldest it means that the broker has lost the producer's state: the queue restarts with the next epoch and
+   sequence 0.
+4. UNKNOWN_PRODUCER_ID means that the broker has no state for the producer: the queue restarts as well. But if an
+   earlier attempt had no reply, the batch may have been appended, so it fails rather than being duplicated. (Java
+   resends it.)
 
-Two rules are our own. The first batch of a producer, of an epoch, or after a long silence, goes alone until it is in: a
-broker without state of the producer takes any sequence, so if the first were refused for a moment and the second taken,
-the first would come after it. (In a transaction it could not: a gap there fails, and all is aborted.) And a batch that
-fails takes all behind it along. So of what was written to a partition, what is in comes first, and what is not comes
-after; to repair a failed write, the number of rows is enough.
+Two rules are our own. The first batch of a producer, of an epoch, or after a long silence is sent alone until it is
+appended: a broker without state for the producer accepts any sequence, so if it refused the first batch with a
+transient error and accepted the second, the first would be appended after it. (Not in a transaction: a gap there fails,
+and the transaction is aborted.) And a batch that fails also fails all batches after it. So the appended batches of a
+partition are always a prefix of those written; to repair a failed write, the number of appended rows is enough.
 
-`SequencePolicy` says which of these rules a writer follows: a producer that chooses its epochs itself, a transaction,
-or a writer whose sequences are given and must stay.
+`SequencePolicy` says which of these rules a writer follows: a producer that chooses its own epochs, a transaction, or a
+writer whose sequences are given and must not change.
 
-No clock, no thread, no bytes: the caller says what happened, and what time it is.
+No clock, threads or I/O: the caller reports events and passes the time.
 """
 
 from collections import deque
@@ -38,11 +40,11 @@ from respool.client.kafka.codes import ProduceOutcome, produce_outcome
 from respool.records.batch import SEQUENCE_MAX
 
 EPOCH_MAX = 2**15 - 1
-# For a batch that is in: a restarted broker may know only the last batch of a producer, or none.
+# Errors that a batch known to be appended may still get: a restarted broker may know only the last batch, or none.
 _FORGOTTEN = frozenset({ProduceOutcome.SEQUENCE_GAP, ProduceOutcome.PRODUCER_UNKNOWN})
-# Batches that a broker remembers of a producer; of more in flight it could not recognise duplicates.
+# The number of batches that a broker remembers per producer; with more in flight it could not recognise duplicates.
 IN_FLIGHT_MAX = 5
-# A broker may drop the state of a producer that was silent for longer. It keeps it for a day, unless there are very
+# A broker may drop the state of a producer that is silent for longer. It keeps it for a day, unless there are very
 # many producers.
 SILENCE_MAX_MS = 60_000
 NO_SEQUENCE = -1
@@ -50,14 +52,14 @@ NO_OFFSET = -1
 
 
 class ProducerIdentity(NamedTuple):
-    """The producer id that the cluster gave, and its epoch."""
+    """The producer id that the cluster assigned, and its epoch."""
 
     producer_id: int
     epoch: int
 
 
 class SequenceStamp(NamedTuple):
-    """The producer, its epoch and the sequence of the first record, as a batch's header has them."""
+    """The producer id, epoch and base sequence in a batch's header."""
 
     producer_id: int
     epoch: int
@@ -68,7 +70,7 @@ NO_SEQUENCE_STAMP = SequenceStamp(-1, -1, NO_SEQUENCE)
 
 
 class BatchFate(Enum):
-    """Whether the partition has a batch."""
+    """Whether the batch was appended."""
 
     IN = "in"
     # It was refused, or never sent.
@@ -78,7 +80,7 @@ class BatchFate(Enum):
 
 
 class Step(Enum):
-    """A batch's place in the drawing above."""
+    """A batch's state in the diagram above."""
 
     QUEUED = 1
     SENT = 2
@@ -92,19 +94,19 @@ class ProducerBatch:
 
     rows: int
     size: int
-    # It is retried until then.
+    # It is retried until this time.
     deadline_ms: int
     # The batch itself; the queue does not read it.
     data: object = None
-    # The stamp in `data`, and the one that must be there when it is sent.
+    # The stamp currently in `data`, and the one required when it is sent.
     written_stamp: SequenceStamp = NO_SEQUENCE_STAMP
     stamp: SequenceStamp = NO_SEQUENCE_STAMP
     attempts: int = 0
-    # An attempt had no reply, or one that leaves open whether the batch was appended.
+    # An attempt had no reply, or a reply that leaves open whether the batch was appended.
     may_be_in: bool = False
     # A later batch was appended, which implies this one.
     must_be_in: bool = False
-    # A batch before it failed: it is not retried.
+    # An earlier batch failed, so this one is not retried.
     is_doomed: bool = False
     fate: BatchFate | None = None
     base_offset: int = NO_OFFSET
@@ -112,7 +114,7 @@ class ProducerBatch:
 
 
 class QueueFailure(NamedTuple):
-    """Why a queue stopped: the first error of a batch that is not retried."""
+    """Why a queue stopped: the first error that is not retried."""
 
     code: int
     message: str
@@ -120,9 +122,9 @@ class QueueFailure(NamedTuple):
 
 @dataclass(slots=True)
 class QueueUpdate:
-    """What the caller has to do after a reply."""
+    """The actions for the caller after a reply."""
 
-    # In order; each has its fate.
+    # In order, each with its fate.
     done: list[ProducerBatch] = field(default_factory=list)
     # Another broker may lead the partition now.
     wants_metadata: bool = False
@@ -130,19 +132,19 @@ class QueueUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SequencePolicy:
-    # The queue may take the next epoch, and number its batches from 0, where the broker lost the producer's state.
+    # The queue may move to the next epoch and restart its sequences at 0 when the broker has lost the producer's state.
     may_restart: bool
-    # The first batch goes alone until it is in.
+    # The first batch is sent alone until it is appended.
     first_alone: bool
-    # A duplicate is a batch of this writer that is in. Else another writer has the same sequences, and the batch fails.
+    # DUPLICATE means that this writer's batch was appended. If False, another writer used the sequence: fail the batch.
     takes_duplicates: bool
 
 
 # A producer without transactions.
 IDEMPOTENT = SequencePolicy(may_restart=True, first_alone=True, takes_duplicates=True)
-# The epoch is the coordinator's: a transaction with a gap must be aborted.
+# The coordinator controls the epoch, so a transaction with a gap must be aborted.
 TRANSACTIONAL = SequencePolicy(may_restart=False, first_alone=False, takes_duplicates=True)
-# Producer id, epoch and sequences are given: another process may write the same, and must be noticed.
+# Producer id, epoch and sequences are given; another process that writes with the same ones must be detected.
 FIXED = SequencePolicy(may_restart=False, first_alone=True, takes_duplicates=False)
 
 
@@ -158,7 +160,7 @@ class PartitionQueue:
         assert in_flight_max >= 1
         assert identity is None or in_flight_max <= IN_FLIGHT_MAX, in_flight_max
         assert identity is not None or policy is IDEMPOTENT
-        # None: batches have no sequences, and may be duplicated.
+        # None: batches have no sequences and may be duplicated.
         self.identity = identity
         self._in_flight_max = in_flight_max
         self._policy = policy
@@ -168,9 +170,9 @@ class PartitionQueue:
         self._tried: list[ProducerBatch] = []
         self._sent_count = 0
         self._retry_at_ms = 0
-        # Sequences restart from 0 as soon as nothing is in flight.
+        # Sequences restart at 0 as soon as nothing is in flight.
         self._must_restart = False
-        # The broker has a batch of this identity, and so takes the following ones only in order.
+        # The broker has a batch of this identity, so it accepts the following ones only in order.
         self.is_known = False
         self._sent_at_ms = 0
         self.failure: QueueFailure | None = None
@@ -183,12 +185,12 @@ class PartitionQueue:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is in flight: what was sent has its reply, or will have none."""
+        """Nothing is in flight: every batch sent has its reply or a lost connection."""
         return not self._sent_count
 
     @property
     def wants_identity(self) -> bool:
-        """Its epochs are used up: it continues when `restart_as` gives it another producer id."""
+        """The epochs are exhausted: the queue continues after `restart_as` with a new producer id."""
         identity = self.identity
         return (
             self._must_restart
@@ -198,11 +200,11 @@ class PartitionQueue:
         )
 
     def next_stamp(self) -> SequenceStamp:
-        """The stamp of the next batch added, unless the queue restarts before it is sent."""
+        """The stamp of the next batch added, unless the queue restarts before that batch is sent."""
         return self._stamp(self._next_sequence)
 
     def due_at_ms(self) -> int | None:
-        """When `take` may return a batch if nothing else happens before; None: not by time alone."""
+        """When `take` may next return a batch, without other events; None: only after an event."""
         if self._head_to_send() is None or self.wants_identity:
             return None
         return self._retry_at_ms
@@ -216,7 +218,7 @@ class PartitionQueue:
         self._queued.append(batch)
 
     def take(self, now_ms: int) -> ProducerBatch | None:
-        """The batch to send now, if any may be sent."""
+        """Return the batch to send now, or None."""
         if self._must_restart and self.is_quiet and not self._restart():
             return None
         if not self._tried and now_ms - self._sent_at_ms > SILENCE_MAX_MS:
@@ -234,7 +236,7 @@ class PartitionQueue:
         return batch
 
     def on_appended(self, batch: ProducerBatch, base_offset: int) -> QueueUpdate:
-        """The broker has it."""
+        """The broker has appended the batch."""
         self._arrived(batch)
         if self.identity is not None:
             for older in self._tried:
@@ -245,7 +247,7 @@ class PartitionQueue:
         self._tried.remove(batch)
         self.is_known = True
         batch.base_offset = base_offset
-        # The next ones need not wait for this one's backoff.
+        # Later batches need not wait for this batch's backoff.
         self._retry_at_ms = 0
         return QueueUpdate([_finish(batch, BatchFate.IN)])
 
@@ -259,7 +261,7 @@ class PartitionQueue:
             return self.on_appended(batch, NO_OFFSET)
         self._arrived(batch)
         if batch.is_doomed:
-            # Its error only follows from the failed one's.
+            # Its error is only a consequence of the earlier failure.
             return self._drop(batch)
         if outcome in {
             ProduceOutcome.RETRY,
@@ -284,14 +286,14 @@ class PartitionQueue:
         return self._retry(batch, retry_at_ms, wants_metadata=True)
 
     def on_unsent(self, batch: ProducerBatch, *, retry_at_ms: int) -> QueueUpdate:
-        """It was taken from the queue, but not a byte of it was sent."""
+        """The batch was taken from the queue, but no byte of it was sent."""
         self._arrived(batch)
         if batch.is_doomed:
             return self._drop(batch)
         return self._retry(batch, retry_at_ms, wants_metadata=True)
 
     def expire(self, now_ms: int, failure: QueueFailure) -> QueueUpdate:
-        """Fail batches that are past their deadline, with all behind them. Nothing fails while a batch is in flight."""
+        """Fail batches past their deadline, and all after them. Does nothing while a batch is in flight."""
         if not self.is_quiet:
             return QueueUpdate()
         for batch in (*self._tried, *self._queued):
@@ -307,7 +309,7 @@ class PartitionQueue:
         return self._fail_from((self._tried or self._queued)[0], failure)
 
     def clear(self) -> None:
-        """Forget a failure: writing may continue, with sequences that restart from 0."""
+        """Clear a failure: writing may continue, with sequences restarting at 0."""
         assert self.is_empty
         if self.failure is not None:
             self.failure = None
@@ -315,7 +317,7 @@ class PartitionQueue:
             self._restart()
 
     def restart_as(self, identity: ProducerIdentity) -> None:
-        """Continue with another producer id or a newer epoch, from sequence 0. Nothing may be in flight."""
+        """Continue with another producer id or a newer epoch, from sequence 0. Requires that nothing is in flight."""
         assert self.is_quiet
         self.identity = identity
         self._must_restart = False
@@ -330,16 +332,16 @@ class PartitionQueue:
 
     @property
     def _room(self) -> int:
-        """How many may be in flight."""
+        """The maximum number of batches in flight."""
         goes_alone = self.identity is not None and self._policy.first_alone and not self.is_known
         return 1 if goes_alone else self._in_flight_max
 
     def _may_succeed_on_retry(self, batch: ProducerBatch, outcome: ProduceOutcome) -> bool:
-        """Whether a wrong sequence, or an unknown producer, is right the next time."""
+        """Whether a sequence gap or an unknown producer may be gone on the next attempt."""
         if outcome is ProduceOutcome.SEQUENCE_GAP:
             if self._tried[0] is not batch:
                 return True
-            # It is no duplicate of a batch that is in, so it is not in.
+            # The broker did not recognise it as a duplicate, so it is not appended.
             batch.may_be_in = False
         elif outcome is not ProduceOutcome.PRODUCER_UNKNOWN or batch.may_be_in:
             return False
@@ -375,7 +377,7 @@ class PartitionQueue:
         return QueueUpdate([_finish(batch, _fate_of(batch))])
 
     def _fail_from(self, batch: ProducerBatch, failure: QueueFailure) -> QueueUpdate:
-        """Fail the batch and those behind it. Older ones, and those in flight, still get their replies."""
+        """Fail the batch and all after it. Older ones, and those in flight, still wait for their replies."""
         self.failure = self.failure or failure
         update = QueueUpdate()
         at = self._tried.index(batch) if batch in self._tried else len(self._tried)

@@ -2,9 +2,9 @@
 
     request() --> queue --> sending thread --> Connection --> receiving thread --> the request's future
 
-Sockets, TLS and SASL are `Connection`'s. The two threads of a connection encode and decode, so that large batches do
-not block the event loop. Brokers answer in the order of the requests. An error on a connection fails all requests in
-flight on it; the next request opens a new one.
+`Connection` handles sockets, TLS and SASL. The two threads of a connection encode and decode, so that large batches do
+not block the event loop. Brokers answer in the order of the requests. An error on a connection fails all its requests
+in flight; the next request opens a new connection.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from respool.wire.protocol_errors import ProtocolViolation
 
 
 class PipelinedRequests:
-    """Requests to the brokers of a cluster. Use it from one event loop, and `close` it there."""
+    """Requests to the brokers of a cluster. Use and `close` it in one event loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -46,14 +46,14 @@ class PipelinedRequests:
         channel: int = 0,
         wait_ms: int = 0,
     ) -> Any:
-        """The decoded reply. Requests to one broker on one channel are sent in the order of the calls.
+        """Return the decoded reply. Requests to one broker on one channel are sent in the order of the calls.
 
-        Each channel has a connection of its own: a request that waits at the broker delays none on other channels.
-        `versions` narrows those of `VERSIONS`; `wait_ms` is how long the request itself allows the broker to wait.
+        Each channel has its own connection: a request that waits at the broker delays none on other channels.
+        `versions` narrows the range in `VERSIONS`; `wait_ms` is how long the request itself allows the broker to wait.
 
         Raises:
             BrokerUnreachable: no reply came; the broker may or may not have carried out the request.
-            VersionUnsupported: the broker serves none of these versions.
+            VersionUnsupported: the broker supports none of these versions.
             Untrusted: TLS or the login failed.
         """
         address = self._cluster.address_of(broker)
@@ -99,7 +99,7 @@ class _Pipeline:
         self._cluster = cluster
         self._broker = broker
         self._loop = asyncio.get_running_loop()
-        # Touched by the event loop's thread only.
+        # Used only in the event loop's thread.
         self._waiting: set[asyncio.Future[Any]] = set()
         self._error: Exception | None = None
         # None ends the thread that takes it.
@@ -113,7 +113,7 @@ class _Pipeline:
     def is_usable(self) -> bool:
         if self._error is not None:
             return False
-        # Brokers close connections that are idle for long.
+        # Brokers close idle connections.
         is_idle = self._connection is not None and not self._waiting
         return not is_idle or self._connection.is_fresh  # type: ignore[union-attr]
 
@@ -140,7 +140,7 @@ class _Pipeline:
     def _fail(self, error: Exception) -> None:
         if self._error is None:
             self._error = error
-        # A copy: callbacks take them out.
+        # A copy: done callbacks remove entries.
         for reply in list(self._waiting):
             _fail_one(reply, error)
 
@@ -178,7 +178,7 @@ class _Pipeline:
         except BrokerUnreachable as error:
             self._end(error)
         except Exception as error:  # noqa: BLE001 - it is raised where the reply is awaited
-            # Nothing of it was sent: no version is served, or its fields cannot be encoded.
+            # No byte was sent: the broker supports no such version, or the fields cannot be encoded.
             self._in_loop(_fail_one, reply, error)
         else:
             self._unanswered.put(_Sent(queued.api, version, queued.wait_ms, reply))
@@ -201,13 +201,13 @@ class _Pipeline:
         self._unsent.put(None)
 
     def _in_loop(self, callback: Any, *arguments: Any) -> None:
-        # The loop is closed if it was stopped without `close`; nobody waits for a reply then.
+        # The loop is closed if it was stopped without `close`; then nothing waits for a reply.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
 def _resolve(reply: "asyncio.Future[Any]", value: Any) -> None:
-    # A cancelled request stays in the queue: its reply comes all the same, and is dropped.
+    # A cancelled request stays in the queue: its reply still arrives, and is dropped.
     if not reply.done():
         reply.set_result(value)
 

@@ -1,4 +1,4 @@
-"""A Produce request in pieces, so that a socket can send the batches from where they lie.
+"""A Produce request in parts, so that a socket can send the batches without copying them.
 
 ```
 body (versions 9 to 12)
@@ -6,8 +6,8 @@ body (versions 9 to 12)
  topic      | name | partitions n+1 | ... | tags 0 |
  partition  | index 4 | records, length+1 | the batch | tags 0 |
 ```
-Lengths and counts are unsigned varints of one more than there are; 0 stands for null. A request has one batch for each
-partition at most: that is all that brokers take.
+Lengths and counts are unsigned varints of the value plus one; 0 means null. A request has at most one batch per
+partition: brokers accept no more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ _NO_TAGS = b"\0"
 
 
 class ProduceAnswer(NamedTuple):
-    """What a broker says of one partition's batch."""
+    """The broker's answer for one partition's batch."""
 
     topic: str
     partition: int
     code: int
     message: str
     base_offset: int
-    # The row of the batch that it is about, where it is one.
+    # The index in the batch of the record that caused the error, if one did.
     row: int | None
 
 
@@ -42,7 +42,7 @@ def produce_body(
     timeout_ms: int,
     transactional_id: str | None,
 ) -> list[Buffer]:
-    """The body's pieces: topic -> (partition, batch)."""
+    """The parts of the request body; `batches` is topic -> (partition, batch)."""
     parts: list[Buffer] = []
     text = bytearray(_string(transactional_id))
     text += _HEAD.pack(acks, timeout_ms)
@@ -62,7 +62,7 @@ def produce_body(
 
 
 def answers_of(reply: Any) -> list[ProduceAnswer]:
-    """A decoded reply, by partition."""
+    """The answers in a decoded reply, one per partition."""
     return [
         ProduceAnswer(
             topic=str(topic.name),

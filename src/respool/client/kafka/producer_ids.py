@@ -1,4 +1,4 @@
-"""InitProducerId: the identity that a producer writes under, with a transactional id or without."""
+"""InitProducerId: obtains a producer id and epoch, with or without a transactional id."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ NO_PRODUCER = ProducerIdentity(-1, -1)
 
 
 def new_producer_id(cluster: Cluster) -> ProducerIdentity:
-    """A producer id without a transactional id. Asked for once.
+    """Request a producer id without a transactional id. One attempt.
 
     Raises:
         BrokerUnreachable, BrokerRefused
@@ -33,9 +33,9 @@ def init_producer_id(
     timeout_ms: int,
     before: ProducerIdentity = NO_PRODUCER,
 ) -> ProducerIdentity:
-    """Become the producer of this transactional id. The one before is fenced, and its open transaction aborted.
+    """Become the producer of this transactional id; its previous producer is fenced and its open transaction aborted.
 
-    With `before`, only if that is the one before.
+    With `before`, this succeeds only if that is the current identity.
 
     Raises:
         BrokerUnreachable, BrokerRefused
@@ -49,9 +49,9 @@ def init_producer_id(
 
 
 def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> ProducerIdentity:
-    """End whatever the producer has open, by taking its place; return the identity its successor would have.
+    """Abort any open transaction of this transactional id by fencing its producer; return the new identity.
 
-    Once this returns, the transaction has ended in all its partitions.
+    When this returns, the transaction has ended in all its partitions.
 
     Raises:
         BrokerUnreachable, BrokerRefused
@@ -59,7 +59,7 @@ def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int) 
     try:
         return init_producer_id(cluster, transactional_id, timeout_ms=timeout_ms)
     except BrokerRefused as error:
-        # The longest timeout that is allowed has become shorter since. The next producer brings its own.
+        # The broker's maximum timeout was lowered since. The next producer sets its own timeout.
         if error.code != Code.invalid_transaction_timeout:
             raise
         return init_producer_id(cluster, transactional_id, timeout_ms=1)
@@ -77,5 +77,5 @@ def _init_fields(
 
 
 def identity_in(reply: Any) -> ProducerIdentity:
-    """Of an InitProducerId or EndTxn reply."""
+    """The producer id and epoch in an InitProducerId or EndTxn reply."""
     return ProducerIdentity(int(reply.producer_id), int(reply.producer_epoch))

@@ -1,4 +1,4 @@
-"""Replicas of partitions: their sizes in log folders, elections of leaders, reassignments."""
+"""Replicas of partitions: their sizes per log directory, leader elections, reassignments."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from respool.wire.api_table import Api
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSize:
     bytes: int
-    # How far it is behind the high watermark, in records.
+    # How many records it lags behind the high watermark.
     lag: int
-    # It is being moved to this folder.
+    # It is being moved to this directory.
     is_future: bool
 
 
@@ -26,17 +26,17 @@ class ReplicaSize:
 class LogDir:
     path: str
     replicas: Mapping[Place, ReplicaSize]
-    # Of the disk; None where the broker does not tell.
+    # Disk sizes; None if the broker does not report them.
     total_bytes: int | None
     usable_bytes: int | None
-    # Why the folder is offline.
+    # Why the directory is offline.
     error: BrokerRefused | None
 
 
 def describe_log_dirs(
     cluster: Cluster, broker: int, places: Iterable[Place] | None = None
 ) -> list[LogDir]:
-    """The folders of one broker, with its replicas of these partitions, or of all.
+    """The log directories of one broker, with its replicas of these partitions, or of all.
 
     Raises:
         BrokerRefused, BrokerUnreachable
@@ -76,7 +76,7 @@ class Election(IntEnum):
 def elect_leaders(
     cluster: Cluster, places: Iterable[Place] | None, election: Election
 ) -> dict[Place, BrokerRefused | None]:
-    """Elect leaders of these partitions, or of all; None for those that have one now.
+    """Elect leaders of these partitions, or of all; the value is None for those that now have one.
 
     Raises:
         BrokerRefused, BrokerUnreachable
@@ -113,7 +113,7 @@ class Reassignment:
 def list_reassignments(
     cluster: Cluster, places: Iterable[Place] | None = None
 ) -> dict[Place, Reassignment]:
-    """The reassignments under way, of these partitions or of all.
+    """The reassignments in progress, of these partitions or of all.
 
     Raises:
         BrokerRefused, BrokerUnreachable
@@ -145,7 +145,7 @@ def list_reassignments(
 def alter_reassignments(
     cluster: Cluster, targets: Mapping[Place, Sequence[int] | None]
 ) -> dict[Place, BrokerRefused | None]:
-    """Move each partition to these brokers; None cancels its reassignment. Returns why one was refused.
+    """Move each partition to these brokers; None cancels its reassignment. Returns the refusal of each, or None.
 
     Raises:
         BrokerRefused, BrokerUnreachable

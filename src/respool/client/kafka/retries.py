@@ -1,4 +1,4 @@
-"""When a failed attempt is followed by the next: exponential backoff with jitter, until the time for it is over."""
+"""Delays between attempts: exponential backoff with jitter, up to a time limit."""
 
 import random
 import time
@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 from respool.pacing.backoff import Backoff
 
-# In milliseconds. With jitter, since a broker that comes back meets many clients.
+# In milliseconds. With jitter, because many clients retry when a broker comes back.
 BACKOFF = Backoff(first=20, longest=1_000, jitter=0.2)
 
 
 def now_ms() -> int:
-    """A clock that never goes back, and says nothing about the time of day."""
+    """A monotonic clock, unrelated to the time of day."""
     return int(time.monotonic() * 1000)
 
 
 def retry_at_ms(attempts: int) -> int:
-    """On `now_ms`, after that many failed attempts."""
+    """The time of the next attempt, on the clock of `now_ms`, after that many failed attempts."""
     return now_ms() + round(BACKOFF.delay(max(attempts, 1), random=random.random))
 
 
 class RetryTimer:
-    """How long one thing has been failing. `reset` it when the thing has worked."""
+    """Measures how long an operation has been failing. Call `reset` when it succeeds."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class RetryTimer:
         sleep: Callable[[float], object] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sleep` gets seconds; it may return earlier, as that of a closed client does."""
+        """`sleep` takes seconds; it may return early, as that of a closed client does."""
         self.limit_ms = limit_ms
         self._sleep = sleep
         self._monotonic = monotonic
@@ -48,7 +48,7 @@ class RetryTimer:
         """Wait before the next attempt.
 
         Raises:
-            the error: it has failed for too long.
+            the error: the time limit is reached.
         """
         wait_ms = self.next_wait_ms()
         if wait_ms is None:
@@ -56,7 +56,7 @@ class RetryTimer:
         self._sleep(wait_ms / 1000)
 
     def next_wait_ms(self) -> int | None:
-        """Count a failure; return how long to wait before the next attempt, None if there is none."""
+        """Count a failure; return the wait before the next attempt, or None if the limit is reached."""
         if self._failing_since is None:
             self._failing_since = self._monotonic()
         left = self.limit_ms - self._failed_ms()

@@ -1,12 +1,12 @@
-"""The client's side of a login: PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677), as Kafka's brokers speak them.
+"""The client side of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677), as Kafka's brokers implement them.
 
-A conversation takes what the broker says and tells what to say next; None when there is nothing more to be said and the
-broker is who it should be.
+A conversation takes the broker's message and returns the client's next one; None when the exchange is complete and the
+broker is authenticated.
 
     client   n,,n=user,r=NONCE
     broker   r=NONCE+theirs,s=SALT,i=ITERATIONS
-    client   c=biws,r=NONCE+theirs,p=PROOF          that it knows the password
-    broker   v=SIGNATURE                            that it knows it, too
+    client   c=biws,r=NONCE+theirs,p=PROOF          proves that it knows the password
+    broker   v=SIGNATURE                            proves that it knows it, too
 """
 
 import base64
@@ -21,25 +21,26 @@ from respool.client.kafka.codes import Code, code_name
 from respool.client.kafka.errors import LoginRefused
 from respool.client.kafka.versions import SaslApi
 
-# Mechanism -> the hash it goes by.
+# Mechanism -> its hash function.
 HASHES = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
 
-# Kafka's least. With fewer, whoever listens could try passwords too fast; a broker that asks for less is none of ours.
+# Kafka's minimum. Fewer iterations would help an eavesdropper to guess passwords; a broker that asks for fewer is
+# not trusted.
 ITERATIONS_MIN = 4_096
-# A broker that asks for more wants to keep us busy.
+# A broker that asks for more could exhaust the client's CPU.
 ITERATIONS_MAX = 1_000_000
 
 _NONCE_BYTES = 24
-# No channel binding: what stands for it in the last message.
+# The GS2 header for no channel binding; the final message repeats it.
 _HEADER = "n,,"
 
 
-# SCRAM takes two; a broker may not continue for ever.
+# SCRAM takes two rounds; the limit stops a broker that never finishes.
 _ROUNDS_MAX = 8
 
 
 class Requests(Protocol):
-    """A connection that was just opened."""
+    """A newly opened connection."""
 
     def speaks(self, api: SaslApi) -> bool: ...
 
@@ -59,10 +60,10 @@ class SaslLogin(Protocol):
 
 
 def authenticate(connection: Requests, login: SaslLogin) -> None:
-    """SaslHandshake, then SaslAuthenticate until the mechanism is done.
+    """Send SaslHandshake, then SaslAuthenticate until the mechanism is complete.
 
     Raises:
-        LoginRefused: by the broker, or by us. A broker that has no SASL gets no password.
+        LoginRefused: by the broker or by this client. No password is sent to a broker without SASL.
         ConnectionLost
     """
     if not connection.speaks(SaslApi.SASL_HANDSHAKE):
@@ -99,7 +100,7 @@ def authenticate(connection: Requests, login: SaslLogin) -> None:
 
 
 class PlainLogin:
-    """The password itself: over TLS nobody else sees it."""
+    """Sends the password itself, so it is confidential only over TLS."""
 
     def __init__(self, username: str, password: str) -> None:
         self._message = f"\0{username}\0{password}".encode()
@@ -108,7 +109,7 @@ class PlainLogin:
         return self._message
 
     def answer(self, said: bytes) -> bytes | None:
-        # What a broker says to it means nothing: that it says no error does.
+        # The content of the broker's reply means nothing: the absence of an error is the success.
         del said
         return None
 
@@ -122,7 +123,7 @@ class ScramLogin:
         self._nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
         name = username.replace("=", "=3D").replace(",", "=2C")
         self._first = f"n={name},r={self._nonce}"
-        # What the broker must say last; known when it has said its first.
+        # The signature expected in the broker's last message; computed after its first.
         self._signature: bytes | None = None
 
     def begin(self) -> bytes:
@@ -131,7 +132,7 @@ class ScramLogin:
     def answer(self, said: bytes) -> bytes | None:
         """
         Raises:
-            LoginRefused: the broker refuses us, or we refuse it.
+            LoginRefused: the broker rejects the client, or fails to authenticate itself.
         """
         if self._signature is None:
             return self._prove(said)
@@ -167,10 +168,10 @@ class ScramLogin:
 
 
 def _fields(said: bytes) -> dict[str, str]:
-    """`a=1,b=2` -> what each letter stands for.
+    """Parse `a=1,b=2` into a dict.
 
     Raises:
-        LoginRefused: the broker says no, or something that is not SCRAM.
+        LoginRefused: the broker reports an error, or the message is not SCRAM.
     """
     try:
         fields = dict([one.split("=", 1) for one in said.decode().split(",")])
@@ -179,13 +180,13 @@ def _fields(said: bytes) -> dict[str, str]:
     if "e" in fields:
         raise LoginRefused(f"the broker says: {fields['e'][:200]}")
     if "m" in fields:
-        # RFC 5802: an extension that may not be passed over, and we know none.
+        # RFC 5802: a mandatory extension; this client supports none.
         raise LoginRefused("the broker wants an extension of SCRAM that is not known here")
     return fields
 
 
 def _count(text: str) -> int:
-    """0 for what is none. `int` alone takes signs, blanks and digits of all scripts, and as many as there are."""
+    """Parse digits; 0 if invalid. `int` alone accepts signs, blanks, non-ASCII digits, and any length."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 

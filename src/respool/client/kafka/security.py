@@ -1,9 +1,9 @@
-"""How brokers are reached: in the clear or over TLS, with a login or without.
+"""How to connect to brokers: plaintext or TLS, with or without a login.
 
     Security(tls=Tls(authorities="ca.pem"), login=Login(mechanism="SCRAM-SHA-512", username="app", password=...))
 
-Values only, and they can be sent to other processes; no secret is in their `repr`. Files are read when a connection is
-made, on the machine that makes it, so renewed certificates are taken up by the next one.
+Plain values that can be sent to other processes; their `repr` shows no secrets. Files are read when a connection is
+made, on the machine that makes it, so the next connection uses renewed certificates.
 """
 
 import logging
@@ -31,24 +31,24 @@ PEM_NEEDED = (
     "PEM is needed: of a store of Java's, `keytool -importkeystore ... -deststoretype PKCS12` and "
     "`openssl pkcs12 -in STORE -out STORE.pem` make it"
 )
-# Text that has this is PEM itself, not the name of a file.
+# Text that contains this is PEM itself, not a file name.
 PEM_MARK = "-----BEGIN "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Certificates and keys are in PEM: each the name of a file, or the text itself."""
+    """TLS settings. Each certificate or key is PEM: a file name, or the text itself."""
 
-    # Who may have signed the brokers' certificates; None: whom this machine trusts.
+    # CA certificates that sign the brokers' certificates; None: this machine's trust store.
     authorities: str | None = None
-    # Ours, with the chain behind it, for brokers that want to know who we are.
+    # The client certificate and its chain, for brokers that require one.
     certificate: str | None = field(default=None, repr=False)
-    # None: it is where the certificate is.
+    # None: the key is in the same file or text as the certificate.
     key: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
-    # Whether a broker's certificate must be one for the host that was asked for.
+    # Whether to verify that a broker's certificate matches its host name.
     checks_host: bool = True
-    # TLS 1.3 alone, not 1.2 as well.
+    # Allow only TLS 1.3, not 1.2.
     newest_only: bool = False
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class Tls:
     def context(self) -> "SSLContext":
         """
         Raises:
-            BadArgument: a file cannot be read, or is not what it should be.
+            BadArgument: a file cannot be read, or is invalid.
         """
         import ssl
 
@@ -69,7 +69,7 @@ class Tls:
             ssl.TLSVersion.TLSv1_3 if self.newest_only else ssl.TLSVersion.TLSv1_2
         )
         context.check_hostname = self.checks_host
-        # A renegotiation could come at any time, and Kafka's brokers do without.
+        # A renegotiation could come at any time, and Kafka's brokers do not need it.
         context.options |= ssl.OP_NO_RENEGOTIATION
         what = f"certificates of authorities ({_source(self.authorities)})"
         try:
@@ -84,7 +84,7 @@ class Tls:
                 with ExitStack() as files:
                     certificate = files.enter_context(_as_file(self.certificate))
                     key = None if self.key is None else files.enter_context(_as_file(self.key))
-                    # Always given: OpenSSL would ask at the terminal for one that is missing.
+                    # Always given: without it OpenSSL would prompt on the terminal for a missing password.
                     context.load_cert_chain(certificate, key, lambda: self.key_password or "")
         except (OSError, ValueError) as error:
             raise BadArgument(
@@ -96,7 +96,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """Who we are, by a password (SASL). With SCRAM brokers never see it, and must prove that they know it too."""
+    """A SASL login with a password. With SCRAM, brokers never receive it, and must prove that they know it too."""
 
     mechanism: str
     username: str
@@ -111,7 +111,7 @@ class Login:
             raise BadArgument("a login needs a username and a password, without zero bytes")
 
     def begin(self) -> PlainLogin | ScramLogin:
-        """A conversation with one broker."""
+        """Start a SASL conversation with one broker."""
         if self.mechanism == PLAIN:
             return PlainLogin(self.username, self.password)
         return ScramLogin(self.mechanism, self.username, self.password)
@@ -127,7 +127,7 @@ class Security:
             warn_of_plain_login()
 
 
-# Once: a job makes many of these.
+# Only once: a job creates many of these.
 @cache
 def warn_of_plain_login() -> None:
     _log.warning(
@@ -146,7 +146,7 @@ def _source(pem: str | None) -> str:
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """Python's TLS takes keys from files only. One that is made here is for this user alone, and gone at once."""
+    """Python's TLS reads keys only from files. A temporary file is readable by this user only, and deleted at once."""
     if PEM_MARK not in pem:
         yield pem
         return

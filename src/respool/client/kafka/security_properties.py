@@ -1,11 +1,11 @@
-"""`security.protocol`, `ssl.*`, `sasl.*`: TLS and logins by the names of Kafka's Java client, and of librdkafka.
+"""`security.protocol`, `ssl.*`, `sasl.*`: TLS and logins by the property names of Kafka's Java client and librdkafka.
 
     security.protocol=SASL_SSL                security_of(properties)        -> Security(tls=..., login=...)
     ssl.ca.location=/etc/kafka/ca.pem         library_settings(security)     -> the same for confluent-kafka
     sasl.mechanism=SCRAM-SHA-512
 
-A setting that asks for more security than this client has is refused, not ignored. No error message repeats a value
-that may be secret.
+A setting that asks for security that this client does not support is refused, not ignored. No error message repeats a
+value that may be secret.
 """
 
 import re
@@ -25,7 +25,7 @@ from respool.client.kafka.security import (
 
 PROTOCOL = "security.protocol"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# All names of properties that say how brokers are reached.
+# The prefixes of all security properties.
 PREFIXES = ("security.", "ssl.", "sasl.")
 
 _AUTHORITIES = (
@@ -76,10 +76,10 @@ _MODULES = {"PlainLoginModule": (PLAIN,), "ScramLoginModule": ("SCRAM-SHA-256", 
 
 
 def security_of(properties: Mapping[str, str], *, prefix: str = "") -> Security:
-    """`properties` by Kafka's names, each after `prefix`. Names of other things are ignored.
+    """Parse `properties`, named as in Kafka, each after `prefix`. Other names are ignored.
 
     Raises:
-        BadArgument: this client cannot reach brokers in that way, or two properties contradict each other.
+        BadArgument: this client does not support such a connection, or two properties contradict each other.
     """
     given = _Given(properties, prefix)
     protocol = given.choice(PROTOCOL, PROTOCOLS, "PLAINTEXT")
@@ -97,10 +97,10 @@ def security_of(properties: Mapping[str, str], *, prefix: str = "") -> Security:
 
 
 def library_settings(security: Security) -> dict[str, str]:
-    """The same security in the settings of confluent-kafka (librdkafka).
+    """The same security as settings of confluent-kafka (librdkafka).
 
     Raises:
-        BadArgument: librdkafka has no setting for it.
+        BadArgument: librdkafka has no equivalent setting.
     """
     tls, login = security.tls, security.login
     channel = "PLAINTEXT" if tls is None else "SSL"
@@ -126,7 +126,7 @@ def library_settings(security: Security) -> dict[str, str]:
 
 
 class _Given:
-    """Properties by their names without the prefix; errors name them with it."""
+    """Properties by their names without the prefix; error messages include the prefix."""
 
     def __init__(self, properties: Mapping[str, str], prefix: str) -> None:
         self._prefix = prefix
@@ -150,11 +150,11 @@ class _Given:
         return None if value is None else value.strip()
 
     def secret(self, name: str) -> str | None:
-        """With the blanks around it: they may be part of a password."""
+        """The value with surrounding blanks: they may be part of a password."""
         return self._values.get(name)
 
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
-        """One of these words, in any case."""
+        """One of these words, case-insensitive."""
         text = self.text(name)
         for one in choices:
             if (default if text is None else text).lower() == one.lower():
@@ -164,7 +164,7 @@ class _Given:
         )
 
     def one_of(self, names: tuple[str, ...]) -> str | None:
-        """The value of a property that has several names."""
+        """The value of a property that has several names; more than one of them is an error."""
         used = [name for name in names if self.has(name)]
         if len(used) > 1:
             raise BadArgument(
@@ -212,7 +212,7 @@ def _tls_fields(given: _Given) -> dict[str, Any]:
 
 
 def _newest_only(given: _Given) -> bool:
-    """True where TLS 1.2 is not among the protocols."""
+    """True if TLS 1.3 is the only enabled protocol."""
     versions = [given.text(name) for name in _VERSIONS]
     wanted = {one.strip() for each in versions if each for one in each.split(",")}
     if wanted - {"TLS", "TLSv1.2", "TLSv1.3"}:
@@ -241,7 +241,7 @@ def _login_fields(given: _Given) -> dict[str, Any]:
 
 
 def _read_jaas(given: _Given, text: str, mechanism: str) -> tuple[str | None, str | None]:
-    """Username and password of a login module's line. Errors do not repeat the line: it has the password."""
+    """Username and password from a JAAS entry. Errors do not repeat the entry: it contains the password."""
     name = given.name(_JAAS)
     entry = _JAAS_ENTRY.fullmatch(text)
     if entry is None:
@@ -262,7 +262,7 @@ def _read_jaas(given: _Given, text: str, mechanism: str) -> tuple[str | None, st
         options[found[1]] = _unquoted(found[2])
         at = found.end()
     if options.keys() - {"username", "password"}:
-        # The names are not repeated: behind an unclosed quote, parts of the password look like names.
+        # Names are not repeated: after an unclosed quote, parts of the password look like names.
         raise BadArgument(f"{name}: username and password are all that is known here")
     return options.get("username"), options.get("password")
 

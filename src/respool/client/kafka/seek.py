@@ -1,4 +1,4 @@
-"""Seek targets -> offsets of a topic's partitions, with the brokers' help."""
+"""Resolves seek targets to offsets of a topic's partitions."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ def resolve_target(
     *,
     isolation: Isolation = "read_committed",
 ) -> dict[int, int]:
-    """The offset of each partition, among those it holds: `held` has its first offset and its end.
+    """The target offset of each partition, clamped to its range; `held` is partition -> (first offset, end offset).
 
     Raises:
         UnknownTopic, UnknownPartition, BrokerRefused, BrokerUnreachable

@@ -1,12 +1,12 @@
-"""Writes record batches that carry producer ids, epochs and sequences of the caller's choice, each exactly once.
+"""Writes record batches whose producer id, epoch and sequence the caller chose, each exactly once.
 
     writer.add(place, batch, rows)  -->  PartitionQueue of its producer and partition  -->  Produce, one batch each
     writer.run(...)                 <--  Acknowledged, in the order of each queue      <--  replies
 
-A batch is sent again with the same sequence until it has its reply, so the broker recognises it if it is in already. A
+A batch is resent with the same sequence until it has a reply, so the broker recognises it if it was already appended. A
 few batches of a queue are in flight at a time, no more than the broker remembers. One thread uses a writer.
 
-Who has many threads, and encodes batches when they are sent, stands on `PartitionQueue` itself.
+A writer with several threads, or one that encodes batches when it sends them, uses `PartitionQueue` directly.
 """
 
 import time
@@ -44,17 +44,17 @@ REQUEST_MS = 30_000
 
 
 class Acknowledged(NamedTuple):
-    """A batch that is in its partition."""
+    """A batch that the partition's leader has appended."""
 
     place: Place
-    # What `add` was given.
+    # The token passed to `add`.
     token: object
-    # Of its first record; -1 where the broker recognised a duplicate and did not say.
+    # The offset of its first record; -1 if the broker reported a duplicate without its offset.
     base_offset: int
 
 
 class BatchRefused(BrokerRefused):
-    """A batch was refused for good; nothing behind it of the same queue is in. `token` is what `add` was given."""
+    """A batch was refused permanently; no later batch of its queue is appended. `token` is the one passed to `add`."""
 
     token: object = None
     place: Place = ("", -1)
@@ -76,7 +76,7 @@ class _Queued:
     place: Place
     queue: PartitionQueue
     tokens: dict[int, object]
-    # Where its batches in flight were sent: what follows must not overtake them at another broker.
+    # The broker that its batches in flight were sent to: later ones must not overtake them at another broker.
     broker: int = -1
 
 
@@ -100,10 +100,10 @@ class SequencedWriter:
         self._queues: dict[tuple[Place, int], _Queued] = {}
         self._lines: dict[int, _Line] = {}
         self._pending = 0
-        # Not returned yet.
+        # Acknowledged, but not yet returned by `run`.
         self._done: list[Acknowledged] = []
         self._stale: set[str] = set()
-        # The last transient error, for a caller that waits no longer.
+        # The last transient error, for a caller that stops waiting.
         self.trouble: Exception | None = None
 
     @property
@@ -131,12 +131,12 @@ class SequencedWriter:
         self._pending += 1
 
     def run(self, *, seconds: float) -> list[Acknowledged]:
-        """Send what may be sent, and wait up to `seconds` for the first reply. Returns what is in its partition now.
+        """Send queued batches, and wait up to `seconds` for the first reply. Returns the newly acknowledged batches.
 
-        Transient errors are retried by the next `run`; `trouble` has the last one.
+        Transient errors are retried by the next `run`; the last one is in `trouble`.
 
         Raises:
-            BatchRefused: a batch was refused for good. The writer cannot be used any longer.
+            BatchRefused: a batch was refused permanently. The writer cannot be used any longer.
             UnknownTopic, ClientClosed, Untrusted, VersionUnsupported
         """
         deadline = self._clock() + seconds
@@ -156,7 +156,7 @@ class SequencedWriter:
         """Run until every queued batch is acknowledged.
 
         Raises:
-            BrokerUnreachable, BrokerRefused: it was not within the time.
+            BrokerUnreachable, BrokerRefused: some batch was not acknowledged within `limit_ms`.
         """
         done: list[Acknowledged] = []
         deadline = self._clock() + limit_ms / 1000
@@ -168,7 +168,7 @@ class SequencedWriter:
         return done
 
     def close(self) -> None:
-        """End the connections. Batches without a reply may be in or not."""
+        """Close the connections. It is unknown whether batches without a reply were appended."""
         for line in self._lines.values():
             self._cluster.release(line.connection)
         self._lines.clear()
@@ -180,7 +180,7 @@ class SequencedWriter:
 
     def _until_due_s(self) -> float:
         due = [at for one in self._queues.values() if (at := one.queue.due_at_ms()) is not None]
-        # Without a leader nothing is due: the metadata are asked for again after a while.
+        # Without a leader nothing is due: the metadata is requested again after a backoff.
         wait_ms = max(0, min(due, default=0) - self._now_ms())
         return max(wait_ms, BACKOFF.first) / 1000
 
@@ -207,7 +207,7 @@ class SequencedWriter:
             self._stale.discard(topic)
 
     def _broker_for(self, queued: _Queued) -> int | None:
-        """None while the partition has no leader, or another broker still has to answer."""
+        """None while the partition has no leader, or batches are in flight to another broker."""
         topic, partition = queued.place
         if queued.queue.is_empty:
             return None
@@ -260,7 +260,7 @@ class SequencedWriter:
         return line
 
     def _receive(self, *, seconds: float) -> None:
-        """Take the replies that are there. Waits for the oldest, since others may come only after it."""
+        """Process available replies; waits for the oldest, since others may arrive only after it."""
         for broker, line in list(self._lines.items()):
             try:
                 while line.in_flight and line.connection.has_reply(0.0 if self._done else seconds):
@@ -279,7 +279,7 @@ class SequencedWriter:
             self._take(queued, queued.queue.on_appended(batch, answer.base_offset))
             return
         topic, partition = queued.place
-        # The broker's own words, without the code's name before them.
+        # The broker's own message, without the leading code name.
         said = answer.message.partition(": ")[2]
         self.trouble = refused(f"writing {topic}/{partition}", answer.code, said)
         update = queued.queue.on_refused(
@@ -288,7 +288,7 @@ class SequencedWriter:
         self._take(queued, update)
 
     def _lose(self, broker: int, error: Exception) -> None:
-        """A connection ended: its batches may be in or not, and are sent again."""
+        """Handle a lost connection: its batches may or may not be appended, and are sent again."""
         line = self._lines.pop(broker)
         self._cluster.release(line.connection)
         self.trouble = error

@@ -1,6 +1,6 @@
 """A TLS socket on which one thread may send while another receives, which Python's own does not allow.
 
-So bytes are encrypted and decrypted in memory, under a lock and without waiting; the socket is waited for outside it.
+So bytes are encrypted and decrypted in memory, under a lock and without waiting; waiting happens outside the lock.
 """
 
 import socket
@@ -12,21 +12,21 @@ from typing import cast
 
 from respool.client.kafka.errors import BrokerUnreachable, TlsRefused
 
-# Read from the socket, and encrypted, at once.
+# The maximum number of bytes read from the socket, or encrypted, at once.
 CHUNK_BYTES = 256 * 1024
 
 
 def wrap_tls(line: socket.socket, context: ssl.SSLContext, host: str) -> "TlsSocket":
-    """TLS on a connected socket, whose other end must have a certificate for `host`.
+    """Start TLS on a connected socket; the broker must present a certificate for `host`.
 
     Raises:
         TlsRefused: the broker's certificate is not trusted, or there is no common version or cipher.
-        BrokerUnreachable: the connection ended meanwhile.
+        BrokerUnreachable: the connection ended during the handshake.
     """
     try:
         made = TlsSocket(line, context, host)
     except ValueError as error:
-        # Metadata may name any text as a host.
+        # Metadata may contain any text as a host.
         raise BrokerUnreachable(f"no certificate can be for a host {host!r}") from error
     try:
         made.handshake()
@@ -45,7 +45,7 @@ def wrap_tls(line: socket.socket, context: ssl.SSLContext, host: str) -> "TlsSoc
 
 
 def tls_alert(error: BaseException) -> str | None:
-    """Why the broker ended TLS, if that ended the connection: it may not accept our certificate."""
+    """Why the broker ended TLS, if that closed the connection: it may not accept our certificate."""
     cause = error.__cause__
     if not isinstance(cause, ssl.SSLError) or isinstance(cause, ssl.SSLEOFError):
         return None
@@ -61,13 +61,13 @@ class TlsSocket:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         # Guards the three above.
         self._cipher_lock = Lock()
-        # Bytes are sent in the order they were encrypted in. Acquired before `_cipher_lock`.
+        # Bytes are sent in the order of their encryption. Acquired before `_cipher_lock`.
         self._send_lock = Lock()
 
     def handshake(self) -> None:
         """
         Raises:
-            ssl.SSLError: they do not agree, or the certificate is not to be trusted.
+            ssl.SSLError: there is no common version or cipher, or the certificate is not trusted.
             OSError: the connection broke.
         """
         while True:
@@ -87,12 +87,12 @@ class TlsSocket:
 
     @property
     def has_pending(self) -> bool:
-        """True if there are bytes that were read from the socket already."""
+        """True if bytes are available that were already read from the socket."""
         with self._cipher_lock:
             return self._tls.pending() > 0 or self._incoming.pending > 0
 
     def recv_into(self, target: memoryview) -> int:
-        """How many bytes have come; 0 at the end."""
+        """Receive into `target`; return the number of bytes, 0 at the end."""
         while True:
             with self._cipher_lock:
                 got = self._decrypt(target)
@@ -102,7 +102,7 @@ class TlsSocket:
             self._receive_encrypted()
 
     def sendmsg(self, views: Sequence[memoryview]) -> int:
-        """Send some of them; return how many bytes that were."""
+        """Send some of the bytes; return how many."""
         taken = 0
         with self._send_lock:
             with self._cipher_lock:
@@ -110,7 +110,7 @@ class TlsSocket:
                     piece = view[: CHUNK_BYTES - taken]
                     written = self._tls.write(piece) if piece.nbytes else 0
                     taken += written
-                    # The next view may only follow all of this one.
+                    # The next view may follow only after all of this one is written.
                     if written < view.nbytes:
                         break
             self._send_encrypted_locked()
@@ -129,7 +129,7 @@ class TlsSocket:
         self._line.close()
 
     def _decrypt(self, target: memoryview) -> int | None:
-        """None: nothing yet."""
+        """Decrypt into `target`; None if nothing is available yet."""
         have = 0
         try:
             while have < target.nbytes:
@@ -141,18 +141,18 @@ class TlsSocket:
         except ssl.SSLWantReadError:
             return have or None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            # Frames have their length, so a truncated one is noticed in any case.
+            # Frames carry their length, so truncation is detected in any case.
             return have
         return have
 
     def _send_if_unlocked(self) -> None:
-        """Send TLS's own replies. While another thread sends, they leave with its bytes.
+        """Send TLS's own replies; if another thread is sending, that thread sends them too.
 
-        To wait for that thread could deadlock: it may wait for the broker to read, and the broker for us.
+        Waiting for that thread could deadlock: it may wait for the broker to read, and the broker for this client.
         """
         if self._outgoing.pending and self._send_lock.acquire(blocking=False):
             try:
-                # If sending fails, the next read says why.
+                # If sending fails, the next read reports the cause.
                 with suppress(OSError):
                     self._send_encrypted_locked()
             finally:

@@ -1,11 +1,11 @@
-"""Transactions, seen from outside their producer: initialised, described, listed, ended, and aborted where they hang.
+"""Administration of transactions from outside their producers: describe, list, end them, and abort hanging ones.
 
-Two sides know of a transaction: its coordinator, by the transactional id, and each partition it has written to, by the
-producer id. They agree except for a moment at its beginning and end, or when something went badly wrong.
+A transaction is known to its coordinator, by transactional id, and to each partition that it has written to, by
+producer id. The two agree except briefly at its beginning and end, or after a serious error.
 
-What became of a transaction, from what its coordinator says of the transactional id (`outcome_by`):
+`outcome_by` derives a transaction's outcome from the coordinator's state of its transactional id:
 
-| epoch there          | state there               | then it is                                            |
+| epoch there          | state there               | the transaction is                                    |
 |----------------------|---------------------------|-------------------------------------------------------|
 | the same             | ongoing, or empty         | open                                                  |
 | the same             | prepare or complete commit | committed (clusters without an epoch per transaction) |
@@ -48,9 +48,9 @@ from respool.model.internal_topics import TRANSACTION_STATE
 from respool.wire.api_table import Api
 
 ONGOING = "Ongoing"
-# Decided: nothing can change the outcome any more, and the partitions get their markers.
+# The outcome is decided, and the markers are being written.
 PREPARED = ("PrepareCommit", "PrepareAbort")
-# As Kafka spells them. Dead and PrepareEpochFence last for no longer than a moment.
+# As Kafka spells them. Dead and PrepareEpochFence are short-lived.
 STATES = ("Empty", ONGOING, *PREPARED, "CompleteCommit", "CompleteAbort")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -87,9 +87,9 @@ class ListedTransaction:
 class DescribedTransaction(ListedTransaction):
     producer_epoch: int
     timeout_ms: int
-    # Of the open or the last transaction; None when the producer has begun none.
+    # Start of the open or latest transaction; None if the producer has begun none.
     started_ms: int | None
-    # Where it has written, and has no marker yet.
+    # The partitions that it has written to and that have no marker yet.
     partitions: tuple[Place, ...]
 
     @property
@@ -98,20 +98,20 @@ class DescribedTransaction(ListedTransaction):
 
     @property
     def is_decided(self) -> bool:
-        """Nothing can change its outcome any more; its partitions get their markers."""
+        """The outcome can no longer change; the markers are being written."""
         return self.state in PREPARED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction as one partition sees it: it has records there, and no marker yet."""
+    """A transaction as one partition sees it: it has records but no marker there yet."""
 
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
     start_offset: int
-    # When the producer wrote here last.
+    # When the producer last wrote here.
     last_ms: int
     coordinator_epoch: int
 
@@ -121,11 +121,11 @@ class OpenTransaction:
 
     @property
     def epoch_of_end(self) -> int:
-        """The coordinator epoch for a marker that an administrator writes: the partition may know none yet."""
+        """The coordinator epoch for a marker that an administrator writes; the partition may not know one yet."""
         return max(0, self.coordinator_epoch)
 
 
-# -- described by their coordinators -----------------------------------------------------------------------------------
+# -- describe ----------------------------------------------------------------------------------------------------------
 
 
 def list_transactions(
@@ -135,10 +135,10 @@ def list_transactions(
     producer_ids: Collection[int] = (),
     open_longer_than_ms: int | None = None,
 ) -> list[ListedTransaction]:
-    """Those that meet all conditions, by their ids. Every broker is asked for those that it coordinates.
+    """The transactions that meet all conditions, sorted by transactional id. Asks every broker, as coordinator.
 
     Raises:
-        BrokerUnreachable, BrokerRefused: of any broker.
+        BrokerUnreachable, BrokerRefused: for any one broker.
     """
     found: dict[str, ListedTransaction] = {}
     for broker in sorted(cluster.retrying(cluster.refresh_brokers)):
@@ -164,7 +164,7 @@ def transactions_at(
     producer_ids: Collection[int] = (),
     open_longer_than_ms: int | None = None,
 ) -> list[ListedTransaction]:
-    """Those that one broker coordinates. Asked once.
+    """The transactions that one broker coordinates. One attempt.
 
     Raises:
         BrokerUnreachable, BrokerRefused
@@ -193,7 +193,7 @@ def transactions_at(
 def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
 ) -> dict[str, DescribedTransaction]:
-    """Those of them that exist.
+    """Describe those of these transactional ids that exist.
 
     Raises:
         BrokerUnreachable, BrokerRefused
@@ -214,7 +214,7 @@ def describe_transactions(
 def describe_transaction(coordinator: Coordinator, transactional_id: str) -> DescribedTransaction:
     """
     Raises:
-        BrokerRefused: with `Code.transactional_id_not_found`, no producer ever had the id.
+        BrokerRefused: with `Code.transactional_id_not_found` if no producer ever used the id.
         BrokerUnreachable
     """
     reply = coordinator.ask(
@@ -240,13 +240,13 @@ def describe_transaction(coordinator: Coordinator, transactional_id: str) -> Des
     )
 
 
-# -- ended -------------------------------------------------------------------------------------------------------------
+# -- end ---------------------------------------------------------------------------------------------------------------
 
 
 def outcome_of(
     coordinator: Coordinator, transaction: TransactionId
 ) -> tuple[TransactionOutcome, DescribedTransaction | None]:
-    """What became of it, and what the coordinator says of its id; None if the id is unknown there.
+    """The outcome, and the coordinator's description of the transactional id; None if the id is unknown there.
 
     Raises:
         BrokerUnreachable, BrokerRefused
@@ -264,7 +264,7 @@ def outcome_of(
 def outcome_by(
     transaction: TransactionId, there: ProducerIdentity, state: str
 ) -> TransactionOutcome:
-    """By the table above."""
+    """The outcome according to the table above."""
     is_same = there == (transaction.producer_id, transaction.epoch)
     is_next = there == (transaction.producer_id, transaction.epoch + 1)
     if is_same and state in {ONGOING, "Empty"}:
@@ -280,12 +280,12 @@ def outcome_by(
 def end_transaction(
     coordinator: Coordinator, transaction: TransactionId, *, is_commit: bool
 ) -> ProducerIdentity:
-    """Commit or abort an open one; return the identity with which its transactional id continues.
+    """Commit or abort an open transaction; return the producer identity for the next one of its transactional id.
 
     Raises:
-        TransactionFenced: another producer has the id.
-        TransactionLost: it has ended otherwise.
-        BrokerUnreachable, Untrusted: no answer came, or the connection is not trusted any more.
+        TransactionFenced: another producer uses the id.
+        TransactionLost: the transaction has already ended with another outcome.
+        BrokerUnreachable, Untrusted: no answer came, or TLS or the login failed.
     """
     has_epoch = coordinator.has_epoch_per_transaction()
     fields = {
@@ -306,7 +306,7 @@ def end_transaction(
         if error.code == Code.invalid_txn_state:
             raise TransactionLost(f"{error}: it has ended already, or was never begun") from error
         if error.retriable:
-            # It was retried for as long as allowed.
+            # The retries have used up the time limit.
             raise BrokerUnreachable(str(error)) from error
         raise
     if has_epoch:
@@ -314,13 +314,13 @@ def end_transaction(
     return ProducerIdentity(transaction.producer_id, transaction.epoch)
 
 
-# -- open in partitions ------------------------------------------------------------------------------------------------
+# -- open transactions in partitions -----------------------------------------------------------------------------------
 
 
 def open_transactions(
     cluster: Cluster, places: Iterable[Place]
 ) -> tuple[list[OpenTransaction], dict[Place, str]]:
-    """The open transactions in these partitions, by their leaders' word; and why a partition could not be asked.
+    """The open transactions in these partitions according to their leaders; and why a partition could not be queried.
 
     Raises:
         UnknownTopic, UnknownPartition, BrokerUnreachable
@@ -345,7 +345,7 @@ def open_transactions(
 
 
 def open_in_reply(topic: str, partition: Any) -> list[OpenTransaction]:
-    """Of one partition of a DescribeProducers reply."""
+    """The open transactions in one partition of a DescribeProducers reply."""
     return [
         OpenTransaction(
             topic=topic,
@@ -362,10 +362,10 @@ def open_in_reply(topic: str, partition: Any) -> list[OpenTransaction]:
 
 
 def write_abort_marker(cluster: Cluster, transaction: OpenTransaction) -> None:
-    """Abort a transaction in one partition, whatever its coordinator says.
+    """Abort a transaction in one partition, regardless of its coordinator.
 
     Raises:
-        BrokerRefused, BrokerUnreachable: the partition still has it open.
+        BrokerRefused, BrokerUnreachable: the transaction may still be open in the partition.
     """
     fields = {"markers": [marker_fields(transaction)]}
 
@@ -397,7 +397,7 @@ def marker_fields(transaction: OpenTransaction) -> Mapping[str, Any]:
 
 
 def _has_transactions(cluster: Cluster) -> bool:
-    """False where no producer had a transactional id yet. To look a coordinator up would create the topic."""
+    """False if no producer has used a transactional id yet. A coordinator lookup would create the internal topic."""
     try:
         cluster.retrying(lambda: cluster.refresh(TRANSACTION_STATE))
     except UnknownTopic:

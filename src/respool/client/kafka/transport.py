@@ -1,8 +1,8 @@
-"""The way of bytes to one broker and back: a socket, in the clear or sealed, that waits no longer than it may.
+"""Transfers bytes to and from one broker over a socket, plaintext or TLS, with timeouts.
 
-One thread may send while another receives. `interrupt` may be called from any thread and wakes whoever waits here;
-`close` is for the one that uses it, since the system gives a closed socket's number to the next one, and a thread that
-still reads from it would take another connection's bytes.
+One thread may send while another receives. `interrupt` may be called from any thread and wakes every thread that waits
+here. `close` may be called only by the thread that uses the connection: the system reuses a closed socket's descriptor,
+so a thread that still reads from it would take another connection's bytes.
 """
 
 import select
@@ -18,34 +18,34 @@ from respool.client.kafka.security import IN_THE_CLEAR, Security
 if TYPE_CHECKING:
     from respool.client.kafka.tls import TlsSocket
 
-# A fetch may ask for 2 GiB at most, and a batch that is larger than what was asked for comes whole.
+# A fetch may request up to 2 GiB, and a batch larger than the requested size is still sent whole.
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 
-# The kernel takes this many pieces at once (IOV_MAX).
+# The kernel accepts at most this many buffers per call (IOV_MAX).
 _PIECES_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
-    """How to speak to brokers; the same for all connections of a client."""
+    """Connection settings, the same for all connections of a client."""
 
     client_id: str = "respool-arrow"
     connect_timeout_ms: int = 10_000
-    # How long a broker may be silent while we wait for its reply, beyond what the request itself allows it to wait.
+    # How long to wait for a reply, in addition to the time that the request itself allows the broker to wait.
     request_timeout_ms: int = 30_000
-    # A larger reply is not read: its sender is broken, or no broker.
+    # A larger reply is not read: the sender is faulty, or not a broker.
     frame_bytes_max: int = FRAME_BYTES_MAX
     security: Security = IN_THE_CLEAR
 
 
 class Link:
     def __init__(self, address: tuple[str, int], settings: LinkSettings) -> None:
-        """Not connected yet: `connect` does that, and `interrupt` may already be called."""
+        """Does not connect: `connect` does. `interrupt` may be called even before that."""
         self.address = address
         self._settings = settings
         self._socket: socket.socket | TlsSocket | None = None
         self._is_closed = False
-        # Whether its other end has an address of this machine: the same as ours.
+        # Whether the broker is on this machine: both ends of the connection have the same address.
         self.is_on_this_host = False
 
     @property
@@ -59,7 +59,7 @@ class Link:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether there is nothing to receive, not even the end."""
+        """Whether there is nothing to receive, not even the end of the stream."""
         poll = select.poll()
         poll.register(self._live(), select.POLLIN)
         return not poll.poll(0)
@@ -79,8 +79,8 @@ class Link:
     def connect(self) -> None:
         """
         Raises:
-            BrokerUnreachable: there is nobody.
-            TlsRefused: there is no trust between us.
+            BrokerUnreachable: nothing listens there.
+            TlsRefused: TLS failed.
         """
         assert self._socket is None
         reason: OSError | BrokerUnreachable | None = None
@@ -91,7 +91,7 @@ class Link:
         for family, kind, protocol, _, place in choices:
             if self._is_closed:
                 break
-            # Kept before it is connected, so that `interrupt` ends the attempt.
+            # Stored before it is connected, so that `interrupt` ends the attempt.
             self._socket = socket.socket(family, kind, protocol)
             try:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -117,7 +117,7 @@ class Link:
         raise BrokerUnreachable(f"no connection to {self.name}: {reason}") from reason
 
     def interrupt(self) -> None:
-        """Have whoever waits here, in any thread, wake with `ClientClosed`; nothing more is sent or received."""
+        """Make every thread that waits here raise `ClientClosed`; nothing more is sent or received."""
         self._is_closed = True
         line = self._socket
         if line is not None:
@@ -132,15 +132,15 @@ class Link:
     def check_open(self) -> None:
         """
         Raises:
-            ClientClosed: it is not, or no longer.
+            ClientClosed: the connection is not open.
         """
         self._live()
 
     def send(self, views: list[memoryview], *, what: str) -> None:
-        """All of it; `what` that is, is for the error.
+        """Send all views; `what` names the request in errors.
 
         Raises:
-            ConnectionLost: it could not be sent, or only a part of it.
+            ConnectionLost: the request could not be sent, or only a part of it.
         """
         line = self._live()
         try:
@@ -149,10 +149,10 @@ class Link:
             raise self._lost(f"while {what} was sent", error) from error
 
     def wait(self, seconds: float) -> None:
-        """For a reply's first byte. The socket's own timeout is too short for a request that lets brokers wait.
+        """Wait for a reply's first byte. The socket's own timeout is too short for requests that let brokers wait.
 
         Raises:
-            ConnectionLost: it did not come.
+            ConnectionLost: no byte came in that time.
         """
         line = self._live()
         if getattr(line, "has_pending", False):
@@ -166,7 +166,7 @@ class Link:
         """Receive until the target is full.
 
         Raises:
-            ConnectionLost: the end came before.
+            ConnectionLost: the connection ended before that.
         """
         line = self._live()
         have = 0
@@ -193,7 +193,7 @@ class Link:
 
     def _lost(self, when: str, error: OSError | None) -> ConnectionLost | ClientClosed:
         was_interrupted = self._is_closed
-        # One thread may be sending while another receives: both must learn of it. Whoever owns it closes it.
+        # One thread may be sending while another receives, so both must be woken. The owner closes the connection.
         self.interrupt()
         if was_interrupted:
             return self._closed()

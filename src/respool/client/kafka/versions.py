@@ -1,7 +1,7 @@
-"""The one table of request versions that our clients send: the newest in its range that the broker serves, too.
+"""The table of request versions that this client sends: the newest one in its range that the broker supports.
 
-Brokers that must be spoken to: Respool, and Kafka from 2.8 to 4.x. A range begins where the fields that we use begin.
-Fields are given in the newest vocabulary; those that the version sent does not have are left out (`wire/shape.py`).
+Supported brokers are Respool, and Kafka from 2.8 to 4.x. A range begins with the first version that has all fields that
+we use. Fields are named as in the newest version; those that the chosen version lacks are omitted (`wire/shape.py`).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from respool.wire.api_table import Api
 
 
 class SaslApi(IntEnum):
-    """Requests that only brokers with a login serve; ours are none yet, so they are not in their table."""
+    """Requests that only brokers with SASL support; Respool has no SASL yet, so its API table lacks them."""
 
     SASL_HANDSHAKE = 17
     SASL_AUTHENTICATE = 36
@@ -23,7 +23,7 @@ AnyApi: TypeAlias = Api | SaslApi
 
 
 class VersionRange(NamedTuple):
-    """Both ends are included."""
+    """A range of versions; both ends are included."""
 
     oldest: int
     newest: int
@@ -31,34 +31,34 @@ class VersionRange(NamedTuple):
 
 VERSIONS: Mapping[AnyApi, VersionRange] = MappingProxyType(
     {
-        # 9 has the forms that `produce_request.py` writes; 12 is the last that names topics, not their ids.
+        # 9 has the encoding that `produce_request.py` writes; 12 is the last with topic names instead of ids.
         Api.PRODUCE: VersionRange(9, 12),
         # 12 has the epoch of the last fetched record (KIP-595), 13 topic ids.
         Api.FETCH: VersionRange(12, 13),
         # 7 has the time of the latest record (Kafka 3.0).
         Api.LIST_OFFSETS: VersionRange(5, 7),
-        # Topic ids came with 10; what 11 takes away we use.
+        # 10 adds topic ids; 11 removes a field that we use.
         Api.METADATA: VersionRange(10, 10),
-        # Version 9 names the members of the next-generation protocol; 10 has topic ids.
+        # Version 9 adds the members of KIP-848 groups; 10 has topic ids.
         Api.OFFSET_COMMIT: VersionRange(8, 8),
-        # The last with one group a request.
+        # The last version with one group per request.
         Api.OFFSET_FETCH: VersionRange(7, 7),
-        # The last with one key a request.
+        # The last version with one key per request.
         Api.FIND_COORDINATOR: VersionRange(3, 3),
-        # 5 has a reason.
+        # 5 adds the reason.
         Api.LEAVE_GROUP: VersionRange(3, 5),
         Api.DESCRIBE_GROUPS: VersionRange(4, 5),
-        # 4 filters by state (Kafka 2.6), 5 tells which protocol a group speaks (Kafka 3.8).
+        # 4 filters by state (Kafka 2.6), 5 reports each group's protocol (Kafka 3.8).
         Api.LIST_GROUPS: VersionRange(4, 5),
-        # It names the client and tells all features; in 3 some are left out (KAFKA-17011).
+        # 4 reports all features; 3 omits some (KAFKA-17011). Both name the client software.
         Api.API_VERSIONS: VersionRange(0, 4),
         Api.CREATE_TOPICS: VersionRange(5, 7),
-        # The last that names topics, not their ids.
+        # The last version with topic names instead of ids.
         Api.DELETE_TOPICS: VersionRange(4, 5),
         Api.DELETE_RECORDS: VersionRange(1, 2),
-        # The first with an error code of its own for fenced producers.
+        # The first version with a separate error code for fenced producers.
         Api.INIT_PRODUCER_ID: VersionRange(4, 4),
-        # The last with one transaction a request.
+        # The last version with one transaction per request.
         Api.ADD_PARTITIONS_TO_TXN: VersionRange(3, 3),
         Api.ADD_OFFSETS_TO_TXN: VersionRange(3, 3),
         Api.END_TXN: VersionRange(3, 5),
@@ -88,14 +88,14 @@ VERSIONS: Mapping[AnyApi, VersionRange] = MappingProxyType(
 
 
 class TransactionVersions(NamedTuple):
-    """Versions that depend on how the cluster does transactions, not on what the broker serves."""
+    """Versions that depend on the cluster's transaction protocol, not on the broker's supported versions."""
 
     produce: VersionRange
     txn_offset_commit: VersionRange
     end_txn: VersionRange
 
 
-# With transactions of version 2 (KIP-890) writing adds a partition, and each transaction has an epoch of its own.
+# With transaction version 2 (KIP-890) a write adds its partition, and each transaction has its own epoch.
 TRANSACTIONS_V2 = TransactionVersions(
     produce=VersionRange(12, 12),
     txn_offset_commit=VersionRange(5, 5),
@@ -107,9 +107,9 @@ TRANSACTIONS_V1 = TransactionVersions(
     end_txn=VersionRange(3, 3),
 )
 
-# Those that name topics. Asked for by id, a recreated topic is not taken for the one before.
+# By topic name, not id. (By id, a recreated topic is not mistaken for the old one.)
 FETCH_BY_NAME = VersionRange(12, 12)
-# Those that know the time of the latest record.
+# The versions that support the time of the latest record.
 LIST_OFFSETS_OF_MAX_TIMESTAMP = VersionRange(7, 7)
-# Those that filter by duration.
+# The versions that filter by duration.
 LIST_TRANSACTIONS_BY_DURATION = VersionRange(1, 1)

@@ -1,2 +1,2 @@
-"""One message at a time, on confluent-kafka: `Producer`, `Consumer`, their asyncio versions, and delivery
-guarantees."""
+"""Clients for one message at a time, built on confluent-kafka: `Producer`, `Consumer`, their asyncio versions, and
+delivery guarantees."""

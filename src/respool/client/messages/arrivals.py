@@ -1,4 +1,4 @@
-"""What librdkafka returns to a group member: messages, and errors among them."""
+"""The messages and errors that librdkafka returns to a group member."""
 
 from typing import Any
 

@@ -119,7 +119,7 @@ class AsyncConsumer:
         return await self._take(messages_max or self._pace.messages_at_once, timeout_s)
 
     async def messages(self, *, idle_s: float | None = None) -> AsyncIterator[Message]:
-        """Yield messages for ever, or until none has come for `idle_s` seconds."""
+        """Yield messages forever, or until none has arrived for `idle_s` seconds."""
         idleness = Idleness(idle_s, has_joined=lambda: self.reader.has_joined)
         while True:
             message = await self.poll(idleness.wait_s)
@@ -136,7 +136,7 @@ class AsyncConsumer:
         messages_max: int | None = None,
         idle_s: float | None = None,
     ) -> AsyncIterator["AsyncConsumedTransaction"]:
-        """As `Consumer.transactions`: `async with transaction:` around the handling of its messages."""
+        """Like `Consumer.transactions`: handle each batch of messages in `async with transaction:`."""
         if not isinstance(producer, AsyncProducer):
             raise NoTransaction(f"this needs an AsyncProducer, not {type(producer).__name__}")
         check_pair(producer.producer, self.delivery)
@@ -162,7 +162,7 @@ class AsyncConsumer:
             await self.alone(lambda: reader.commit(message))
 
     async def rewind(self, to: To, *, missing: Missing = "error") -> None:
-        """As `Consumer.rewind`."""
+        """Like `Consumer.rewind`."""
         wish = parse(to, now=datetime.now(UTC), missing=missing)
         reader = self.reader
         await self.alone(lambda: reader.rewind(wish))
@@ -184,13 +184,13 @@ class AsyncConsumer:
         return self._reader_or_none
 
     async def alone(self, act: Callable[[], Result]) -> Result:
-        """Run in the consumer's thread, exclusively, and to completion also when the caller is cancelled."""
+        """Run `act` exclusively in the consumer's thread, and to completion even if the caller is cancelled."""
         async with self._lock:
             running = asyncio.ensure_future(self._in_thread(act))
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                # The lock is held until the thread has finished, however often the caller is cancelled.
+                # Hold the lock until the thread has finished, even if the caller is cancelled again.
                 if self._reader_or_none is not None:
                     self._reader_or_none.is_given_up = True
                 while not running.done():
@@ -235,7 +235,7 @@ class AsyncConsumedTransaction:
 
     @property
     def is_committed(self) -> bool:
-        """Set at the end: True if it was committed."""
+        """After the transaction has ended: True if it was committed."""
         return self._inner.is_committed
 
     def __iter__(self) -> Iterator[Message]:

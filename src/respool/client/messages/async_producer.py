@@ -146,7 +146,7 @@ class AsyncProducer:
         """Wait until everything sent so far is acknowledged.
 
         Raises:
-            DeliveryFailed: a message was not acknowledged, or not yet.
+            DeliveryFailed: a message was not delivered, or the time is up.
         """
         producer = self.producer
         await self.in_thread(lambda: producer.flush(timeout_s))
@@ -172,7 +172,7 @@ class AsyncProducer:
             self._worker.shutdown(wait=False)
 
     def transaction(self) -> "AsyncTransaction":
-        """`async with producer.transaction():`, as `Producer.transaction`."""
+        """Use it as `async with producer.transaction():`; like `Producer.transaction`."""
         return AsyncTransaction(self, self.producer.transaction())
 
     # -- for this package

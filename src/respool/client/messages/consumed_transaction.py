@@ -9,12 +9,12 @@ It commits at the end of the `with`. If the cluster prevents that (a leader or c
 it aborts, seeks back to the first of its messages, and the loop returns them again. An exception of the caller also
 aborts and seeks back, and propagates.
 
-Why it is exactly once, through any crash:
+Why processing is exactly once despite any crash:
 
 1. The offsets are part of the transaction, so that output and offsets are committed together or not at all.
 2. Before the first read the producer has initialized its transactional id: an earlier instance is fenced, and its open
    transaction aborted.
-3. The group's own generation goes with the offsets: a member that lost its partitions without knowing is refused.
+3. The offsets carry the group generation: a member that lost its partitions without noticing is refused.
 4. Reading is read_committed, and committed offsets are fetched only when no open transaction can still change them.
 """
 
@@ -29,7 +29,7 @@ from respool.client.messages.message import Message
 from respool.client.messages.producer import Producer
 from respool.client.messages.transaction import Transactions, abort_after
 
-# After this many failures in a row the error is not transient.
+# After this many consecutive failures the error is not considered transient.
 _ATTEMPTS_MAX = 5
 
 
@@ -40,9 +40,9 @@ class ConsumedTransaction:
         self, reader: GroupReader, producer: Producer, messages: Sequence[Message]
     ) -> None:
         self.messages = tuple(messages)
-        # Set at the end: True if it was committed.
+        # Set at the end: True if the transaction was committed.
         self.is_committed = False
-        # Why it was not, if the cluster was the cause.
+        # Why it was aborted, if the cluster was the cause.
         self.aborted_by: TransactionAborted | None = None
         self.was_entered = False
         self._reader = reader

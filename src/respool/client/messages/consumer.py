@@ -1,7 +1,7 @@
 """Receive messages: `Consumer`.
 
-Consumers pull at their own speed, independent of each other. Asking for the next message marks the last one as done;
-`delivery` decides when that is committed.
+Consumers read at their own speed, independently of each other. Polling for the next message marks the last one as done;
+`delivery` decides when its offset is committed.
 """
 
 import threading
@@ -44,10 +44,13 @@ class Consumer:
         group: the consumer group's id. A new group begins at `start`.
         delivery: "at-most-once" commits before it returns a message, "at-least-once" after the message is done,
             "exactly-once" in the transactions of a producer, see `transactions`.
-        bootstrap: as for `Producer`. start: "earliest" or "latest", for a group without committed offsets. commit:
-        "auto", or "manual" if messages are handled elsewhere and `commit` is called. commit_every_ms: with
-        at-least-once, the commit interval; a crash repeats messages handled since. 0 commits after every message. pace:
-        "latency", "balanced" or "throughput". instance: group.instance.id, stable over restarts (static membership).
+        bootstrap: as for `Producer`.
+        start: "earliest" or "latest", for a group without committed offsets.
+        commit: "auto", or "manual" if messages are handled elsewhere and `commit` is called.
+        commit_every_ms: the commit interval with at-least-once; after a crash, messages handled since the last commit
+            are repeated. 0 commits after every message.
+        pace: "latency", "balanced" or "throughput".
+        instance: group.instance.id, stable over restarts (static membership).
         settings: other librdkafka properties.
 
     Raises:
@@ -131,7 +134,7 @@ class Consumer:
             return self._reader.take(count, timeout_s)
 
     def messages(self, *, idle_s: float | None = None) -> Iterator[Message]:
-        """Yield messages for ever, or until none has come for `idle_s` seconds, or until `stop`."""
+        """Yield messages forever, or until none has arrived for `idle_s` seconds, or until `stop`."""
         idleness = Idleness(idle_s, has_joined=lambda: self._reader.has_joined)
         while not self._reader.stopping.is_set():
             message = self.poll(idleness.wait_s)
@@ -148,12 +151,12 @@ class Consumer:
         messages_max: int | None = None,
         idle_s: float | None = None,
     ) -> Iterator[ConsumedTransaction]:
-        """Yield transactions of an exactly-once producer, for ever or until no message has come for `idle_s` seconds.
+        """Yield transactions of an exactly-once producer, forever or until no message has arrived for `idle_s` seconds.
 
         Raises:
             NoTransaction: consumer or producer is not exactly-once.
             TransactionAborted: the same messages failed several times in a row.
-            Fenced, TransactionUnsure: end this instance; the next one continues from the last commit.
+            Fenced, TransactionUnsure: close this instance; the next one continues from the last commit.
         """
         check_pair(producer, self.delivery)
         count = messages_max or self._pace.transaction_messages
@@ -185,15 +188,15 @@ class Consumer:
             self._reader.commit(message)
 
     def rewind(self, to: To, *, missing: Missing = "error") -> None:
-        """Read again from a time, an offset or an end: `datetime`, `timedelta` (that long ago), offset, "earliest",
+        """Seek to a time, an offset, or the start or end: `datetime`, `timedelta` (before now), offset, "earliest",
         "latest", or any of these by partition: `{0: 17}`, `{("rides", 0): 17}`.
 
-        Seeks the assigned partitions, or, before any are assigned, those assigned first; and commits the offsets, so
+        Seeks the assigned partitions or, if none are assigned yet, the first assignment. Also commits the offsets, so
         that another member would continue from there.
 
         Raises:
             OutsideRetention: part of the range has been deleted; `missing="available"` begins at the log start.
-            BadArgument, OffsetBeyondEnd: nothing was moved.
+            BadArgument, OffsetBeyondEnd: no position was changed.
         """
         with self._alone():
             self._reader.rewind(parse(to, now=datetime.now(UTC), missing=missing))

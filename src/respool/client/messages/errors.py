@@ -1,12 +1,13 @@
 """Errors of producers and consumers. All are `ClientError`.
 
-A message says what happened, why, and what to do. An error of librdkafka is the cause
+A message says what happened, why, and what to do. The cause of an error from librdkafka is a `KafkaException`
 (`error.__cause__.args[0]` is the `KafkaError`).
 
-- the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`, `NoTransaction`,
-  `SettingContradicts`, `UsedByTwoThreads`, `ClientClosed`, `MissingExtra`;
-- transient, nobody's fault: `BrokerUnreachable`, `NoBroker`, `CommitFailed`, `TransactionAborted`;
+- errors of the caller: `BadArgument`, `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`,
+  `NoTransaction`, `SettingContradicts`, `UsedByTwoThreads`, `ClientClosed`, `MessagesNeedExtra`;
+- transient errors: `BrokerUnreachable`, `NoBroker`, `CommitFailed`, `TransactionAborted`;
 - sent messages may be lost: `DeliveryFailed`, and `TransactionUnsure`, which a restart resolves;
+- another instance has taken over: `Fenced`.
 - another instance has taken over: `Fenced`.
 """
 
@@ -61,7 +62,7 @@ class MessagesNeedExtra(ClientError, ImportError):
 
 
 class SettingContradicts(BadArgument):
-    """A raw setting would break the guarantee of `delivery`, or has an argument of its own."""
+    """A raw setting would break the guarantee of `delivery`, or duplicates an argument."""
 
 
 class UsedByTwoThreads(ClientError):
@@ -73,7 +74,7 @@ class UsedByTwoThreads(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undelivered:
-    """One message that was not acknowledged, and why. Without its value, to save memory."""
+    """One message that was not acknowledged, and why. Its value is omitted to save memory."""
 
     topic: str
     partition: int | None
@@ -82,7 +83,7 @@ class Undelivered:
 
 
 class DeliveryFailed(ClientError):
-    """Sent messages were not acknowledged. `failures` are the first of them, `count` is their number."""
+    """Sent messages were not acknowledged. `failures` lists the first of them, `count` is their number."""
 
     def __init__(self, failures: Sequence[Undelivered], count: int, *, hint: str = "") -> None:
         shown = "; ".join(
@@ -117,12 +118,12 @@ class NoTransaction(ClientError):
 
 
 class TransactionAborted(ClientError):
-    """Nothing of this transaction was committed. Retried from its first message on, it may succeed."""
+    """Nothing of this transaction was committed. Retrying it from its first message may succeed."""
 
 
 class TransactionUnsure(ClientError):
-    """The commit was not answered. All of the transaction was committed or nothing; the next start finds out."""
+    """The commit was not answered, so the transaction is either committed or aborted; the next start resolves it."""
 
 
 class Fenced(ClientError):
-    """Another one has taken this one's place. Nothing of what was open counts; end this one."""
+    """Another instance has taken over. The open transaction is aborted; close this instance."""

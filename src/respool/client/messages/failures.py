@@ -1,4 +1,4 @@
-"""What could not be delivered, kept until somebody is told."""
+"""Messages that could not be delivered, kept until they are reported."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _KEPT_MAX = 100
 
 # Called once per message, with a receipt or an error.
 Tell = Callable[[Receipt | ClientError], None]
-# As librdkafka calls it: an error or None, and the message.
+# librdkafka's callback signature: an error or None, and the message.
 OnDelivery = Callable[[Any, Any], None]
 
 
@@ -41,7 +41,7 @@ class Failures:
                 self._kept.append(_undelivered(error, message))
 
     def raise_any(self) -> None:
-        """Raises DeliveryFailed once for all collected failures, and forgets them."""
+        """Raises DeliveryFailed once for all collected failures, and clears them."""
         if not self._count:
             return
         with self._lock:
@@ -51,7 +51,7 @@ class Failures:
 
 
 def telling(tell: Tell, *, has_acks: bool) -> OnDelivery:
-    """For a message whose sender waits: only the sender gets the outcome."""
+    """A callback for a message whose sender waits: only that sender receives the outcome."""
 
     def on_delivery(error: Any, message: Any) -> None:
         if error is None:

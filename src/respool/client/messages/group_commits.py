@@ -1,4 +1,4 @@
-"""What a group member commits, and when: its progress, and the start offsets of a new group.
+"""The commits of a group member: its progress, and the start offsets of a new group.
 
 Offsets whose commit failed are committed with the next one.
 """
@@ -27,13 +27,13 @@ class GroupCommits:
         self._committed_at = self._now()
         # The latest time to commit the start offsets of a new group.
         self._write_beginning_at = math.inf
-        # Partitions where a new group begins and that librdkafka does not read yet.
+        # Partitions for which a new group has start offsets, but which librdkafka does not read yet.
         self._unstarted: set[Place] = set()
         self.progress = Progress()
 
     @property
     def is_due(self) -> bool:
-        """True if commits without a waiting caller are due."""
+        """True if the next periodic commit is due."""
         return self._now() - self._committed_at >= self._every_s
 
     def write(self, offsets: Mapping[Place, int]) -> None:
@@ -65,11 +65,12 @@ class GroupCommits:
     # -- start offsets of a new group
 
     def begin(self, offsets: Mapping[Place, int]) -> None:
-        """Record a new group's start offsets. They are committed once reading has begun, without waiting.
+        """Record a new group's start offsets. They are committed asynchronously once reading has begun.
 
-        During a rebalance, brokers answer a member's commit after its JoinGroup, and that when all others have joined:
-        waiting here would mean waiting for the slowest member. So would librdkafka: it does not start to read a
-        partition while a commit is in flight. A partition without a leader delays the others' commit for a second.
+        During a rebalance, brokers answer a member's commit after its JoinGroup, which waits for all other members to
+        join: waiting for the commit here would mean waiting for the slowest member. librdkafka would wait as well: it
+        does not start to read a partition while a commit is in flight. A partition without a leader delays the commit
+        of the others by at most a second.
         """
         self.progress.on_begun(offsets)
         self._unstarted |= offsets.keys()
@@ -81,7 +82,7 @@ class GroupCommits:
         return frozenset(self._unstarted)
 
     def on_started(self, places: Iterable[Place]) -> None:
-        """librdkafka reads these partitions now."""
+        """Note that librdkafka now reads these partitions."""
         self._unstarted.difference_update(places)
         if not self._unstarted:
             self._write_beginning()
@@ -91,7 +92,7 @@ class GroupCommits:
             self._write_beginning()
 
     def on_told(self, error: Any, partitions: list[Any]) -> None:
-        """The outcome of a commit without a waiting caller."""
+        """Handle the result of an asynchronous commit."""
         for one in partitions:
             place, failure = (one.topic, one.partition), error or one.error
             if failure is None:

@@ -1,12 +1,12 @@
 """A group member: fetches messages from librdkafka, commits as the guarantee requires, and seeks.
 
-Both consumers use it, the blocking one and the asyncio one. It is not thread-safe: its owner calls it from one
-thread at a time. When commits happen:
+Used by both the blocking and the asyncio consumer. It is not thread-safe: its owner calls it from one thread at a time.
+When offsets are committed:
 
     at-most-once    in `take`, before messages are returned; none is returned whose commit was not acknowledged
-    at-least-once   in `take`, when it was asked for more, at most every `commit_every_ms`; when partitions are taken
-                    away; at the end; where a new group begins, once it is read there, without waiting for the answer
-    exactly-once    never here: the producer's transaction does it
+    at-least-once   in `take`, when more messages are requested, at most every `commit_every_ms`; on revocation; on
+                    close; and a new group's start offsets asynchronously, once reading has begun
+    exactly-once    never here: the producer's transaction commits them
 """
 
 import threading
@@ -106,7 +106,7 @@ class GroupReader:
         return self.take_prepared(count)
 
     def prepare(self, count: int, wait_s: float) -> None:
-        """Mark the previous messages as done; fetch messages, if any come in time."""
+        """Mark the previous messages as done; fetch messages, waiting up to `wait_s`."""
         self.is_given_up = False
         self._commits.write_beginning_if_due()
         if self._commits_by_itself:
@@ -117,7 +117,7 @@ class GroupReader:
             self._fill(wait_s, max(count, self._messages_at_once))
 
     def take_prepared(self, count: int) -> list[Message]:
-        """Return buffered messages, without side effects."""
+        """Return buffered messages, without network requests."""
         taken = [self._buffer.popleft() for _ in range(min(count, len(self._buffer)))]
         for message in taken:
             self._progress.on_handed(message.place, message.offset)
@@ -135,7 +135,7 @@ class GroupReader:
             try:
                 self._buffer.extend(self._settle(batch))
             except ClientError:
-                # None of it was returned, so it is read again after the error.
+                # None of them was returned, so they are read again after the error.
                 self.go_back(batch)
                 raise
             is_over = left <= 0 or self.stopping.is_set() or self.is_given_up
@@ -152,7 +152,7 @@ class GroupReader:
         self._commits.write_beginning_if_due()
 
     def _settle(self, batch: list[Message]) -> list[Message]:
-        """Return the deliverable messages, after handling the events that came with them."""
+        """Return the deliverable messages, after handling the events that arrived with them."""
         if self._arrivals.has_unplaced:
             self._place()
         if self._pending is not None and self._assigned:
@@ -184,7 +184,7 @@ class GroupReader:
     # -- commits
 
     def commit(self, message: Message | None) -> None:
-        """Commit what is done so far, or all of this message's partition up to it.
+        """Commit everything done so far, or this message's partition up to the message.
 
         Raises:
             CommitFailed, Fenced.
@@ -225,12 +225,12 @@ class GroupReader:
         self._forget(places)
 
     def _on_lost(self, _: Any, partitions: list[Any]) -> None:
-        # Another member may be reading there already.
+        # Another member may already read them.
         self._forget(_places(partitions))
 
     def _to_commit_when_leaving(self, places: Iterable[Place]) -> dict[Place, int]:
         if self._delivery == "at-most-once":
-            # Committed, but not returned: the next member may skip them, and none is duplicated.
+            # Buffered messages are already committed but unread: go back, so that the next member does not skip them.
             firsts = _firsts(self._buffer)
             return {place: firsts[place] for place in places if place in firsts}
         return self._progress.to_commit(places)
@@ -246,12 +246,12 @@ class GroupReader:
     # -- seeking
 
     def rewind(self, wish: rewind.Wish) -> None:
-        """Seek the assigned partitions, or, before any are, those assigned first.
+        """Seek the assigned partitions or, if none are assigned yet, the first assignment.
 
         Raises:
-            BadArgument, OutsideRetention, OffsetBeyondEnd: nothing was moved.
-            ReceiveFailed: the broker did not answer; nothing was moved.
-            CommitFailed: this consumer has moved, but its offsets were not committed.
+            BadArgument, OutsideRetention, OffsetBeyondEnd: no position was changed.
+            ReceiveFailed: the broker did not answer; no position was changed.
+            CommitFailed: this consumer has seeked, but its offsets were not committed.
         """
         if not self._assigned:
             self._pending = wish
@@ -273,14 +273,14 @@ class GroupReader:
         self._positions.go_to(here, assigned=self._assigned)
 
     def _move(self, targets: Mapping[Place, int]) -> None:
-        """Seek and commit: the next member continues from there."""
+        """Seek and commit, so that the next member continues from there."""
         self._go_to(targets)
         try:
             self._commits.write(targets)
         except KafkaException as error:
             if error.args[0].code() not in library.REBALANCED:
                 raise commit_failed(error) from error
-            # A rebalance is in progress; partitions assigned again are moved then.
+            # A rebalance is in progress; partitions that are assigned again are moved afterwards.
             self._pending = rewind.Wish(
                 places={place: AtOffset(offset) for place, offset in targets.items()},
                 must_be_assigned=False,
@@ -298,7 +298,7 @@ class GroupReader:
         self._buffer = deque(one for one in self._buffer if one.place not in gone)
 
     def _place(self) -> None:
-        """Set a new group's start offsets; or report that its messages have been deleted."""
+        """Set a new group's start offsets, or report that messages were deleted before they were read."""
         told = self._arrivals.take_unplaced() & self._assigned
         if not told:
             return
@@ -309,15 +309,15 @@ class GroupReader:
             for place, (low, high) in rewind.bounds(self.kafka, wanted).items():
                 offset = wanted[place]
                 if offset is None:
-                    # All at once, also those librdkafka has not reported yet.
+                    # All partitions at once, including those that librdkafka has not reported yet.
                     new[place] = low if self._start == "earliest" else high
                 elif place in told and low <= offset <= high:
-                    # Reported before the latest seek, so it is outdated.
+                    # The report predates the latest seek, so it is outdated.
                     again[place] = offset
                 elif place in told:
                     self._lost[place] = _deleted(place, offset, low, high)
         except KafkaException as error:
-            # No broker answers: retried with the next `take`.
+            # No broker answers: the next `take` retries.
             log.info("where to begin is asked again later: %s", library.reason(error))
             self._arrivals.put_back(told)
             return
@@ -326,21 +326,21 @@ class GroupReader:
             self._go_to(new)
             self._commits.begin(new)
         elif new:
-            # The others' offsets must not change.
+            # Commit only the new ones: the offsets of other partitions must not change.
             self._move(new)
 
     def _apply_pending(self, batch: list[Message]) -> list[Message]:
         wish, self._pending = self._pending, None
         assert wish is not None
         self.rewind(wish)
-        # None of it has been returned; it is read again from the new offset.
+        # None of them has been returned; they are read again from the new offset.
         moved = set(wish.targets(self._assigned))
         return [one for one in batch if one.place not in moved]
 
     # -- the end
 
     def close(self, *, is_done: bool) -> None:
-        """Commit what is done, and leave the group.
+        """Commit everything that is done, and leave the group.
 
         Raises:
             CommitFailed: the commit failed.
@@ -355,7 +355,7 @@ class GroupReader:
             else:
                 raise commit_failed(error) from error
         finally:
-            # Leaving calls the revocation callback, with nothing left to commit.
+            # Leaving calls the revocation callback, which then has nothing to commit.
             self._drop(self._assigned)
             with suppress(KafkaException):
                 self.kafka.close()

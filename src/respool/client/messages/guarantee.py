@@ -1,12 +1,12 @@
-"""What each delivery guarantee sets on both sides, and which raw settings would break it. Pure.
+"""The settings of each delivery guarantee on both sides, and the raw settings that would break it. Pure.
 
                     producer                                     consumer
-    at-most-once    acks=0, never sent twice                     commits, then hands over
-    at-least-once   acks=all, sent until confirmed, idempotent   hands over, then commits
+    at-most-once    acks=0, no retries                           commits, then returns messages
+    at-least-once   acks=all, idempotent, retried                returns messages, then commits
     exactly-once    transactions                                 commits in the producer's transaction
 
-Consumers of all three are read_committed. Raw settings refine the rest; a setting that a guarantee needs cannot be
-changed, and one with an argument is set there.
+Consumers of all three are read_committed. Callers may add raw settings; one that a guarantee requires cannot be
+changed, and one that has an argument must be given there.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ GUARANTEES: tuple[Delivery, ...] = ("at-most-once", "at-least-once", "exactly-on
 
 Settings = Mapping[str, object]
 
-# Names that mean the same to librdkafka.
+# Synonyms in librdkafka.
 _ALIASES = {
     "request.required.acks": "acks",
     "message.send.max.retries": "retries",
@@ -29,7 +29,7 @@ _ALIASES = {
     "metadata.broker.list": "bootstrap.servers",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
 }
-# setting -> what to use instead
+# Setting -> what to use instead.
 _ARGUMENTS = {
     "bootstrap.servers": "give bootstrap=",
     "transactional.id": "give transactional_id=",
@@ -53,19 +53,19 @@ _PRODUCER: Mapping[str, Settings] = {
     "exactly-once": {
         "acks": "all",
         "enable.idempotence": True,
-        # Otherwise librdkafka forgets the group's coordinator when all brokers were unreachable for a moment, and
-        # send_offsets_to_transaction waits for ever (its issues 5456 and 5511).
+        # Otherwise librdkafka forgets the group's coordinator when all brokers were briefly unreachable, and
+        # send_offsets_to_transaction waits forever (its issues 5456 and 5511).
         "metadata.recovery.strategy": "none",
     },
 }
-# Allowed values of settings that a guarantee needs.
+# Allowed values of settings on which a guarantee depends.
 _ALLOWED: Mapping[str, Mapping[str, frozenset[str]]] = {
     "at-most-once": {
         "acks": frozenset({"0", "1", "all"}),
         "retries": frozenset({"0"}),
         "enable.idempotence": frozenset({"false"}),
     },
-    # As documented: acks=1 is at least once, too, as long as the leader does not die.
+    # As documented: acks=1 is at least once, too, unless the leader fails.
     "at-least-once": {"acks": frozenset({"1", "all"})},
     "exactly-once": {
         "acks": frozenset({"all"}),
@@ -100,18 +100,18 @@ def producer_settings(delivery: str, raw: Settings) -> dict[str, object]:
     """Return the guarantee's settings, overridden by the caller's.
 
     Raises:
-        SettingContradicts: one of them breaks the guarantee, or has an argument of its own.
+        SettingContradicts: one of them breaks the guarantee, or duplicates an argument.
     """
     given = _checked(delivery, raw)
     made = {**_PRODUCER[delivery], **given}
     if delivery == "at-least-once" and made["acks"] == "1" and "enable.idempotence" not in given:
-        # librdkafka has no idempotence without acks=all.
+        # librdkafka requires acks=all for idempotence.
         made["enable.idempotence"] = False
     return made
 
 
 def consumer_settings(delivery: str, raw: Settings) -> dict[str, object]:
-    """This client commits in all three. A deleted offset is an error, too, never a silent jump."""
+    """This client handles commits under every guarantee. A deleted offset raises an error, with no automatic reset."""
     given = _checked(delivery, raw)
     return {
         "isolation.level": "read_committed",

@@ -3,8 +3,8 @@
     begun ───────────────────────────────────────┬──commit──> committed
     handed over ──> in hand ──asked for more──> done
 
-All are the offset after the last message, as Kafka commits it. Invariant: a revoked partition is forgotten, so that
-nothing is committed for another member's partition.
+Every offset is the one after the last message, as Kafka commits it. Invariant: a revoked partition is forgotten, so
+that nothing is committed for another member's partition.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ class Progress:
     def __init__(self) -> None:
         self._in_hand: dict[Place, int] = {}
         self._done: dict[Place, int] = {}
-        # A new group's start offsets; committed at once, without waiting.
+        # A new group's start offsets, committed asynchronously.
         self._begun: dict[Place, int] = {}
 
     def on_handed(self, place: Place, offset: int) -> None:
@@ -45,7 +45,7 @@ class Progress:
         return dict(self._begun)
 
     def to_commit(self, places: Iterable[Place] | None = None) -> dict[Place, int]:
-        """Return offsets that are done and not committed; and the start offsets of these or of the named partitions."""
+        """The uncommitted offsets that are done, with any start offsets; for `places` alone if given."""
         if places is None:
             return self._begun | self._done if self._done else {}
         known = self._begun | self._done

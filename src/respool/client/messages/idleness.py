@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-# Without an idle limit, only the polling interval.
+# The polling interval if there is no idle limit.
 WAIT_SECONDS = 1.0
 
 
@@ -15,7 +15,7 @@ class Idleness:
         has_joined: Callable[[], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`has_joined`: the group has assigned partitions. Until then, for seconds, no message can come."""
+        """`has_joined`: the group has assigned partitions. Before that, which takes seconds, no message can arrive."""
         self._idle_s = idle_s
         self._has_joined = has_joined
         self._now = now

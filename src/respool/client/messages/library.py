@@ -1,4 +1,4 @@
-"""The one place that imports confluent-kafka, and turns its errors into ours."""
+"""The only module that imports confluent-kafka; it also translates its errors."""
 
 import logging
 import time
@@ -34,9 +34,9 @@ OFFSET_STORED = confluent_kafka.OFFSET_STORED
 log = logging.getLogger("respool.client.messages")
 Made = TypeVar("Made")
 
-# A broker that accepts connections has this long for its first answer; later librdkafka reconnects by itself.
+# How long a broker that accepts connections may take for its first answer; later librdkafka reconnects by itself.
 CONNECT_SECONDS = 10.0
-# A new topic is not known to every broker at once.
+# Not every broker knows a newly created topic at once.
 TOPIC_SECONDS = 3.0
 _RETRY_SECONDS = 0.1
 _TOLD_SECONDS = 30.0
@@ -56,7 +56,7 @@ UNKNOWN_TOPIC = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
-# Not reported: librdkafka retries it.
+# Not reported: librdkafka retries them.
 PASSING = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001
@@ -98,7 +98,7 @@ FENCED = frozenset(
 
 
 class LibraryLog:
-    """librdkafka's log in Python's; unreachable brokers are logged at a limited rate."""
+    """Forwards librdkafka's log to Python's; messages about unreachable brokers are rate-limited."""
 
     def __init__(self) -> None:
         self._told_at = -_TOLD_SECONDS
@@ -112,7 +112,7 @@ class LibraryLog:
 
 
 def make(kind: Callable[..., Made], settings: Mapping[str, object]) -> Made:
-    """Create a librdkafka client of this kind; its log goes to Python's.
+    """Create a librdkafka client of this kind that logs to Python's logging.
 
     Raises:
         BadArgument: an unknown setting, or an invalid value.
@@ -158,7 +158,7 @@ def partitions_of(client: Any, topic: str, bootstrap: str, *, seconds: float) ->
 
     Raises:
         BrokerUnreachable: no broker answers.
-        UnknownTopic: it does not exist, and was not created meanwhile.
+        UnknownTopic: it does not exist, even after a short wait.
     """
     began = time.monotonic()
     while True:
@@ -167,7 +167,7 @@ def partitions_of(client: Any, topic: str, bootstrap: str, *, seconds: float) ->
             return len(found.partitions)
         passed = time.monotonic() - began
         if passed > min(seconds, TOPIC_SECONDS):
-            # Only now are all topics requested.
+            # Fetch the metadata of all topics only in this case.
             others = metadata_of(client, None, bootstrap, seconds=seconds).topics
             raise _unknown_topic(topic, list(others)) from (
                 KafkaException(found.error) if found.error else None
@@ -199,7 +199,7 @@ def fenced(doing: str, error: Any) -> Fenced:
 
 
 def is_fencing(error: Any) -> bool:
-    """True for a `KafkaError` that means that another instance has fenced this client."""
+    """True if this `KafkaError` means that another instance has fenced this client."""
     return error.code() in FENCED or (error.fatal() and "fenced" in str(error).lower())
 
 

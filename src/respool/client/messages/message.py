@@ -15,7 +15,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of the log."""
+    """A message read from a partition."""
 
     topic: str
     partition: int
@@ -67,7 +67,7 @@ def as_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 
 def as_timestamp_ms(when: datetime | int | None) -> int:
-    """As librdkafka takes it, where 0 means now."""
+    """The timestamp for librdkafka, where 0 means now."""
     if when is None:
         return 0
     if isinstance(when, datetime):

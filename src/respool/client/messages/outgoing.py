@@ -13,9 +13,9 @@ class Outgoing(NamedTuple):
     topic: str
     value: bytes | None
     key: bytes | None
-    # Or BY_LIBRARY.
+    # The partition number, or BY_LIBRARY.
     partition: int
-    # 0 is now.
+    # 0 means now.
     timestamp_ms: int
     headers: list[tuple[str, bytes | None]] | None
 
@@ -31,7 +31,7 @@ def prepare(
     counts: TopicCounts,
     partitioner: Partitioner,
 ) -> Outgoing:
-    """The topic must be known.
+    """Encode a message and choose its partition. The topic must be known.
 
     Raises:
         BadArgument, UnknownPartition.
@@ -45,7 +45,7 @@ def prepare(
         raise BadArgument(f"a partition is a number from 0 on, not {partition!r}")
     else:
         number = partition
-    # The topic may have got partitions since.
+    # The topic may have gained partitions since.
     if number != BY_LIBRARY and number >= counts[topic] and number >= counts.learn(topic):
         raise UnknownPartition(topic, number, counts[topic])
     return Outgoing(topic, value_bytes, key_bytes, number, timestamp_ms, pairs)

@@ -1,8 +1,8 @@
-"""Batch size versus latency as one choice, for both sides.
+"""Batch size versus latency, as one choice for producers and consumers.
 
 Larger batches cost less per message and arrive later. `pace` selects how long a message may wait for others:
 
-    pace         a message waits to be sent    a batch is at most    a reply waits for    handed over at once
+    pace         producer linger               batch at most         fetch waits for      messages per poll
     latency      not at all                    16 KiB                1 byte               1 message
     balanced     5 ms                          256 KiB               1 byte               100 messages
     throughput   100 ms                        1 MB                  256 KiB or 500 ms    1,000 messages

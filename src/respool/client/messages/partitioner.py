@@ -1,8 +1,8 @@
-"""The partition of a message: by key, round-robin, or by a function of the caller.
+"""Partitioners: by key, round-robin, or a function of the caller.
 
-By key means murmur2 as in the Java client, so that programs in any language place a key in the same partition.
-librdkafka has it, but defaults to another hash. A message without a key goes to any partition; librdkafka stays with
-one while a batch fills (sticky).
+The key is hashed with murmur2 as in the Java client, so that programs in any language choose the same partition for a
+key. librdkafka supports it, but defaults to another hash. A message without a key may go to any partition; librdkafka
+stays with one while a batch fills (sticky).
 """
 
 from collections import defaultdict

@@ -1,8 +1,7 @@
 """Send messages: `Producer`.
 
 `send` puts a message into a bounded buffer and returns; librdkafka sends it in the background. A failed delivery is
-never silent: it raises at the next `send`, at `flush` or at `close`, whichever is first. A producer may be used by
-several threads.
+never silent: it raises at the next `send`, `flush` or `close`. A producer may be used by several threads.
 """
 
 from collections.abc import Mapping
@@ -30,11 +29,11 @@ from respool.client.messages.partitioner import LIBRARY_SETTING, Choose, Partiti
 from respool.client.messages.topic_counts import TopicCounts
 from respool.client.messages.transaction import Transaction, Transactions
 
-# librdkafka's default is a gigabyte.
+# Bounds of the buffer; librdkafka's default is a gigabyte.
 _BOUNDS = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 64 * 1024}
 _DELIVERY_TIMEOUT_MS = 120_000
 _TRANSACTION_TIMEOUT_MS = 60_000
-# How often callbacks are served while messages are queued.
+# Callbacks are served once per this many sends.
 _SENDS_PER_POLL = 32
 _POLL_SECONDS = 0.1
 
@@ -47,15 +46,16 @@ class Producer:
     """Sends messages with a delivery guarantee.
 
     Args:
-        bootstrap: one or more addresses of brokers, `host:port,host:port`; None means RESPOOL_BROKER of the
-        environment, or else 127.0.0.1:9092. delivery: "at-most-once", "at-least-once" or "exactly-once". The last needs
-        a `transactional_id`, and sends only
+        bootstrap: one or more broker addresses, `host:port,host:port`; None means RESPOOL_BROKER of the environment, or
+            else 127.0.0.1:9092.
+        delivery: "at-most-once", "at-least-once" or "exactly-once". The last needs a `transactional_id`, and sends only
             inside `with producer.transaction()` or a consumer's `transactions(producer)`.
-        pace: "latency", "balanced" or "throughput": how long a message may wait for others. partitioner: "key" as the
-        Java client does it, "round-robin", or a function of key, value and number of partitions. transactional_id: one
-        per running instance, the same after its restart. Never generated: a restart under another id would not abort
-        the transaction left open. compression: "none", "gzip", "snappy", "lz4" or "zstd". settings: other librdkafka
-        properties.
+        pace: "latency", "balanced" or "throughput": how long a message may wait for others.
+        partitioner: "key" as in the Java client, "round-robin", or a function of key, value and number of partitions.
+        transactional_id: one per running instance, and the same after its restart. Never generated: a restart under
+            another id would not abort the transaction left open.
+        compression: "none", "gzip", "snappy", "lz4" or "zstd".
+        settings: other librdkafka properties.
 
     Raises:
         BadArgument: an argument is invalid, or contradicts another.
@@ -81,7 +81,7 @@ class Producer:
         is_transactional = transactional_id is not None
         made: dict[str, object] = {
             **_BOUNDS,
-            # Messages do not outlive their transaction.
+            # Messages must not outlive their transaction.
             "delivery.timeout.ms": _TRANSACTION_TIMEOUT_MS
             if is_transactional
             else _DELIVERY_TIMEOUT_MS,
@@ -124,7 +124,7 @@ class Producer:
         except ClientError as also:
             if error is None:
                 raise
-            # The first error must be seen.
+            # The first error takes precedence.
             error.add_note(f"and when the producer was closed: {also}")
 
     def send(
@@ -178,7 +178,7 @@ class Producer:
         """Wait until everything sent so far is acknowledged; without a timeout, for at most delivery.timeout.ms.
 
         Raises:
-            DeliveryFailed: a message was not acknowledged, or not yet.
+            DeliveryFailed: a message was not delivered, or the time is up.
         """
         self._check_open()
         self._flush(timeout_s)
@@ -218,7 +218,7 @@ class Producer:
         return self.transactions
 
     def raise_failures(self) -> None:
-        # In a transaction, its end reports the failure, and nothing is committed.
+        # In a transaction the commit reports the failure, and nothing is committed.
         if self.transactions is None:
             self.failures.raise_any()
 
