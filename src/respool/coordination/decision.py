@@ -1,20 +1,20 @@
 """A coordinator's decision: records to write, replies to send once they are committed, and timers to set.
 
-A coordinator shard is pure and belongs to one partition of an internal topic. Its runtime (`broker/`), for each
-request:
+A coordinator shard is pure and belongs to one partition of an internal topic. Its runtime (`broker/`) does the
+following for each request:
 
 1. calls `decide(request, ticket, now_ms, wall_ms)` -> a `Decision`. Nothing durable has changed yet.
 2. appends `records` as one batch, all or none, and replays each of them at once with `replay`.
 3. sends each reply to the request with its ticket once everything appended so far is committed. A decision without
    records waits for the records appended before it: no reply depends on records that could still be lost.
-4. carries out the `effects` at the same moment: others may act on a decision only once it cannot be undone.
+4. carries out the `effects` at the same time: others may act on a decision only once it cannot be undone.
 
-At start-up and after a failover the same `replay` is fed from the log. So durable state changes only by `replay`;
-volatile state (waiting requests, times of heartbeats) may change in `decide` and `on_timer`.
+At start-up and after a failover, the records in the log go through the same `replay`. So durable state changes only by
+`replay`; volatile state (waiting requests, heartbeat times) may change in `decide` and `on_timer`.
 
-There are two clocks, both in ms since 1970. `now_ms` is monotonic: timers, sessions and timeouts use it, but it may be
-off as long as the broker runs. `wall_ms` goes into records, and may jump. State that is lost for good when it expires
-expires only by both clocks.
+There are two clocks, both in ms since 1970. `now_ms` is monotonic: timers, sessions and timeouts use it, but
+it may differ from the real time for as long as the broker runs. `wall_ms` goes into records, and may jump.
+State whose expiry cannot be undone expires only when both clocks say so.
 """
 
 from collections.abc import Hashable
@@ -23,10 +23,10 @@ from typing import Any, NewType, TypeAlias
 
 from respool.model.ids import ProducerId
 
-# Identifies a request for its reply. The runtime assigns it; the reply may come much later, by another decision.
+# Identifies a request. The runtime assigns it; the reply to it may come much later, from another decision.
 Ticket = NewType("Ticket", int)
 
-# The purpose of a timer, such as ("session", group id, member id). Setting it again moves it.
+# What a timer is for, such as ("session", group id, member id). Setting the same key again moves the timer.
 TimerKey: TypeAlias = tuple[Hashable, ...]
 
 
@@ -60,7 +60,7 @@ TimerChange: TypeAlias = SetTimer | CancelTimer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsProducer:
-    """The transaction that records are part of: they take effect when it is committed."""
+    """The transaction that the records are part of: they take effect when it is committed."""
 
     producer_id: ProducerId
     producer_epoch: int

@@ -29,11 +29,11 @@ class Draft:
     )
 
     def __init__(self, now_ms: int, *, wall_ms: int | None = None) -> None:
-        """See `decision.py` for the two clocks; with one time only, they agree."""
+        """`decision.py` explains the two clocks; if only one time is given, it is used for both."""
         self.now_ms = now_ms
         self.wall_ms = now_ms if wall_ms is None else wall_ms
         self._records: list[CoordinatorRecord] = []
-        # Bytes of the records' keys and values.
+        # The total size of the records' keys and values in bytes.
         self.record_bytes = 0
         self._answers: list[Answer] = []
         self._timers: list[TimerChange] = []
@@ -60,7 +60,7 @@ class Draft:
 
     @property
     def surely_ms(self) -> int:
-        """Whether the time is past by both clocks: for state that is lost for good when it expires."""
+        """The earlier of both clocks: state whose expiry cannot be undone expires by this time only."""
         return min(self.now_ms, self.wall_ms)
 
     @property

@@ -1,6 +1,6 @@
-"""The local cluster's brokers as registered in etcd: which run, were drained or removed, and which are guests.
+"""The local cluster's brokers as registered in etcd: which run, which were drained or removed, which are guests.
 
-Guests were started by somebody beside the brokers of `respool cluster up`, and lose their etcd when it stops.
+Guests are brokers that the user started beside those of `respool cluster up`; they lose their etcd when it stops.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ async def registered(store: MetadataStore) -> dict[BrokerId, BrokerEndpoint]:
 
 
 async def registry_entry(store: MetadataStore, number: int) -> RegistryEntry | None:
-    """None: it has never registered."""
+    """A broker's registry entry; None if it has never registered."""
     stored = await store.get(keys.registry_key(BrokerId(number)))
     return None if stored is None else keys.decode_registry(stored.value)
 
@@ -40,7 +40,7 @@ async def is_removed(store: MetadataStore, number: int, *, or_unknown: bool = Fa
 
 
 async def read_entry(settings: Settings, number: int) -> RegistryEntry:
-    """One broker's entry, for a message; an empty one if etcd does not answer."""
+    """One broker's registry entry, for a message; an empty one if etcd does not answer."""
     try:
         store = await connect_to_etcd(settings)
     except (StoreUnavailable, SettingsError):
@@ -55,29 +55,29 @@ async def read_entry(settings: Settings, number: int) -> RegistryEntry:
 
 class GuestBrokers:
     def __init__(self) -> None:
-        # As they were last registered, and the time of that.
+        # The guests at the last check that found any, and the time of that check.
         self.seen: dict[BrokerId, BrokerEndpoint] = {}
         self._seen_at_s = -inf
-        # Broker epochs of our own brokers, now and before.
+        # Broker epochs of our own brokers, current and former.
         self._own_epochs: set[int] = set()
 
     def exclude(self, own: Iterable[BrokerEndpoint]) -> None:
-        """These registrations are of our own brokers."""
+        """Remember these registrations as our own brokers'."""
         self._own_epochs |= {one.epoch for one in own}
 
     async def are_there(self, settings: Settings, *, own: Collection[int]) -> bool:
-        """Whether guests run; `own` are the ids of our brokers that run.
+        """True if guests run; `own` are the ids of our running brokers.
 
-        A guest that is not registered may have lost its lease during an outage of etcd and register again soon: it is
-        gone when it has stopped cleanly, or stays unregistered.
+        A guest that is not registered may have lost its lease in an etcd outage and may register again soon. It counts
+        as gone if it has stopped cleanly, or stays unregistered.
         """
         now_s = asyncio.get_running_loop().time()
         try:
             store = await connect_to_etcd(settings)
             try:
                 found = await registered(store)
-                # A killed broker of ours stays registered until its lease expires; one that lost its lease has a new
-                # epoch since.
+                # A killed broker of ours stays registered until its lease expires; one that lost its lease has
+                # registered with a new epoch.
                 self.exclude(one for number, one in found.items() if number in own)
                 here = {n: one for n, one in found.items() if one.epoch not in self._own_epochs}
                 if here:
@@ -87,7 +87,7 @@ class GuestBrokers:
             finally:
                 await store.close()
         except StoreUnavailable:
-            # etcd runs but is slow: unknown. Stopping it would stop all guests.
+            # etcd runs but is slow: unknown. Stopping etcd would stop all guests.
             self._seen_at_s = now_s
             return True
         if entries and all(one is None or one.clean_epoch is not None for one in entries):

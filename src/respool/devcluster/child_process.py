@@ -1,4 +1,4 @@
-"""A server started by a command and ended with it: it writes to a log file, and does not outlive us."""
+"""A child process that runs a server: it logs to a file and does not outlive its parent."""
 
 import asyncio
 import ctypes
@@ -15,7 +15,7 @@ _LAST_BYTES = 8_192
 
 
 class ChildProcess:
-    """Started when it is made."""
+    """The process is started by the constructor."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class ChildProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                # Ctrl-C on the terminal is for us: we end them in order.
+                # Ctrl-C on the terminal is for the parent, which stops its children in order.
                 start_new_session=True,
-                # No other thread is there that could hold a lock while we fork.
+                # No other thread exists that could hold a lock during the fork.
                 preexec_fn=_die_with_parent(),  # noqa: PLW1509
             )
 
@@ -58,7 +58,7 @@ class ChildProcess:
             self._process.kill()
 
     async def wait_for_end(self, seconds: float) -> bool:
-        """Whether it has ended within that time."""
+        """Return True if the process ends within that time."""
         for _ in range(int(seconds / POLL_S)):
             if not self.is_running:
                 return True
@@ -75,14 +75,14 @@ class ChildProcess:
 
     @property
     def how_and_why_it_ended(self) -> str:
-        """With its last words where they may say why: who is killed, or ends as it was asked to, does not say."""
+        """The exit status, with the last log line if the process failed by itself and was not killed by a signal."""
         if (self._process.returncode or 0) <= 0:
             return self.how_it_ended
         return f"{self.how_it_ended}: {self.last_words}"
 
     @property
     def last_words(self) -> str:
-        """The last line it wrote in this life."""
+        """The last line that it logged since it was started."""
         with self.log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, end - _LAST_BYTES))
@@ -91,7 +91,7 @@ class ChildProcess:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Have the kernel kill it when this process is gone, be it by kill -9. Only Linux does that."""
+    """Make the kernel kill the child when its parent dies, even by kill -9. Only Linux supports that."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)
@@ -100,7 +100,7 @@ def _die_with_parent() -> Callable[[], None] | None:
     def before_exec() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            # It was gone before we asked.
+            # The parent died before prctl was called.
             os._exit(1)
 
     return before_exec

@@ -1,4 +1,4 @@
-"""What `respool cluster up` is to run: how many brokers, where each keeps its data and listens, and their settings."""
+"""Plans `respool cluster up`: the number of brokers, where each stores data and listens, and their settings."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.settings import Settings
 from respool.node.config import PREFIX, load_settings, write_example
 
-# What every broker has its own of; and where etcd is has a flag.
+# Settings that differ per broker, and etcd's address, which has a flag of its own.
 OWN = ("data", "listen", "advertised", "broker_id", "rack", "metrics_listen", "etcd")
 FLAGS_OF_OWN = {
     "advertised": "give --advertised, a host without a port",
@@ -29,16 +29,16 @@ PORT_MAX = 65_535
 class BrokerPlan:
     id: int
     listen: str
-    # Empty: `listen` is advertised.
+    # Empty: the address of `listen` is advertised.
     advertised: str
-    # Empty: it names none.
+    # Empty: the broker has no rack.
     rack: str
     data: Path
     log: Path
 
     @property
     def own_flags(self) -> dict[str, object]:
-        """What `respool serve` is told beside the settings that all have in common."""
+        """The flags of `respool serve` for this broker, beside the common settings."""
         flags = {
             "broker-id": self.id,
             "data": self.data,
@@ -53,11 +53,11 @@ class BrokerPlan:
 class ClusterPlan:
     folder: Path
     brokers: tuple[BrokerPlan, ...]
-    # Brokers that have data here and are not to be started.
+    # Brokers that have data in this folder and are not started.
     left_out: tuple[int, ...]
-    # What they have in common.
+    # The settings that all brokers share.
     settings: Settings
-    # The same, were there so many of them.
+    # The shared settings for another number of brokers.
     settings_for: Callable[[int], Settings]
 
     @property
@@ -65,12 +65,12 @@ class ClusterPlan:
         return self.folder / "cluster.toml"
 
     def with_etcd(self, address: str) -> "ClusterPlan":
-        """On an etcd of our own, for which the version does not matter: nothing of value is kept there."""
+        """With an etcd started by us, of any version: nothing of value is stored there."""
         settings = self.settings.with_flat(etcd=address, etcd_allow_old_versions=True)
         return replace(self, settings=settings)
 
     def without(self, numbers: Collection[int]) -> "ClusterPlan":
-        """As if these had not been asked for; the others keep their numbers and addresses."""
+        """Leave out these brokers; the others keep their ids and addresses."""
         brokers = tuple(one for one in self.brokers if one.id not in numbers)
         settings = self.settings_for(len(brokers)).with_flat(
             etcd=self.settings.metadata_store.addresses,
@@ -79,7 +79,7 @@ class ClusterPlan:
         return replace(self, brokers=brokers, settings=settings)
 
     def etcd_before(self) -> str:
-        """Where the file of the last run says that etcd was; empty if it does not."""
+        """The etcd address in the file of the last run; empty if it has none."""
         try:
             said = tomllib.loads(self.file.read_text()).get("etcd", "")
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
@@ -87,13 +87,13 @@ class ClusterPlan:
         return said if isinstance(said, str) else ""
 
     def write_file(self) -> None:
-        """The settings the brokers have in common; other commands find the cluster by it."""
+        """Write the shared settings to a file, by which other commands find the cluster."""
         said = "# Written by `respool cluster up` at every start. Each broker's own settings are on its command line.\n"
         self.file.write_text(said + write_example(self.settings))
 
     @property
     def environ(self) -> dict[str, str]:
-        """The brokers' environment: settings come from the file, but for what must not be written there."""
+        """The brokers' environment: settings come from the file, except for secrets, which must not be in it."""
         environ = {name: value for name, value in os.environ.items() if name[:8] != PREFIX}
         if self.settings.metadata_store.password:
             environ[PASSWORD_VARIABLE] = self.settings.metadata_store.password
@@ -110,7 +110,7 @@ def plan_cluster(
     etcd: str | None,
     given: Mapping[str, str],
 ) -> ClusterPlan:
-    """Check all arguments and plan the brokers; nothing is written yet. `advertised` is a host without a port.
+    """Check all arguments and plan the brokers; write nothing yet. `advertised` is a host without a port.
 
     Raises:
         UsageError: an argument is invalid, or arguments contradict each other.
@@ -135,7 +135,7 @@ def plan_cluster(
             BrokerPlan(
                 id=number,
                 listen=format_address(host, port and port + number - 1),
-                # Port 0 is the port it listens on.
+                # Port 0 stands for the port on which the broker listens.
                 advertised=format_address(advertised, 0) if advertised else "",
                 rack=racks[(number - 1) % len(racks)] if racks else "",
                 data=folder / f"broker-{number}",
@@ -157,11 +157,11 @@ def _common_settings(
     etcd: str | None,
     given: Mapping[str, str],
 ) -> Settings:
-    # Where production's etcd is may stand in the environment; brokers to play with do not belong there.
+    # The environment may name a production etcd, which development brokers must not join.
     not_ours = {PREFIX + name.upper() for name in OWN}
     environ = {name: value for name, value in os.environ.items() if name not in not_ours}
     flags: dict[str, object] = {**_defaults(broker_count), **given, "listen": listen}
-    # A name that stands for the etcd which is started later: settings for etcd alone have no use.
+    # A placeholder for the etcd that is started later: settings that only concern etcd have no effect.
     flags["etcd"] = etcd or "localhost"
     if advertised:
         flags["advertised"] = format_address(advertised, 0)
@@ -173,7 +173,7 @@ def _common_settings(
 
 
 def _defaults(broker_count: int) -> dict[str, object]:
-    """Three copies where there are three brokers, of which one may fail."""
+    """Three replicas if there are three brokers, so that one of them may fail."""
     defaults: dict[str, object] = {"default_replication_factor": min(3, broker_count)}
     if broker_count >= 3:
         defaults["topic.min.insync.replicas"] = "2"

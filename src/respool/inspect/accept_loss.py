@@ -13,11 +13,11 @@ from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 
 def accept_loss(data: Path, partition: str, confirm: Callable[[LogLoss], None]) -> LogLoss:
-    """Accept the loss, if there is any; `confirm` sees it first and raises to refuse.
+    """Accept the loss, if there is any; `confirm` gets it first, and raises to refuse.
 
     Raises:
         UsageError, NotFound: the partition's name is invalid, or there is no such folder or partition.
-        OperatorError: the broker runs, or a checkpoint is damaged.
+        OperatorError: the broker is running, or a checkpoint is damaged.
     """
     name = parse_folder_name(partition)
     if name is None:

@@ -1,4 +1,4 @@
-"""The batches, records and entries in a log's files."""
+"""Reads the batches, records and entries in a log's files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.records.markers import read_marker
 from respool.records.record import Record, iterate_records
 
-# The names of an entry's fields, and the entries.
+# The field names of an entry, and the entries.
 Entries = tuple[tuple[str, ...], Iterator[tuple[object, ...]]]
 
 
@@ -37,14 +37,14 @@ class DumpedBatch:
     batch: FoundBatch
     # 'commit' or 'abort' for a control batch that ends a transaction.
     transaction_end: str | None
-    # Empty if they were not asked for. Iterating may raise RecordsUnreadable.
+    # Empty if not requested. Iterating may raise RecordsUnreadable.
     records: Iterator[Record]
 
 
 def check_are_log_files(files: Sequence[Path]) -> None:
     """
     Raises:
-        NotFound, UsageError: a path is no file, or not a log's.
+        NotFound, UsageError: a path is not a file, or not a file of a log.
     """
     for path in files:
         if not path.is_file():
@@ -58,7 +58,7 @@ def check_are_log_files(files: Sequence[Path]) -> None:
 
 
 def read_segment(path: Path, *, records: bool, from_offset: int) -> Iterator[DumpedBatch | Broken]:
-    """Every batch that reaches `from_offset` or beyond; then one `Broken` if the rest cannot be read."""
+    """Yield every batch that ends at `from_offset` or later; then one `Broken` if the rest cannot be read."""
     segment = SegmentFile(path)
     try:
         for found in segment.batches(check=True, skip_below=from_offset):
@@ -66,7 +66,7 @@ def read_segment(path: Path, *, records: bool, from_offset: int) -> Iterator[Dum
                 yield found
                 return
             inside: Iterator[Record] = iter(())
-            # With a wrong checksum, the bytes of the records mean nothing.
+            # If the checksum is wrong, the records cannot be trusted.
             if records and found.crc_ok:
                 inside = (r for r in _records(segment, found) if r.offset >= from_offset)
             yield DumpedBatch(
@@ -143,7 +143,7 @@ def _transaction_entries(path: Path, from_offset: int) -> Entries:
 def _checkpoint_entries(path: Path) -> Entries:
     try:
         names, entries = read_checkpoint(path)
-        # A topic may be named 7; the other fields are numbers.
+        # A topic name may be a number; it stays text.
         rows: list[tuple[object, ...]] = [
             tuple(
                 word if name == "topic" else parse_number(word)

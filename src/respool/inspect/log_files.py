@@ -1,6 +1,6 @@
-"""A log's files read offline, a piece at a time, by the log's own codecs. Damage is returned, not raised.
+"""Reads a log's files offline, in chunks, with the log's own codecs. Damage is returned, not raised.
 
-The index files of a running broker are longer than their entries: the rest is zeros, space for entries to come.
+The index files of a running broker are preallocated: zeros follow the entries.
 """
 
 import os
@@ -35,7 +35,7 @@ from respool.records.batch import (
 T = TypeVar("T")
 
 CHUNK_BYTES = 1024 * 1024
-# The most a batch may be, compressed or not, for its records to be shown.
+# Batches above this size, compressed or not, are shown without their records.
 RECORDS_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -65,41 +65,41 @@ def kind_of(path: Path) -> FileKind | None:
 
 
 def base_offset_of(path: Path) -> int:
-    """`00000000000000000042.log` begins at offset 42."""
+    """The base offset in a file name: 42 for `00000000000000000042.log`."""
     return int(path.stem)
 
 
 class FoundBatch(NamedTuple):
     position: int
     header: BatchHeader
-    # None: it was not asked for.
+    # None: not checked.
     crc_ok: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """From `position` on, nothing can be read as batches."""
+    """From `position` on, the file cannot be read as batches."""
 
     position: int
     what: str
-    # The file just ends too early, as after a crash or while a broker is writing.
+    # The file merely ends too early, as after a crash or while a broker is writing.
     is_cut_off: bool
 
 
 class SegmentFile:
-    """A `.log` file. Memory is bounded: a batch's bytes pass through in chunks."""
+    """A `.log` file. Memory is bounded: large batches are read in chunks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: IO[bytes] = path.open("rb", buffering=CHUNK_BYTES)
-        # A broker may append meanwhile; what it adds is not looked at.
+        # A running broker may append meanwhile; what it adds is ignored.
         self.size = os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
         self._file.close()
 
     def batches(self, *, check: bool, skip_below: int = 0) -> Iterator[FoundBatch | Broken]:
-        """Every batch that reaches `skip_below` or beyond, then perhaps one `Broken`; `check` compares checksums."""
+        """Yield batches that end at `skip_below` or later, then possibly one `Broken`; `check` verifies checksums."""
         position = 0
         while position < self.size:
             header = self._read_header(position)
@@ -112,7 +112,7 @@ class SegmentFile:
             position += header.size
 
     def read_batch(self, found: FoundBatch) -> RecordBatch:
-        """The whole batch, for its records. The caller has looked at its size."""
+        """The whole batch with its records. The caller has checked its size."""
         assert found.header.size <= RECORDS_BYTES_MAX
         self._file.seek(found.position)
         return RecordBatch(found.header, self._file.read(found.header.size))
@@ -152,7 +152,7 @@ class SegmentFile:
         return Broken(position=position, what=what, is_cut_off=False)
 
     def _zeros(self, position: int) -> Broken:
-        """A file that grew while its bytes were lost, as a power cut leaves it, or zeros in the middle of data."""
+        """Zeros to the end, as in a file that grew before a power cut lost its bytes, or zeros amid data."""
         self._file.seek(position)
         left = self.size - position
         only_zeros = True
@@ -191,12 +191,12 @@ def read_time_index(path: Path) -> Iterator[TimeEntry]:
 
 
 def _entries(path: Path, size: int, decode: Callable[[bytes], Iterator[T]]) -> Iterator[T]:
-    """All entries but the zeros at the end. Zeros before other entries are not unused space, but wrong entries."""
+    """Yield all entries except trailing zeros. Zeros before other entries are not free space, but wrong entries."""
     zero: T | None = None
     zeros = 0
     with path.open("rb") as file:
         while data := file.read(size * 10_000):
-            # A size that does not divide evenly is reported by `odd_bytes`.
+            # A file size that is not a multiple of the entry size is reported by `odd_bytes`.
             whole = data[: len(data) // size * size]
             if zero is not None and whole.count(0) == len(whole):
                 zeros += len(whole) // size
@@ -213,7 +213,7 @@ def _entries(path: Path, size: int, decode: Callable[[bytes], Iterator[T]]) -> I
 
 
 def odd_bytes(path: Path, kind: FileKind) -> int:
-    """Bytes at the end of an index that are no whole entry."""
+    """The number of bytes after the last whole entry of an index."""
     size = OFFSET_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_ENTRY_BYTES
     return path.stat().st_size % size
 
@@ -221,7 +221,7 @@ def odd_bytes(path: Path, kind: FileKind) -> int:
 def read_transaction_index(path: Path) -> list[AbortedTransaction]:
     """
     Raises:
-        ValueError: it does not consist of whole entries, or its version is unknown.
+        ValueError: the file does not consist of whole entries, or its version is unknown.
     """
     data = path.read_bytes()
     left = len(data) % ABORTED_ENTRY_BYTES
@@ -234,10 +234,10 @@ def read_transaction_index(path: Path) -> list[AbortedTransaction]:
 
 
 def read_checkpoint(path: Path) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The names of an entry's fields, and the entries as words.
+    """The field names of an entry, and the entries as lists of words.
 
     Raises:
-        ValueError: the text is no such checkpoint; the message says why.
+        ValueError: the text is not such a checkpoint; the message says why.
     """
     of_epochs = path.name.startswith("leader-epoch")
     names = ("epoch", "start_offset") if of_epochs else ("topic", "partition", "offset")

@@ -1,7 +1,7 @@
-"""How far each log was on the disk, as a data folder's checkpoints have it: what is missing shows only by them.
+"""The durable end of each log according to the data folder's checkpoints: only these reveal missing records.
 
-A file that was cut where a batch ends, or a folder that is gone, has no damaged byte. The broker does not open such a
-partition, so `respool log verify` must not call it sound.
+A file truncated at a batch boundary, or a missing folder, contains no damaged byte. The broker does not open such a
+partition, so `respool log verify` must not call it intact.
 """
 
 from pathlib import Path
@@ -15,14 +15,14 @@ from respool.log.partition_folder import is_aside
 
 class RecordedEnds:
     def __init__(self, data: Path) -> None:
-        """Read them before the logs: while a broker runs, those only grow."""
+        """Read the checkpoints before the logs: while a broker runs, logs only grow."""
         self._data = data
         self._recovery_points = _read(data / RECOVERY_POINT)
         self._high_watermarks = _read(data / HIGH_WATERMARK)
         self._log_starts = _read(data / LOG_START)
 
     def check_end(self, folder: Path, end: int) -> list[Finding]:
-        """What is missing of a partition that has a log, which ends there."""
+        """Records missing from a partition whose log ends at `end`."""
         snapshots = [
             base_offset_of(path) for path in _files(folder) if kind_of(path) is FileKind.SNAPSHOT
         ]
@@ -32,7 +32,7 @@ class RecordedEnds:
         return [self._lost(folder, f"it ends at offset {end}, but {recorded} was on the disk")]
 
     def check_without_log(self, folder: Path) -> list[Finding]:
-        """What is missing of a partition that has no log."""
+        """Records missing from a partition that has no log."""
         name = folder.name
         recorded = max(self._recovery_points.get(name, 0), self._high_watermarks.get(name, 0))
         if recorded <= self._log_starts.get(name, 0):
@@ -41,9 +41,9 @@ class RecordedEnds:
         return [self._lost(folder, f"{what}, but offset {recorded} was on the disk")]
 
     def check_all(self) -> list[Finding]:
-        """What is missing of all partitions that have no log."""
+        """Records missing from all partitions that have no log."""
         names = {path.name for path in self._data.iterdir()}
-        # A removed partition is written down a moment later.
+        # The checkpoints may still name a partition that was deleted a moment ago.
         removed = [name for name in names if name.endswith("-delete")]
         return [
             finding
@@ -72,7 +72,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(path: Path) -> dict[str, int]:
-    """The offsets by folder's name. One that is damaged says nothing here, and is a finding of its own."""
+    """Offsets by folder name. A damaged checkpoint yields none here and is a finding of its own."""
     if not path.is_file():
         return {}
     try:

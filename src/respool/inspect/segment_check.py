@@ -1,4 +1,4 @@
-"""One segment checked in one pass: its batches, and both its indexes walked alongside them.
+"""Checks one segment in one pass: its batches, and both indexes along with them.
 
 ```
  .log        | batch 0-9 | batch 10-19 | batch 20-29 | …
@@ -40,12 +40,12 @@ REMEDY_TAIL = "nothing: a broker is writing there now, or cuts it off when it st
 
 
 class FindingKind(StrEnum):
-    """What a finding is about, for programs."""
+    """The subject of a finding, for programs."""
 
     BATCH = "batch"
-    # The end of a log that is being written, or was when the broker crashed.
+    # The torn end of a log that is being written, or was when the broker crashed.
     TORN_TAIL = "torn_tail"
-    # Records that were on the disk, by the checkpoints, and are not in the log.
+    # Records that were durable according to the checkpoints, but are not in the log.
     MISSING_RECORDS = "missing_records"
     OFFSET_INDEX = "offset_index"
     TIME_INDEX = "time_index"
@@ -54,7 +54,7 @@ class FindingKind(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
-# Of files beside a log.
+# Finding kinds for the files beside a `.log` file.
 KIND_OF_FILE = {
     FileKind.OFFSET_INDEX: FindingKind.OFFSET_INDEX,
     FileKind.TIME_INDEX: FindingKind.TIME_INDEX,
@@ -66,21 +66,21 @@ KIND_OF_FILE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is not as it should be, where it is, and what to do."""
+    """A problem, where it is, and what to do about it."""
 
     path: Path
-    # The byte in the file; None when it concerns the file as a whole.
+    # The position in the file in bytes; None if the finding concerns the whole file.
     position: int | None
     kind: FindingKind
     what: str
     remedy: str
-    # False: unusual, but nothing is lost and nobody has to act.
+    # False: unusual, but no records are lost and no action is needed.
     is_damage: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetOrder:
-    """What the batches so far say about the next one; carried from segment to segment."""
+    """What the batches so far imply for the next one; carried from segment to segment."""
 
     next_offset: int = 0
     leader_epoch: int = -1
@@ -114,12 +114,12 @@ class SegmentCheck:
                     self._largest_timestamp, found.header.latest_timestamp
                 )
                 yield found
-            # The broker may have appended to log and index since we began.
+            # A running broker may have appended to log and index since we began.
             is_growing = self._path.stat().st_size != segment.size
         finally:
             segment.close()
         for index in indexes:
-            # Entries for what lies behind the damage cannot be judged.
+            # Index entries for offsets behind the damage cannot be checked.
             if not broken and not is_growing:
                 index.on_end()
             self.findings += index.findings
@@ -196,7 +196,7 @@ class SegmentCheck:
 
 
 class IndexWalk:
-    """An index read in step with the batches. The first wrong entry ends it: the file is to be thrown away then."""
+    """An index checked in step with the batches. Checking ends at the first wrong entry: the index must be rebuilt."""
 
     suffix: ClassVar[str]
     kind: ClassVar[FileKind]
@@ -207,7 +207,7 @@ class IndexWalk:
         self.path = log_path.with_suffix(self.suffix)
         self.findings: list[Finding] = []
         self._entries: Iterator[tuple[int, int]] = iter(())
-        # The entry to come, and how many came before it.
+        # The next entry, and the number of entries before it.
         self._entry: tuple[int, int] | None = None
         self._number = -1
         if self.path.is_file():
@@ -216,7 +216,7 @@ class IndexWalk:
             self._next()
 
     def on_batch(self, found: FoundBatch, *, largest_before: int) -> None:
-        """Compare with this batch the entries that concern it; `largest_before` is the largest timestamp before it."""
+        """Check the entries that concern this batch; `largest_before` is the largest timestamp before it."""
         raise NotImplementedError
 
     def on_end(self) -> None:

@@ -1,7 +1,7 @@
-"""A partition's transactions checked along with its batches: does each segment's `.txnindex` say what its markers do?
+"""Checks a partition's transactions along with its batches: each segment's `.txnindex` must match its markers.
 
-An abort of which data was seen must be in the index, or readers of committed records get what was aborted. An entry
-without its marker would make them leave out what its producer wrote since.
+An abort of a transaction whose data was seen must be in the index, or read_committed consumers receive aborted
+records. An index entry without its marker would make them skip what its producer has written since.
 """
 
 from pathlib import Path
@@ -17,16 +17,16 @@ from respool.records.markers import EndTransactionMarker, read_marker
 
 
 class TransactionCheck:
-    """Carried from segment to segment, for transactions reach over several."""
+    """Carried from segment to segment, because transactions span segments."""
 
     def __init__(self) -> None:
         # Producers with data since their last marker.
         self._open: set[int] = set()
-        # By marker's offset; None where the file cannot be read, which is reported elsewhere.
+        # By the marker's offset; None if the file cannot be read, which is reported elsewhere.
         self._entries: dict[int, AbortedTransaction] | None = None
 
     def begin(self, log_path: Path) -> None:
-        """The batches that follow are of this segment."""
+        """Begin a segment: the batches that follow belong to it."""
         path = log_path.with_suffix(".txnindex")
         try:
             entries = read_transaction_index(path) if path.is_file() else []
@@ -36,7 +36,7 @@ class TransactionCheck:
         self._entries = {entry.last_offset: entry for entry in entries}
 
     def on_batch(self, found: FoundBatch, segment: SegmentFile) -> str:
-        """Say what is wrong with the index as far as this batch goes; empty when nothing is."""
+        """Return what is wrong with the index up to this batch; empty if nothing is."""
         header = found.header
         if not header.is_control:
             if header.is_transactional:
@@ -48,7 +48,7 @@ class TransactionCheck:
         return self._on_marker(marker, header.base_offset) if marker is not None else ""
 
     def on_end(self) -> str:
-        """The segment is over: say whether the index has more than it should."""
+        """End the segment: return whether the index has entries without a marker; empty if not."""
         for entry in (self._entries or {}).values():
             return (
                 f"it says that producer {entry.producer_id} aborted at offset {entry.last_offset}, "

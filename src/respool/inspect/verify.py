@@ -42,7 +42,7 @@ class VerifyDisplay(Protocol):
     def describe(self, text: str) -> None: ...
 
 
-# Opens the display for this many bytes.
+# Opens the display for this number of bytes.
 OpenDisplay = Callable[[int], AbstractContextManager[VerifyDisplay]]
 
 
@@ -74,10 +74,10 @@ class VerifyReport:
 
 
 def verify_paths(paths: Sequence[Path], open_display: OpenDisplay = _no_display) -> VerifyReport:
-    """Check files, partitions' folders and data folders. An index is checked together with its `.log`.
+    """Check files, partition folders and data folders. An index is checked together with its `.log`.
 
     Raises:
-        UsageError: a folder holds no partition, or a file is none of a log.
+        UsageError: a folder contains no partition, or a file does not belong to a log.
     """
     report = VerifyReport()
     recorded = {data: RecordedEnds(data) for path in paths for data in (path, path.parent)}
@@ -90,7 +90,7 @@ def verify_paths(paths: Sequence[Path], open_display: OpenDisplay = _no_display)
             for group in groups:
                 folder = group[0].parent
                 display.describe(f"checking {folder.name}")
-                # A file alone does not tell where the log ends.
+                # A single file does not show where the log ends.
                 ends = recorded.get(folder.parent) if path.is_dir() else None
                 _LogFiles(group, report, display, ends).verify()
             if path.is_dir():
@@ -106,7 +106,7 @@ def verify_paths(paths: Sequence[Path], open_display: OpenDisplay = _no_display)
 
 
 def _gather(path: Path) -> list[list[Path]]:
-    """The log files there, those of one partition together."""
+    """The log files at this path, grouped by partition."""
     if path.is_file():
         if kind_of(path) is None:
             raise UsageError(
@@ -119,7 +119,7 @@ def _gather(path: Path) -> list[list[Path]]:
             return [[each for each in beside if each.is_file()]]
         return [[path]]
     folders = [path, *sorted(each for each in path.iterdir() if each.is_dir())]
-    # A folder renamed out of use is no log any more.
+    # A folder renamed for deletion, or as stray, is not a log any more.
     groups = [
         _log_files_in(each) for each in folders if not each.name.endswith(("-delete", "-stray"))
     ]
@@ -156,7 +156,7 @@ class _LogFiles:
         for path in segments:
             self._verify_segment(path, order, transactions)
         if segments and self._recorded is not None and not self._is_any_damaged(segments):
-            # The last one may be empty, and of those before it the last batches may be compacted.
+            # The last segment may be empty, and the last batches of earlier ones may be compacted away.
             end = max(order.next_offset, base_offset_of(segments[-1]))
             self._report.findings += self._recorded.check_end(segments[0].parent, end)
         stems = {path.stem for path in segments}
@@ -227,7 +227,7 @@ def _transaction_index_problem(path: Path) -> str:
                 f"entry {number} has a transaction from offset {entry.first_offset} to its end at "
                 f"{entry.last_offset}"
             )
-        # In the order of the ends, which lie in this segment.
+        # Entries are sorted by end offset, and the end offsets lie in this segment.
         if entry.last_offset <= before:
             return f"entry {number} ends at offset {entry.last_offset}, after {before}"
         before = entry.last_offset
@@ -237,7 +237,7 @@ def _transaction_index_problem(path: Path) -> str:
 def _checkpoint_problem(path: Path) -> str:
     try:
         names, entries = read_checkpoint(path)
-        # Every field but a topic's name is a number.
+        # Every field except a topic name is a number.
         numbers = [
             [parse_number(word) for word in entry[names[0] == "topic" :]] for entry in entries
         ]

@@ -23,7 +23,7 @@ class ReplicaMove:
 
     @property
     def copies(self) -> int:
-        """Replicas to copy; 0: only their order changes, which decides the preferred leader and failover."""
+        """Replicas to copy. 0: only the order changes, which determines the preferred leader and failover."""
         return len(set(self.after).difference(self.before))
 
 
@@ -31,7 +31,7 @@ Moves = Mapping[TopicPartition, ReplicaMove]
 
 
 class LeaderReturn(NamedTuple):
-    """The partition's replicas stay; leadership returns to the preferred leader."""
+    """A partition that keeps its replicas and whose leadership returns to the preferred leader."""
 
     leader: BrokerId | None
     preferred: BrokerId
@@ -42,9 +42,9 @@ Returns = Mapping[TopicPartition, LeaderReturn]
 
 class BalancePlan(NamedTuple):
     moves: Moves
-    # Of partitions that are not in `moves`.
+    # Only partitions that are not in `moves`.
     returns: Returns
-    # Brokers without a rack where others have one.
+    # Brokers without a rack, if other brokers have one.
     without_rack: list[BrokerId]
 
     @property
@@ -54,7 +54,7 @@ class BalancePlan(NamedTuple):
 
     @property
     def reordered(self) -> int:
-        """Partitions whose replicas only change their order."""
+        """Partitions whose replicas only change order."""
         return sum(not move.copies for move in self.moves.values())
 
 
@@ -84,12 +84,12 @@ async def wait_until_balanced(cluster: ClusterStore, moves: Moves, display: Open
 async def return_leaders(cluster: ClusterStore) -> int:
     """Elect preferred leaders; return how many partitions changed their leader.
 
-    The controller itself does so periodically, and only if many partitions are led elsewhere.
+    The controller does the same periodically, but only if many partitions are not led by their preferred leader.
     """
     returned: set[TopicPartition] = set()
 
     def elect(view: ClusterView) -> list[GuardedWrite]:
-        # Decided again after a conflict; some may have been written by then.
+        # Called again after a conflict; some of the writes may have succeeded by then.
         returned.update(plan_returns(view))
         return elect_leaders(view, ElectionKind.PREFERRED).writes
 
@@ -114,7 +114,7 @@ def plan_moves(view: ClusterView) -> Moves:
 
 
 def plan_returns(view: ClusterView) -> Returns:
-    """Partitions that another broker leads although the preferred leader could."""
+    """Partitions that are led by another broker although the preferred leader is eligible."""
     return {
         TopicPartition(topic.name, number): LeaderReturn(image.leader, image.replicas[0])
         for topic, number, image in view.partitions()
@@ -123,7 +123,7 @@ def plan_returns(view: ClusterView) -> Returns:
 
 
 def begin(view: ClusterView, moves: Moves) -> list[GuardedWrite]:
-    """The writes of these moves; partitions that were changed meanwhile are skipped."""
+    """The writes that begin these moves; partitions that have changed since they were planned are skipped."""
     targets = {}
     for of, move in moves.items():
         found = view.partition(of)

@@ -32,7 +32,7 @@ async def drain_broker(cluster: ClusterStore, broker: BrokerId) -> ClusterView:
     """Mark the broker as drained; the controller moves its replicas to the others.
 
     Raises:
-        OperatorError: the other brokers are too few for a topic's replication factor.
+        OperatorError: too few brokers would remain for a topic's replication factor.
     """
     return await cluster.change(partial(_drain, broker=broker))
 
@@ -55,7 +55,7 @@ def replica_count(view: ClusterView, broker: BrokerId) -> int:
 
 
 def stuck_replicas(view: ClusterView, broker: BrokerId) -> dict[TopicPartition, StuckReplica]:
-    """The broker's replicas that cannot move now, and why."""
+    """The broker's replicas that cannot move now, with the reason."""
     without_taker = unplaceable(view, broker)
     found = {}
     for topic, number, image in view.partitions():
@@ -84,7 +84,7 @@ def _drain(view: ClusterView, *, broker: BrokerId) -> list[GuardedWrite]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedBroker:
-    """What became of the replicas of a removed broker."""
+    """What happens to the replicas of a removed broker."""
 
     replicas: int
     # Partitions of which only this broker has all records.
@@ -96,10 +96,10 @@ class RemovedBroker:
 
 
 async def remove_broker(cluster: ClusterStore, broker: BrokerId, *, force: bool) -> RemovedBroker:
-    """Remove a stopped broker from the cluster; with `force` although it has replicas.
+    """Remove a stopped broker from the cluster; with `force` also if it has replicas.
 
     Raises:
-        OperatorError: it runs, or it has replicas and `force` is not set.
+        OperatorError: the broker runs, or it has replicas and `force` is not set.
     """
     decide = partial(_remove, broker=broker, force=force, address=cluster.address)
     view = await cluster.change(decide)
@@ -110,7 +110,7 @@ async def remove_broker(cluster: ClusterStore, broker: BrokerId, *, force: bool)
 
 
 def only_replicas(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
-    """Partitions of which no other replica has all records, so that none can be recreated."""
+    """Partitions of which no other replica has all records, so that the replica cannot be recreated."""
     return [
         TopicPartition(topic.name, number)
         for topic, number, image in view.partitions()
@@ -157,7 +157,7 @@ def _before_removal(view: ClusterView, broker: BrokerId, address: ClusterAddress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedBroker:
-    # It was drained or removed before, and may have replicas again.
+    # It was drained or removed before and may now have replicas again.
     admitted: bool
     # It has registered before.
     known: bool
@@ -165,7 +165,7 @@ class AddedBroker:
 
 
 async def add_broker(cluster: ClusterStore, broker: BrokerId) -> AddedBroker:
-    """Let a drained or removed broker have replicas again; a new one joins when it is started."""
+    """Admit a drained or removed broker again; a new broker joins when it is started."""
     view = (await cluster.read()).view
     entry = view.registry.get(broker)
     admitted = entry is not None and (entry.is_removed or entry.is_drained)
@@ -177,7 +177,7 @@ async def add_broker(cluster: ClusterStore, broker: BrokerId) -> AddedBroker:
 async def wait_until_live(
     cluster: ClusterStore, broker: BrokerId, *, on_wait: Callable[[], None]
 ) -> None:
-    """Wait until the broker can take replicas; `on_wait` is called once if it cannot yet."""
+    """Wait until the broker can take replicas; `on_wait` is called once if it has to wait."""
     has_waited = False
     while not (await cluster.read()).view.can_take(broker):
         if not has_waited:

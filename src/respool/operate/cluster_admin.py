@@ -1,6 +1,6 @@
-"""A cluster as an operator sees it: its topics, their offsets and configs. Wraps the client's administration.
+"""Administers a cluster for an operator: topics, offsets and configs. Wraps the client's administration.
 
-Errors of the client become failures with a hint (`errors.py`).
+Client errors become failures with a hint (`errors.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from respool.model.operator_errors import NotFound, OperatorError, Unreachable, 
 from respool.operate.errors import PartitionOffline, client_errors_translated
 
 CLIENT_ID = "respool-cli"
-# For the first answer: an operator waits for a wrong address no longer than this.
+# For the first response: an operator should not wait longer for a wrong address.
 CONNECT_SECONDS = 3.0
 REQUEST_SECONDS = 10.0
 
@@ -34,7 +34,7 @@ class TopicSetting:
 
 
 class ClusterAdmin:
-    """Use it as a context, or `close` it; the process' end closes it, too."""
+    """Use it as a context manager or `close` it; it is also closed at process exit."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -56,7 +56,7 @@ class ClusterAdmin:
                 connect_timeout_ms=int(CONNECT_SECONDS * 1000),
                 request_timeout_ms=int(REQUEST_SECONDS * 1000),
                 retry_ms=int(REQUEST_SECONDS * 1000),
-                # A broker has answered: one that does not now may be restarting.
+                # A broker has answered before: one that does not answer now may be restarting.
                 first_contact_ms=int(REQUEST_SECONDS * 1000),
                 security=security,
             )
@@ -91,7 +91,7 @@ class ClusterAdmin:
     def topic(self, name: str, *, hint: str = "") -> TopicMetadata:
         """
         Raises:
-            NotFound: there is no such topic; the hint names one that is spelled alike, or is the one given.
+            NotFound: there is no such topic; the hint is `hint`, or the name of a similarly spelled topic.
         """
         topics = self.topics()
         if name in topics:
@@ -113,10 +113,10 @@ class ClusterAdmin:
         settings: Mapping[str, str],
         replication_factor: int | None = None,
     ) -> None:
-        """None: the broker's default.
+        """Create a topic. `partitions` and `replication_factor`: None means the broker's default.
 
         Raises:
-            TopicExists: there is one of this name.
+            TopicExists: there is a topic of this name.
         """
         with client_errors_translated():
             admin.create_topic(
@@ -142,7 +142,7 @@ class ClusterAdmin:
     def settings(
         self, topics: Sequence[str], *, seconds: float = REQUEST_SECONDS
     ) -> dict[str, list[TopicSetting]]:
-        """By topic, sorted by name. Transient errors are retried for so many seconds."""
+        """Topic settings by topic, sorted by name. Transient errors are retried for `seconds`."""
         if not topics:
             return {}
         with client_errors_translated():
@@ -168,7 +168,7 @@ class ClusterAdmin:
             )
 
     def creates_topics(self) -> bool:
-        """Whether brokers create a topic when a client asks for it; True if they do not say."""
+        """True if brokers auto-create topics that a client requests; True if they do not report it."""
         name = "auto.create.topics.enable"
         broker = str(min(self.cluster.brokers))
         try:
@@ -190,9 +190,9 @@ class ClusterAdmin:
         isolation: Isolation = "read_committed",
         led_only: bool = False,
     ) -> dict[Place, OffsetRange]:
-        """What every partition holds now, as a reader with this isolation sees it. Leaderless partitions are left out.
+        """The current offset range of each partition that has a leader, as a reader with this isolation sees it.
 
-        With `led_only` also those whose leader turns out to lead no more; else that is an error.
+        With `led_only`, partitions whose leader turns out to have changed are left out too; otherwise that is an error.
         """
         with client_errors_translated():
             return list_offsets.offset_ranges(
@@ -207,7 +207,7 @@ class ClusterAdmin:
         *,
         isolation: Isolation = "read_committed",
     ) -> dict[int, int | None]:
-        """By partition, the first offset whose timestamp is `at_ms` or later; None when there is none."""
+        """By partition, the first offset whose timestamp is `at_ms` or later; None if there is none."""
         led = [one for one in partitions if topic.leaders[one] is not None]
         with client_errors_translated():
             found = list_offsets.offsets_for(
@@ -216,7 +216,7 @@ class ClusterAdmin:
         return {number: None if one is None else one.offset for number, one in found.items()}
 
     def newest_ms(self, topic: TopicMetadata) -> int:
-        """The largest timestamp of any message; -1 when there is none."""
+        """The largest timestamp of any message; -1 if the topic has none."""
         with client_errors_translated():
             found = list_offsets.list_offsets(
                 self.cluster, _led([topic]), list_offsets.MAX_TIMESTAMP
@@ -226,7 +226,7 @@ class ClusterAdmin:
     # -- brokers -----------------------------------------------------------------------------------------------------
 
     def addresses(self) -> Mapping[int, Address]:
-        """The brokers' addresses, by their ids."""
+        """The brokers' addresses by id."""
         with client_errors_translated():
             return self.cluster.retrying(self.cluster.refresh_brokers)
 

@@ -1,7 +1,7 @@
-"""The cluster's metadata in etcd, for operations: read as a whole, changed by the cluster's own rules.
+"""Reads the cluster's metadata in etcd as a whole, and changes it by the cluster's own rules, for operations.
 
-An operation is no broker: it has no lease. Its writes carry the guards of what it read, the controller's lease among
-them; on a conflict it reads and decides again.
+An operation is not a broker and has no lease. Its writes are guarded by the revisions that it read, including that of
+the controller lease; after a conflict it reads and decides again.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ from respool.ports.metadata_store import GuardFailed, MetadataStore, StoreUnavai
 
 T = TypeVar("T")
 
-# A leader changes an ISR now and then, which conflicts with a write of many partitions.
+# Leaders change ISRs now and then, which conflicts with a write to many partitions.
 TRIES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAddress:
-    """The settings that lead to a cluster, and the flags that repeat them in commands suggested to the user."""
+    """The settings that identify a cluster, and the flags that repeat them in commands suggested to the user."""
 
     settings: Settings
     flags: tuple[str, ...] = ()
 
     def command(self, *words: object) -> str:
-        """A `respool cluster` command on the same cluster, for the user to type."""
+        """A `respool cluster` command for the same cluster, for the user to run."""
         return shlex.join(["respool", "cluster", *map(str, words), *self.flags])
 
     @property
     def join_flags(self) -> tuple[str, ...]:
-        """The flags by which a broker started elsewhere finds this cluster."""
+        """The flags with which a broker started on another machine finds this cluster."""
         settings, flags = self.settings, list(self.flags)
         if "--config" not in flags:
-            # The address may come from this shell's environment, which the broker will not have.
+            # The address may come from this shell's environment, which that broker will not have.
             for name, value in {
                 "cluster": settings.metadata_store.cluster,
                 "etcd": settings.metadata_store.addresses,
@@ -72,7 +72,7 @@ class ClusterSnapshot:
     """The cluster's metadata at one revision."""
 
     cluster: str
-    # None while no broker holds the controller lease.
+    # None if no broker holds the controller lease.
     controller: BrokerId | None
     view: ClusterView
 
@@ -103,7 +103,7 @@ class ClusterStore:
             values = (await self._store.snapshot("")).values
         except StoreUnavailable as error:
             raise EtcdUnreachable(str(error)) from error
-        # The brokers' default of respool.flush is unknown here: assume the weaker promise.
+        # The brokers' default of respool.flush is unknown here: assume the weaker guarantee.
         defaults = replace(self.address.settings.topic_defaults, respool_flush=Flush.OS)
         view = read_view(values, defaults=defaults)
         has_controller = view.image.controller != NO_CONTROLLER
@@ -114,7 +114,7 @@ class ClusterStore:
         )
 
     async def change(self, decide: Callable[[ClusterView], list[GuardedWrite]]) -> ClusterView:
-        """Write what `decide` returns; return the view it was decided on.
+        """Write what `decide` returns; return the view on which it was decided.
 
         Raises:
             NotFound, OperatorError: the cluster's rules forbid it; nothing was changed.
@@ -152,11 +152,11 @@ class ClusterStore:
 
 
 def run_on_cluster(address: ClusterAddress, work: Callable[[ClusterStore], Awaitable[T]]) -> T:
-    """Connect to the cluster's metadata store, run `work`, disconnect.
+    """Connect to the cluster's metadata store, run `work`, and disconnect.
 
     Raises:
         EtcdUnreachable: etcd does not answer.
-        OperatorError: etcd refuses this client.
+        OperatorError: etcd rejects this client.
         UsageError: the settings are invalid.
     """
     return asyncio.run(_run(address, work))

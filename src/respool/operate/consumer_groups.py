@@ -1,4 +1,4 @@
-"""Consumer groups: listed, described with their members and lag, their offsets set, deleted."""
+"""Consumer groups: list and describe them, with members and lag; set offsets; delete groups."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class GroupsUnknown(OperatorError):
 class GroupListing:
     # By name.
     groups: list[ListedGroup]
-    # Why groups may be missing: brokers that did not answer, coordinators that are moving.
+    # Why the list may be incomplete: brokers that did not answer, or coordinators that are moving.
     gaps: list[str]
 
     @property
@@ -65,7 +65,7 @@ class ConsumerGroups:
         return GroupListing(groups=found.groups, gaps=gaps)
 
     def find(self, name: str) -> DescribedGroup | None:
-        """The group with its members; None when there is none of that name.
+        """The group with its members; None if there is no such group.
 
         Raises:
             GroupsUnknown: it may be on a broker that does not answer.
@@ -77,14 +77,14 @@ class ConsumerGroups:
         return self.describe(name)
 
     def describe(self, name: str) -> DescribedGroup:
-        """A listed group, with its members; without any if it has gone since."""
+        """A listed group with its members; without members if it has been deleted since."""
         with client_errors_translated():
             return client_groups.describe_group(self._cluster, name)
 
     def get(self, name: str) -> DescribedGroup:
         """
         Raises:
-            NotFound: there is no such group; the hint names one that is spelled alike.
+            NotFound: there is no such group; the hint names a similarly spelled one.
             GroupsUnknown: it may be on a broker that does not answer.
         """
         group = self.find(name)
@@ -100,10 +100,10 @@ class ConsumerGroups:
             return client_groups.fetch_offsets(self._cluster, name)
 
     def commit(self, name: str, places: Mapping[Place, Committed]) -> None:
-        """Set offsets of a group without members.
+        """Set committed offsets of a group without members.
 
         Raises:
-            OperatorError: it has members, or a partition does not exist.
+            OperatorError: the group has members, or a partition does not exist.
         """
         with client_errors_translated():
             client_groups.commit_offsets(self._cluster, name, places)
@@ -120,17 +120,17 @@ class ConsumerGroups:
 class PartitionLag:
     topic: str
     partition: int
-    # The next offset the group reads; None: none was committed.
+    # The next offset the group reads; None: no offset is committed.
     committed: int | None
     metadata: str = ""
-    # What the partition holds; None when it does not exist or has no leader.
+    # The partition's offset range; None if it does not exist or has no leader.
     held: OffsetRange | None
-    # The member that it is assigned to, as client id and host.
+    # The member to which it is assigned, as client id and host.
     owner: str | None = None
 
     @property
     def lag(self) -> int | None:
-        """Messages left to read. Those that retention deleted are not counted."""
+        """Messages left to read, not counting those that retention has deleted."""
         if self.committed is None or self.held is None:
             return None
         return max(0, self.held.end - max(self.committed, self.held.start))
@@ -144,7 +144,7 @@ class PartitionLag:
 
 
 def owners_of(group: DescribedGroup) -> dict[Place, DescribedMember]:
-    """By assigned partition."""
+    """The group's members by assigned partition."""
     return {place: member for member in group.members for place in member.partitions}
 
 
@@ -155,7 +155,7 @@ def lags_of(
     *,
     places: Iterable[Place] = (),
 ) -> list[PartitionLag]:
-    """The lag in each partition that the group has committed or is assigned, and in each of `places`."""
+    """The lag in each partition with a committed offset or an assigned member, and in each of `places`."""
     owners = owners_of(group)
     lags = []
     for topic, number in sorted({*committed, *owners, *places}):
@@ -166,7 +166,7 @@ def lags_of(
                 topic=topic,
                 partition=number,
                 committed=place.offset if place else None,
-                # confluent-kafka commits a zero byte after the metadata, and does not show it either.
+                # confluent-kafka commits a zero byte after the metadata and hides it when it reads.
                 metadata=place.metadata.rstrip("\0") if place else "",
                 held=ranges.get((topic, number)),
                 owner=f"{owner.client_id}@{owner.host}" if owner else None,
@@ -180,7 +180,7 @@ def total_lag(lags: Iterable[PartitionLag]) -> int:
 
 
 def format_places(places: Iterable[Place]) -> str:
-    """`rides 0,1,2  fares 0`."""
+    """Format as `rides 0,1,2  fares 0`."""
     by_topic: dict[str, list[str]] = {}
     for topic, number in sorted(places):
         by_topic.setdefault(topic, []).append(str(number))

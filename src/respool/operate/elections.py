@@ -1,4 +1,4 @@
-"""Leader elections by request: preferred leaders, or unclean ones for partitions that are offline."""
+"""Leader elections on request: preferred leaders, or unclean leaders for offline partitions."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class PlannedElection(NamedTuple):
     elected: BrokerId
     # The new leader may lack acknowledged records.
     may_lose: bool
-    # What the offline partition waits for, and would not after an unclean election.
+    # What the offline partition is waiting for, until an unclean election ends the wait.
     waited_for: Awaited | None
 
 
@@ -33,9 +33,9 @@ class Elections(NamedTuple):
 
 
 class ElectionScope(NamedTuple):
-    """The partitions to elect leaders of; no topics: all that need an election."""
+    """The partitions to elect leaders for; without topics: all that need an election."""
 
-    # None for a topic: all its partitions.
+    # None instead of numbers: all partitions of the topic.
     topics: Mapping[str, Sequence[int] | None]
     unclean: bool
 
@@ -57,14 +57,14 @@ async def plan_elections(cluster: ClusterStore, scope: ElectionScope) -> Electio
 async def carry_out(
     cluster: ClusterStore, kind: ElectionKind, planned: Mapping[TopicPartition, PlannedElection]
 ) -> set[TopicPartition]:
-    """Elect the planned leaders; return the partitions that have them.
+    """Elect the planned leaders; return the partitions where that succeeded.
 
-    Partitions of which another leader would be elected now are skipped: a better replica may have come back.
+    Partitions are skipped if another leader would be elected by now: a better replica may have come back.
     """
     done: set[TopicPartition] = set()
 
     def decide(view: ClusterView) -> list[GuardedWrite]:
-        # Decided again after a conflict; some may have been written by then.
+        # Called again after a conflict; some of the writes may have succeeded by then.
         done.update(of for of, one in planned.items() if _leader_of(view, of) == one.elected)
         left = {of: one for of, one in planned.items() if of not in done}
         found = _plan(view, kind, list(left)).elected

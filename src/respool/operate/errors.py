@@ -1,4 +1,4 @@
-"""Failures of operations on a cluster, and the client's errors translated into them."""
+"""Failures of operations on a cluster, and the translation of client errors into them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ _LEADERLESS = (Code.not_leader_or_follower, Code.leader_not_available)
 
 
 class TopicExists(OperatorError):
-    """There is a topic of this name already."""
+    """A topic of this name exists already."""
 
 
 class PartitionOffline(OperatorError):
-    """The broker answers, but the partition has no leader.
+    """The partition has no leader, although the broker answers.
 
     `absent` are the partition's replicas whose brokers are not in the metadata.
     """
@@ -37,7 +37,7 @@ class PartitionOffline(OperatorError):
 
 
 class NobodyLeads(OperatorError):
-    """The broker that was asked does not lead the partition any more, and no broker is known to."""
+    """The broker no longer leads the partition, and no other leader is known."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -51,7 +51,7 @@ class NobodyLeads(OperatorError):
 def client_errors_translated() -> Iterator[None]:
     """
     Raises:
-        OperatorError: what the client raised, as the kind of failure that it is.
+        OperatorError: the translated client error.
     """
     try:
         yield

@@ -1,15 +1,15 @@
-"""A forced reset: remove the members, set the offsets, by requests that every Kafka broker serves.
+"""A forced reset: remove the members and set the offsets, with requests that every Kafka broker supports.
 
-Members commit their own offsets, so new offsets are refused while the group has members, and would be overwritten. A
-removed member learns it by its next heartbeat; it joins again and starts from the committed offsets.
+Members commit their own offsets, so a reset is rejected while the group has members, or they would overwrite it. A
+removed member learns of it from its next heartbeat; it rejoins and starts from the committed offsets.
 
 ```
   ours       LeaveGroup(all members)  OffsetCommit(no member)  OffsetFetch        pipelined
   broker     the group is Empty       ... so this is allowed   and this shows it
   members    Heartbeat: UNKNOWN_MEMBER_ID -> JoinGroup -> OffsetFetch: the new offsets
 ```
-A commit of a removed member is refused, so it cannot undo the reset. A member may join between the description of the
-group and our requests; then the commit is refused and retried until the deadline.
+A commit by a removed member is rejected, so it cannot undo the reset. If a member joins between the description of
+the group and our requests, the commit is rejected and retried until the deadline.
 """
 
 import time
@@ -32,14 +32,14 @@ from respool.operate.errors import client_errors_translated
 from respool.wire.api_table import Api
 
 PAUSE_SECONDS = 0.1
-# The group was not empty, or its coordinator moved: describe it again.
+# The group was not empty, or its coordinator moved: describe it again, and retry.
 _RETRIED = COORDINATOR_RETRIED | {
     Code.unknown_member_id,
     Code.illegal_generation,
     Code.rebalance_in_progress,
     Code.stale_member_epoch,
 }
-# In these states members wait for each other. Removed ones would be back at once, so they may finish first.
+# In these states members wait for each other. Removed members would rejoin at once, so let the rebalance finish first.
 _REBALANCING = {"PreparingRebalance", "CompletingRebalance"}
 
 
@@ -59,7 +59,7 @@ class GroupFence:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`reason` is what the members' clients log."""
+        """`reason` appears in the logs of the members' clients."""
         self._cluster = cluster
         self._group = group
         self._reason = reason
@@ -70,14 +70,14 @@ class GroupFence:
         """Remove the members and set the offsets; return how many members were removed.
 
         Raises:
-            NotFenced: it did not succeed within the time; members may have been removed, the offsets are unchanged.
+            NotFenced: the time ran out; members may have been removed, the offsets are unchanged.
             Unreachable: the coordinator does not answer.
         """
         deadline = self._clock() + seconds
         while True:
             with client_errors_translated():
                 group = describe_group(self._cluster, self._group)
-            # In the second half of the time, a rebalance is not waited for.
+            # In the second half of the time, do not wait for a rebalance to finish.
             may_wait = self._clock() < deadline - seconds / 2
             code = 0
             if group.state not in _REBALANCING or not may_wait:
@@ -93,7 +93,7 @@ class GroupFence:
             self._pause(PAUSE_SECONDS)
 
     def _try(self, group: DescribedGroup, places: Mapping[Place, Committed]) -> int:
-        """All requests in one write. Returns 0, or the error code after which to describe the group again."""
+        """Send all requests in one write. Returns 0, or the error code after which to describe the group again."""
         leaving = leave_requests(
             self._group, group.members, protocol=group.type, reason=self._reason
         )
@@ -127,7 +127,7 @@ class GroupFence:
         )
 
     def _verify(self, have: Mapping[Place, Committed], places: Mapping[Place, Committed]) -> None:
-        """Compare with what the group has committed, fetched right after the commit: no member can have moved it."""
+        """Compare with the committed offsets, fetched right after the commit, before any member can change them."""
         for place, wanted in places.items():
             got = have.get(place)
             if got is None or got.offset != wanted.offset:

@@ -1,8 +1,8 @@
-"""Keys that have messages in several partitions: found in a scan, in bounded memory. Pure.
+"""Finds keys that have messages in several partitions, by a scan in bounded memory. Pure.
 
-A key has one partition while every producer chooses it the same way and the topic keeps its number of partitions.
-Otherwise the order of its messages is lost. Per key one partition is remembered, the first one seen; only keys that
-turn up in another one are kept whole.
+A key has one partition as long as all producers use the same partitioner and the topic's partition count stays the
+same. Otherwise the order of its messages is lost. For each key only the first partition is remembered; a key that
+appears in a second one is kept with all its partitions.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,33 +10,33 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from zlib import crc32
 
-# About 150 bytes each.
+# A tracked key takes about 150 bytes.
 TRACKED_MAX = 500_000
 LISTED_MAX = 1_000
 # Keys can be as large as messages.
 LISTED_BYTES_MAX = 16 * 1024 * 1024
-# A longer key is remembered by its digest.
+# Longer keys are remembered by their digest.
 SHORT_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitKey:
-    """A key with messages in several partitions, and where the two common partitioners put it."""
+    """A key with messages in several partitions, and the partitions that the two common partitioners choose for it."""
 
     key: bytes
     partitions: tuple[int, ...]
     murmur2_partition: int
-    # None for the empty key: librdkafka places it at random.
+    # None for the empty key: librdkafka chooses a partition at random.
     crc32_partition: int | None
 
     @property
     def is_by_both(self) -> bool:
-        """True if it is where murmur2 and CRC32 place it, and nowhere else."""
+        """True if its messages are exactly where murmur2 and CRC32 place it."""
         return set(self.partitions) == {self.murmur2_partition, self.crc32_partition}
 
 
 class KeyPlacement:
-    """Feed it messages; then read what it counted."""
+    """Counts keys and their partitions, message by message."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class KeyPlacement:
         self._tracked_max = tracked_max
         self._listed_max = listed_max
         self._listed_bytes_left = listed_bytes_max
-        # By key, or by its digest, the first partition it was seen in.
+        # The first partition of each key, by key or digest.
         self._first: dict[bytes, int] = {}
         self._split: dict[bytes, set[int]] = {}
-        # Split keys that did not fit into `_split`: remembered, so that each counts once.
+        # Split keys that did not fit into `_split`, so that each is counted once.
         self._unlisted: set[bytes] = set()
         self.messages = 0
         self.with_key = 0
-        # Messages whose key was not compared, because as many keys as are tracked were known already.
+        # Messages whose key was not compared, because the maximum number of keys was tracked already.
         self.untracked = 0
 
     def on_message(self, key: bytes | None, partition: int) -> None:
@@ -85,7 +85,7 @@ class KeyPlacement:
 
     @property
     def keys(self) -> int:
-        """How many different keys were compared."""
+        """The number of different keys that were compared."""
         return len(self._first)
 
     @property
@@ -95,7 +95,7 @@ class KeyPlacement:
     def split_keys(
         self, partition_count: int, murmur2_partition: Callable[[bytes, int], int]
     ) -> list[SplitKey]:
-        """Up to `listed_max` of the keys that have several partitions, by key."""
+        """Up to `listed_max` of the keys that have several partitions, sorted by key."""
         return [
             SplitKey(
                 key=key,
@@ -108,7 +108,7 @@ class KeyPlacement:
 
 
 def divide_budget(available: Mapping[int, int], budget: int | None) -> dict[int, int]:
-    """How many messages to scan of each partition: alike, and what a short one does not need goes to the others."""
+    """Messages to scan in each partition: equal shares, where short partitions leave the rest to the others."""
     if budget is None:
         return dict(available)
     chosen: dict[int, int] = {}

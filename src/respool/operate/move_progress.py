@@ -1,4 +1,4 @@
-"""Progress of reassignments: how many bytes are copied, and waiting until an operation is complete.
+"""Progress of reassignments: the number of bytes copied, and waiting until an operation is complete.
 
 Brokers report the sizes of their replicas (DescribeLogDirs); the metadata store only knows which replicas are in sync.
 A broker that does not answer within the timeout is left out.
@@ -27,11 +27,11 @@ REQUEST_MS_MAX = 2_000
 Sizes = Mapping[TopicPartition, int]
 
 
-# Most of a short wait would otherwise be the wait for the next poll: poll after a tenth of the time waited so far.
+# To end short waits early, poll after a tenth of the time waited so far.
 POLL_S = 0.3
 POLL_S_MIN = 0.03
 POLL_SHARE = 0.1
-# One large partition takes long, and the number of partitions left does not change meanwhile.
+# A large partition takes long to copy, and the number of remaining partitions does not change meanwhile.
 COPIED_EVERY_S = 1.0
 # Before that, a dead broker's lease may still have to expire and its partitions to fail over.
 STUCK_S = 20.0
@@ -39,12 +39,12 @@ STUCK_S = 20.0
 
 class MoveProgress(NamedTuple):
     copied_bytes: int
-    # The leader's size, once for each replica being added.
+    # The size of the leader's replica, once for each replica being added.
     total_bytes: int
 
 
 class ProgressDisplay(Protocol):
-    # False: nobody sees it, so details need not be fetched.
+    # False: nothing is displayed, so details need not be fetched.
     is_shown: bool
 
     def advance(self, amount: int) -> None: ...
@@ -52,7 +52,7 @@ class ProgressDisplay(Protocol):
     def describe(self, text: str) -> None: ...
 
 
-# Opens the display for this many units of work.
+# Opens the display for this number of work units.
 OpenDisplay = Callable[[int], AbstractContextManager[ProgressDisplay]]
 
 
@@ -64,9 +64,9 @@ async def wait_until_none_left(
     doing: str,
     display: OpenDisplay,
 ) -> ClusterView:
-    """Wait until no work is left, or only stuck work; return the cluster's metadata at that time.
+    """Wait until no work is left, or only stuck work; return the view of that moment.
 
-    The controller does the work: ending the wait does not end the work.
+    The controller does the work: it continues if the wait is interrupted.
     """
     snapshot = await cluster.read()
     left = count_left(snapshot.view)
@@ -93,7 +93,7 @@ async def wait_until_none_left(
 
 
 async def _copied(view: ClusterView) -> str:
-    """Of all reassignments in the cluster, whoever requested them: copies share disks and networks."""
+    """Progress of all reassignments in the cluster, including other operators': copies share disks and networks."""
     moves = (await read_copy_progress(view)).values()
     total = sum(one.total_bytes for one in moves)
     if not total:
@@ -127,21 +127,21 @@ async def read_copy_progress(view: ClusterView) -> dict[TopicPartition, MoveProg
 def copy_progress_of(
     view: ClusterView, sizes: Mapping[BrokerId, Sizes]
 ) -> dict[TopicPartition, MoveProgress]:
-    """The progress computed from these sizes; a partition with a missing size is left out."""
+    """The progress computed from these sizes; partitions with a missing size are left out."""
     found = {}
     for of, image in reassignments(view).items():
         whole = None if image.leader is None else sizes.get(image.leader, {}).get(of)
         parts = [sizes.get(one, {}).get(of) for one in image.adding]
         if whole is None or not parts or None in parts:
             continue
-        # A replica compacted at another time may be larger than its leader.
+        # A replica compacted at another time may be larger than the leader's.
         copied = sum(min(part, whole) for part in parts if part is not None)
         found[of] = MoveProgress(copied, whole * len(parts))
     return found
 
 
 def _sizes_on(cluster: Cluster, broker: BrokerId, wanted: Collection[TopicPartition]) -> Sizes:
-    """The sizes of these partitions on a broker; those that it does not report are left out."""
+    """The sizes of these partitions on a broker; partitions that it does not report are left out."""
     try:
         folders = describe_log_dirs(cluster, broker, wanted)
     except ClientError:
@@ -154,7 +154,7 @@ def _sizes_on(cluster: Cluster, broker: BrokerId, wanted: Collection[TopicPartit
 
 
 def _replicas_to_measure(view: ClusterView) -> dict[BrokerId, list[TopicPartition]]:
-    """By broker: leaders of reassigned partitions, and the replicas being added."""
+    """By broker: the leaders of reassigned partitions, and the replicas being added."""
     wanted = defaultdict(list)
     for of, image in reassignments(view).items():
         if image.adding and image.leader is not None:

@@ -5,7 +5,7 @@
   partition  ----|-----------|---------------|--------------|
              gone            :  <-- replays  :
 ```
-A target outside of what the partition holds is clamped to its start or end.
+A target outside the partition's offset range is clamped to its start or end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class OffsetMove:
 
     topic: str
     partition: int
-    # None: the group has not committed here; its consumers begin by auto.offset.reset.
+    # None: the group has not committed here; its consumers start by auto.offset.reset.
     committed: int | None
     target: int
     # The target before clamping.
@@ -58,17 +58,17 @@ class OffsetMove:
 
     @property
     def replays(self) -> int:
-        """Messages that will be read again, of those that still exist."""
+        """The number of still existing messages that will be read again."""
         return 0 if self.committed is None else max(0, self._position - self.target)
 
     @property
     def skips(self) -> int:
-        """Messages that will not be read."""
+        """The number of messages that will not be read."""
         return 0 if self.committed is None else max(0, self.target - self._position)
 
     @property
     def reads(self) -> int:
-        """Messages from the target to the end."""
+        """The number of messages from the target to the end."""
         return self.held.end - self.target
 
     @property
@@ -101,10 +101,10 @@ def choose_places(
     committed: Iterable[Place],
     topics: Mapping[str, TopicMetadata],
 ) -> list[Place]:
-    """The partitions to move: those named, or else all of each existing topic that the group has committed in.
+    """The partitions to move: those named, or else all partitions of the topics in which the group has committed.
 
-    Partitions without a committed offset are included: consumers would begin there by auto.offset.reset, and read
-    what the reset should skip.
+    Partitions without a committed offset are included: otherwise consumers would start there by auto.offset.reset, and
+    read what the reset should skip.
 
     Raises:
         NotFound: a topic or partition does not exist.
@@ -135,9 +135,9 @@ def plan_moves(
     ranges: Mapping[Place, OffsetRange],
     at_time: Mapping[Place, int | None],
 ) -> list[OffsetMove]:
-    """One move for each partition with a leader; `at_time` has the offsets of an `AtTime`.
+    """One move for each partition with a leader; `at_time` has the resolved offsets of an `AtTime`.
 
-    A partition without a committed offset cannot be shifted and is left out then.
+    A shift leaves out partitions without a committed offset.
     """
     moves = []
     for place in places:
@@ -160,7 +160,7 @@ def plan_moves(
 
 
 def target_text(target: Target) -> str:
-    """For messages: 'to offset 7'."""
+    """The target in words, for messages: 'to offset 7'."""
     match target:
         case AtTime(ms):
             return f"to the first message at or after {format_ms(ms)}"

@@ -1,4 +1,4 @@
-"""The state of a cluster: brokers, leaders, partitions in trouble and reassignments, as one document."""
+"""The state of a cluster as one document: brokers, leaders, unhealthy partitions and reassignments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -28,7 +28,7 @@ async def read_status(cluster: ClusterStore) -> Document:
 
 
 def describe(snapshot: ClusterSnapshot, copied: Mapping[TopicPartition, MoveProgress]) -> Document:
-    """The document that `respool cluster status --json` prints."""
+    """Return the document that `respool cluster status --json` prints."""
     view, found = snapshot.view, status(snapshot.view)
     return {
         "cluster": snapshot.cluster,
@@ -59,14 +59,14 @@ def describe(snapshot: ClusterSnapshot, copied: Mapping[TopicPartition, MoveProg
 
 
 def state_of(broker: BrokerStatus, entry: RegistryEntry) -> str:
-    """Whether it runs: up, stopping, stopped or missing."""
+    """The broker's state: up, stopping, stopped or missing."""
     if broker.is_live:
         return "stopping" if broker.is_stopping else "up"
     return "missing" if entry.clean_epoch is None else "stopped"
 
 
 def membership_of(broker: BrokerStatus) -> str:
-    """Whether it may hold replicas: member, draining, drained or removed."""
+    """The broker's membership: member, draining, drained or removed."""
     if broker.is_removed:
         return "removed"
     if not broker.is_drained:
@@ -75,7 +75,7 @@ def membership_of(broker: BrokerStatus) -> str:
 
 
 def _address(snapshot: ClusterSnapshot, broker: BrokerId) -> str | None:
-    """Where it listens; of a broker that does not run, its last address."""
+    """The broker's listener; its last address if it does not run."""
     endpoint = snapshot.view.brokers.get(broker)
     if endpoint is not None:
         return format_address(endpoint.host, endpoint.port)
@@ -113,7 +113,7 @@ def _move(of: TopicPartition, image: PartitionImage, progress: MoveProgress | No
         "target_replicas": list(image.target),
         "adding": list(image.adding),
         "removing": list(image.removing),
-        # Added replicas that are in sync.
+        # The added replicas that are already in sync.
         "added": sum(one in image.isr for one in image.adding),
         "bytes_copied": None if progress is None else progress.copied_bytes,
         "bytes_total": None if progress is None else progress.total_bytes,

@@ -1,4 +1,4 @@
-"""The replication throttle: the rate at which reassigned partitions are copied to brokers, changed while they run."""
+"""The replication throttle: limits the rate at which reassigned partitions are copied to brokers, at run time."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from respool.operate.cluster_store import ClusterAddress, ClusterStore
 # The broker setting of the throttle.
 COPY_RATE = "respool.copy.bytes.per.s.max"
 NO_LIMIT = 0
-# The name of all brokers where a broker's number is expected.
+# Stands for all brokers where a broker's number is expected.
 ALL = "all"
 
 Throttles = Mapping[str, Mapping[str, str]]
@@ -22,9 +22,9 @@ Throttles = Mapping[str, Mapping[str, str]]
 async def set_throttle(
     cluster: ClusterStore, broker: BrokerId | None, rate: int | None
 ) -> Throttles:
-    """Limit copies to a broker, or to all (None); return all throttles.
+    """Limit copies to a broker, or to all brokers (None); return all throttles.
 
-    `rate` None removes the limit, so that the one of the brokers' settings files applies.
+    With `rate` None, remove the limit, so that the one in the brokers' settings files applies.
     """
     (await cluster.read()).check_exists()
     await cluster.change(lambda view: _writes(view, broker, rate, cluster.address))
@@ -32,14 +32,14 @@ async def set_throttle(
 
 
 async def read_throttles(cluster: ClusterStore) -> Throttles:
-    """All throttles that were set while brokers ran, by this tool or by Kafka's."""
+    """All throttles that were set at run time, with this tool or with Kafka's."""
     snapshot = await cluster.read()
     snapshot.check_exists()
     return throttles(snapshot.view)
 
 
 def throttles(view: ClusterView) -> Throttles:
-    """By broker number; those of all brokers first."""
+    """Throttles by broker number; those for all brokers first."""
     return {
         name or ALL: dict(view.broker_overrides[name].values)
         for name in sorted(view.broker_overrides, key=lambda name: (len(name), name))
@@ -47,7 +47,7 @@ def throttles(view: ClusterView) -> Throttles:
 
 
 def throttle_documents(found: Throttles) -> list[dict[str, object]]:
-    """For programs; `broker` None stands for all brokers, `bytes_per_s_max` None for no limit."""
+    """For JSON; `broker` None stands for all brokers, `bytes_per_s_max` None for no limit."""
     return [
         {
             "broker": None if name == ALL else int(name),
@@ -68,21 +68,21 @@ def _writes(
     view: ClusterView, broker: BrokerId | None, rate: int | None, address: ClusterAddress
 ) -> list[GuardedWrite]:
     if broker is not None:
-        # An unknown broker is reported as by any other operation.
+        # Report an unknown broker in the same way as other operations do.
         broker_requests.check_is_there(view, broker)
         if rate is not None and view.registry[broker].is_removed:
-            # Another broker may be added under its number.
+            # Another broker may be added under its id.
             raise OperatorError(
                 f"broker {broker} was removed",
                 hint=f"let it in first: {address.command('add', broker)}",
             )
         for_all = view.broker_overrides.get(ALL_BROKERS)
         if rate is None and for_all is not None and COPY_RATE in for_all.values:
-            # The limit of all brokers would still apply to this one.
+            # Otherwise the limit for all brokers would apply to this one.
             rate = NO_LIMIT
         return _write(view, str(broker), rate)
     writes = _write(view, ALL_BROKERS, rate)
-    # A limit of one broker takes precedence over that of all.
+    # A limit for one broker takes precedence over the limit for all.
     for name in sorted(view.broker_overrides):
         if name != ALL_BROKERS:
             writes += _write(view, name, None)

@@ -1,4 +1,4 @@
-"""What topics hold and promise: their descriptions, retention, and what an acks=all reply guarantees."""
+"""Describes topics: configs, offsets, retention, and what an acks=all reply guarantees."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ MIN_ISR = "min.insync.replicas"
 def list_topics(
     admin: ClusterAdmin, *, internal: bool
 ) -> tuple[list[dict[str, Any]], dict[str, list[TopicSetting]], int]:
-    """A document for each topic, the topics' configs, and how many partitions have no leader."""
+    """A document for each topic, the topics' configs, and the number of partitions without a leader."""
     topics = [
         topic for _, topic in sorted(admin.topics().items()) if internal or not topic.is_internal
     ]
@@ -42,7 +42,7 @@ def describe_topic(admin: ClusterAdmin, name: str) -> dict[str, Any]:
         partitions.append(
             {
                 "partition": number,
-                # None if it did not answer as the leader, whatever the metadata says.
+                # None if the broker in the metadata did not answer as the leader.
                 "leader": leader.broker if held and leader is not None else None,
                 "start_offset": held.start if held else None,
                 "end_offset": held.end if held else None,
@@ -68,7 +68,7 @@ def _list_document(
     settings: Sequence[TopicSetting],
 ) -> dict[str, Any]:
     held = [each for (name, _), each in ranges.items() if name == topic.name]
-    # None if no partition has a leader: the offsets are unknown.
+    # None if no partition has a leader: then the offsets are unknown.
     offsets = sum(each.messages for each in held) if held else None
     return {
         "topic": topic.name,
@@ -90,7 +90,7 @@ def _policies(settings: Sequence[TopicSetting]) -> set[str]:
 
 
 def retention_limits(settings: Sequence[TopicSetting]) -> dict[str, object]:
-    """When messages are deleted; None: not by that limit."""
+    """The limits after which messages are deleted; None: no such limit."""
     values = {setting.name: setting.value for setting in settings}
     policies = _policies(settings)
 
@@ -125,16 +125,16 @@ def retention(settings: Sequence[TopicSetting]) -> str:
 class AcksAll(TypedDict):
     """What an acks=all reply guarantees."""
 
-    # When each replica syncs: always (before the reply), interval or os. None: not a Respool broker.
+    # When replicas sync: always (before the reply), interval or os. None: not a Respool broker.
     flush: str | None
-    # With interval.
+    # Only if `flush` is interval.
     flush_interval_ms: int | None
     # Replicas that must have the records before the reply.
     replicas_min: int
 
 
 def acks_all(settings: Sequence[TopicSetting], *, replicas: int | None = None) -> AcksAll:
-    """`replicas` is the replication factor; None: unknown."""
+    """The guarantee of an acks=all reply. `replicas` is the replication factor; None: unknown."""
     values = {setting.name: setting.value for setting in settings}
     needed = int(values.get(MIN_ISR) or 1)
     every_ms = values.get("respool.flush.interval.ms", "")
@@ -154,19 +154,19 @@ def promise_in_words(promised: AcksAll) -> str:
 
 
 def promise(settings: Sequence[TopicSetting], *, replicas: int | None = None) -> str:
-    """What acks=all means for this topic, in words."""
+    """The guarantee of an acks=all reply to this topic, in words."""
     return promise_in_words(acks_all(settings, replicas=replicas))
 
 
 def fewest_replicas(topic: TopicMetadata) -> int | None:
-    """The smallest replication factor of its partitions; None: unknown."""
+    """The smallest replication factor of the topic's partitions; None: unknown."""
     return min((len(brokers) for brokers in topic.replicas.values() if brokers), default=None)
 
 
 def asks_for_too_many(
     name: str, settings: Mapping[str, str], *, replicas: int | None
 ) -> str | None:
-    """A message if the topic's min.insync.replicas is more than its replication factor; else None."""
+    """A message if the topic's min.insync.replicas exceeds its replication factor; else None."""
     asked = settings.get(MIN_ISR, "")
     if replicas is None or not asked.isdecimal() or int(asked) <= replicas:
         return None
@@ -196,7 +196,7 @@ def _on_each_replica(promised: AcksAll) -> str:
 def check_setting_names(unset: Sequence[str], known: Sequence[str]) -> None:
     """
     Raises:
-        UsageError: a name is no topic setting; brokers ignore those, as Kafka does.
+        UsageError: a name is not a topic setting; brokers ignore unknown names, as Kafka does.
     """
     for name in unset:
         if name not in known:

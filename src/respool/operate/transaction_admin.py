@@ -1,16 +1,17 @@
-"""Transactions: listed, described, aborted by fencing their producer or, where no coordinator knows them, by a marker.
+"""List, describe and abort transactions: by fencing the producer or, without a coordinator, by an abort marker.
 
-Two sides know a transaction: its coordinator (by the transactional id) and each partition it has written to (by the
-producer id). They agree, except for a moment at its beginning and end, or when something went wrong.
+A transaction is known to its coordinator (by transactional id) and to each partition it has written to (by producer
+id). They agree, except for a moment at its beginning and end, or after a failure.
 
-A transaction hangs if nobody will ever end it. It is open in a partition from its first record there to its marker. All
-that time its coordinator has the partition on its list: it adds it before the first record, and removes it after the
-marker. So:
+A transaction hangs if nothing will ever end it. In a partition it is open from its first record to its marker.
+During that time its coordinator lists the partition: it adds the partition before the first record, and removes it
+after the marker. So:
 
 ```
   1. partitions: which transactions are open?    2. coordinators: whose are they?    3. partitions: still open?
 ```
-What is open at 1 and still at 3, and was on no list at 2, hangs. One that is about to end needs no waiting to tell.
+A transaction that is open at 1 and still at 3, and was on no list at 2, hangs. One that is just ending is recognised
+without waiting.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,14 +32,14 @@ from respool.client.kafka.transactions import (
 from respool.model.operator_errors import NotFound
 from respool.operate.errors import client_errors_translated
 
-# Coordinators check timeouts periodically, by their own clock.
+# Coordinators check timeouts periodically, by their own clocks.
 GRACE_MS = 60_000
 
 
 class TransactionAdmin:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        # Partitions that did not answer which transactions are open, and why.
+        # Partitions that did not report their open transactions, and why.
         self.unasked: dict[Place, str] = {}
 
     def find(
@@ -48,7 +49,7 @@ class TransactionAdmin:
         producer_ids: Collection[int] = (),
         open_longer_than_ms: int | None = None,
     ) -> list[ListedTransaction]:
-        """Those that meet all conditions, by transactional id."""
+        """The transactions that meet all conditions, by transactional id."""
         with client_errors_translated():
             return client_transactions.list_transactions(
                 self._cluster,
@@ -58,14 +59,14 @@ class TransactionAdmin:
             )
 
     def describe(self, names: Sequence[str]) -> dict[str, DescribedTransaction]:
-        """Those of them that exist."""
+        """The existing transactions among these."""
         with client_errors_translated():
             return client_transactions.describe_transactions(self._cluster, names)
 
     def get(self, name: str) -> DescribedTransaction:
         """
         Raises:
-            NotFound: no producer had this transactional id; the hint names one that is spelled alike.
+            NotFound: no producer had this transactional id; the hint names a similarly spelled one.
         """
         found = self.describe([name]).get(name)
         if found is not None:
@@ -77,21 +78,21 @@ class TransactionAdmin:
         )
 
     def fence(self, transaction: DescribedTransaction) -> int:
-        """End the producer's open transaction by taking its place; return the epoch of its successor."""
+        """End the producer's open transaction by fencing it; return its new producer epoch."""
         with client_errors_translated():
             return fence_producer(
                 self._cluster, transaction.transactional_id, timeout_ms=transaction.timeout_ms
             ).epoch
 
     def open_in(self, places: Iterable[Place]) -> list[OpenTransaction]:
-        """The open transactions in these partitions, as their leaders know them; see `unasked` for the others."""
+        """The open transactions in these partitions, according to the leaders; `unasked` lists the other partitions."""
         with client_errors_translated():
             found, unasked = client_transactions.open_transactions(self._cluster, places)
         self.unasked |= unasked
         return found
 
     def abort_in_partition(self, transaction: OpenTransaction) -> None:
-        """Write an abort marker into one partition, whatever its coordinator says."""
+        """Write an abort marker to one partition, whatever the coordinator's state."""
         with client_errors_translated():
             client_transactions.write_abort_marker(self._cluster, transaction)
 
@@ -102,7 +103,7 @@ class TransactionAdmin:
 class HangingReason(StrEnum):
     # No coordinator knows the producer.
     UNKNOWN = "no coordinator knows its producer"
-    # One does, but not that it has written here.
+    # The coordinator knows the producer, but not that it has written to this partition.
     NOT_LISTED = "its coordinator does not know of this partition"
     # The coordinator should have ended it long ago.
     OVERDUE = "open for longer than its timeout"
@@ -112,12 +113,12 @@ class HangingReason(StrEnum):
 class HangingTransaction:
     write: OpenTransaction
     why: HangingReason
-    # None: no coordinator knows it.
+    # None: no coordinator knows the transaction.
     transaction: DescribedTransaction | None = None
 
 
 class TransactionSource(Protocol):
-    """What `find_hanging` asks; `TransactionAdmin` is one."""
+    """The requests that `find_hanging` needs; `TransactionAdmin` implements it."""
 
     def open_in(self, places: Iterable[Place]) -> list[OpenTransaction]: ...
 
@@ -129,7 +130,7 @@ class TransactionSource(Protocol):
 def find_hanging(
     source: TransactionSource, places: Iterable[Place], *, now_ms: int
 ) -> list[HangingTransaction]:
-    """The transactions that hang in these partitions."""
+    """The hanging transactions of these partitions."""
     seen = source.open_in(places)
     if not seen:
         return []
@@ -144,7 +145,7 @@ def find_hanging(
 def owners_of(
     source: TransactionSource, writes: Iterable[OpenTransaction]
 ) -> Mapping[int, DescribedTransaction]:
-    """By producer id, what the coordinators know of the writers."""
+    """The coordinators' descriptions of the transactions that made these writes, by producer id."""
     listed = source.find(producer_ids={write.producer_id for write in writes})
     described = source.describe([info.transactional_id for info in listed])
     return {one.producer_id: one for one in described.values()}
@@ -153,7 +154,7 @@ def owners_of(
 def judge(
     write: OpenTransaction, known: Mapping[int, DescribedTransaction], *, now_ms: int
 ) -> HangingTransaction | None:
-    """What is wrong with it, if anything; it may also have ended just now."""
+    """Why the transaction hangs, or None; it may also have ended just now."""
     transaction = known.get(write.producer_id)
     if transaction is None:
         return HangingTransaction(write=write, why=HangingReason.UNKNOWN)

@@ -1,7 +1,7 @@
 """The committed offsets of all groups of a shard.
 
-There may be very many, and most are never fetched. So each is kept as the value of its record, one small bytes object,
-and decoded when it is fetched; and a replayed record is found by the prefix of its key without decoding it.
+There may be very many, and most are never fetched. So each offset is kept as the value of its record, one small bytes
+object, and only decoded when it is fetched; replay finds the entry by the prefix of the key without decoding it.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -47,22 +47,22 @@ _KEY_VERSION = OFFSET_KEY_VERSION.to_bytes(2, "big")
 
 
 class ExpiryRule(NamedTuple):
-    """When a group's offsets expire. A group whose offsets never expire has no rule."""
+    """When a group's offsets expire. Offsets that never expire have no rule."""
 
     # The retention time starts here, or at the commit if that was later.
     since_ms: int
-    # Topics whose offsets do not expire.
+    # True for topics whose offsets do not expire.
     reads: Callable[[str], bool]
 
 
 class _TopicOffsets:
-    """One group's offsets in one topic."""
+    """One group's offsets for one topic."""
 
     __slots__ = ("key_prefix", "values")
 
     def __init__(self, key_prefix: bytes) -> None:
         self.key_prefix = key_prefix
-        # Values of records, by partition.
+        # Record values by partition.
         self.values: dict[int, bytes] = {}
 
     def key(self, partition: int) -> bytes:
@@ -89,7 +89,7 @@ class CommittedOffsets:
         return group_id in self._groups
 
     def committed_of(self, group_id: str) -> list[tuple[str, int, Offset]]:
-        """Topic, partition and offset of all committed offsets of the group."""
+        """Topic, partition and offset of all offsets that the group has committed."""
         return [
             (name, partition, read_committed_offset(value))
             for name, topic in self._groups.get(group_id, {}).items()
@@ -97,11 +97,11 @@ class CommittedOffsets:
         ]
 
     def has_pending(self, group_id: str) -> bool:
-        """Whether an open transaction has pending offsets of the group."""
+        """True if an open transaction has pending offsets of the group."""
         return next(self._pending_keys(group_id), None) is not None
 
     def fetch(self, asked: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
-        """The committed offsets; no offset and no error for unknown partitions."""
+        """The committed offsets; unknown partitions have no offset and no error."""
         topics = self._groups.get(asked.group_id, {})
         wanted = asked.topics
         if wanted is None:
@@ -198,7 +198,7 @@ class CommittedOffsets:
         reads: Callable[[str], bool],
         draft: Draft,
     ) -> tuple[TopicResult, ...]:
-        """Delete offsets, except of subscribed topics. Deleting a missing offset succeeds."""
+        """Delete offsets, except for subscribed topics. Deleting a missing offset succeeds."""
         results = []
         for one in topics:
             error = None
@@ -237,7 +237,7 @@ class CommittedOffsets:
                 draft.write(key, None)
 
     def expire(self, group_id: str, rule: ExpiryRule, *, retention_ms: int, draft: Draft) -> bool:
-        """Delete expired offsets. Return whether the group has none left."""
+        """Delete expired offsets; return True if the group has none left."""
         are_all_gone = True
         for name, topic in self._groups.get(group_id, {}).items():
             if rule.reads(name):
@@ -262,7 +262,7 @@ class CommittedOffsets:
         CoordinatorRecordDamaged: the record cannot be read.
         """
         if key[:2] != _KEY_VERSION:
-            # The old version of the key means the same; both must be one entry.
+            # Both key versions have the same meaning and must map to one entry.
             key = _KEY_VERSION + key[2:]
         if value is None:
             self._remove(key)
@@ -319,7 +319,7 @@ class CommittedOffsets:
         return offset_key_prefix(group_id, name) if topic is None else topic.key_prefix
 
     def _is_pending(self, group_id: str, name: str, partition: int) -> bool:
-        # A request may have any text, also one that does not fit into a key.
+        # A request may contain any text, including text too long for a key.
         if not self._pending or not fits_a_string(group_id) or not fits_a_string(name):
             return False
         return _key(self._key_prefix(group_id, name), partition) in self._pending

@@ -1,7 +1,7 @@
 """Kafka's ConsumerProtocol: subscriptions and assignments embedded in the classic protocol.
 
 In a classic group these are opaque bytes. In a group with members of both protocols the coordinator assigns partitions
-to all of them, so it reads a classic member's subscription and owned partitions, and writes its assignment.
+to all of them, so it decodes a classic member's subscription and owned partitions, and encodes its assignment.
 
 ```
  subscription                                          assignment
@@ -28,29 +28,29 @@ _VERSION_WITH_RACK = 3
 _VERSION_MAX = 3
 _NULL = -1
 
-# By topic name: members of the classic protocol do not know ids.
+# By topic name: the classic protocol has no topic ids.
 NamedPartitionSet: TypeAlias = Mapping[str, frozenset[int]]
 
 
 class Subscription(NamedTuple):
     version: int
     topic_names: frozenset[str]
-    # Owned partitions. None for an eager member, which revokes all before it joins again, and for old versions.
+    # Owned partitions. Empty for old versions, and for eager members, which revoke everything before they rejoin.
     owned: NamedPartitionSet
     rack_id: str | None
 
 
 class Assignment(NamedTuple):
     partitions: NamedPartitionSet
-    # User data of a custom assignor in the client, which the coordinator cannot produce.
+    # User data of a custom client-side assignor, which the coordinator cannot produce.
     user_data: bytes | None
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Read a subscription of any version.
+    """Decode a subscription of any version.
 
     Raises:
-        InconsistentGroupProtocol: it cannot be read.
+        InconsistentGroupProtocol: it cannot be decoded.
     """
     reader = _Reader(data, what="a subscription")
     try:
@@ -67,10 +67,10 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """Read an assignment of any version; empty bytes for a member without one.
+    """Decode an assignment of any version; empty bytes mean no assignment.
 
     Raises:
-        InconsistentGroupProtocol: it cannot be read.
+        InconsistentGroupProtocol: it cannot be decoded.
     """
     if not data:
         return Assignment({}, None)
@@ -83,7 +83,7 @@ def read_assignment(data: bytes) -> Assignment:
 
 
 def write_assignment(partitions: NamedPartitionSet, *, version: int) -> bytes:
-    """Write an assignment for a member whose subscription has that version."""
+    """Encode an assignment for a member whose subscription has this version."""
     writer = RecordWriter(version=max(0, min(version, _VERSION_MAX)))
     writer.count(len(partitions))
     for name, numbers in sorted(partitions.items()):
@@ -96,14 +96,14 @@ def write_assignment(partitions: NamedPartitionSet, *, version: int) -> bytes:
 
 
 def with_ids(partitions: NamedPartitionSet, topics: TopicsView) -> PartitionSet:
-    """Of the topics there are."""
+    """Convert names to ids; unknown topics are left out."""
     return partition_set(
         (topics[name].topic_id, numbers) for name, numbers in partitions.items() if name in topics
     )
 
 
 def with_names(partitions: PartitionSet, topics: TopicsView) -> NamedPartitionSet:
-    """Of the topics there are."""
+    """Convert ids to names; unknown topics are left out."""
     return {
         name: partitions[topic.topic_id]
         for name, topic in topics.items()
@@ -129,8 +129,8 @@ class _Reader(RecordReader):
 
 
 # -- subscribed topics -------------------------------------------------------------------------------------------------
-# The coordinator reads subscriptions of protocol type "consumer" to know whether a classic group still subscribes to a
-# topic:
+# The coordinator decodes subscriptions of protocol type "consumer" to know whether a classic group still subscribes to
+# a topic:
 #
 # ```
 #  0         2       6
@@ -142,7 +142,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics that any of the members subscribes to; None if a subscription cannot be read."""
+    """The topics that at least one member subscribes to; None if a subscription cannot be decoded."""
     topics: set[str] = set()
     try:
         for subscription in subscriptions:

@@ -48,7 +48,7 @@ class GroupAdmin:
         self._consumers = consumers
 
     def list(self, request: ListGroups) -> ListGroupsReply:
-        """The groups that match the filters; a group that only has offsets is Empty."""
+        """List the groups that match the filters; a group that only has offsets is Empty."""
         states = {state.strip().lower() for state in request.states}
         types = {group_type.strip().lower() for group_type in request.types}
         groups = self._classic.groups
@@ -84,7 +84,7 @@ class GroupAdmin:
         if group is not None:
             return _described(group)
         if group_id in self._consumers.groups:
-            # Clients that get this error describe it as a consumer group instead.
+            # Clients that get this error retry with ConsumerGroupDescribe.
             error = GroupIdNotFound(f"group {group_id} is not a classic group")
             return DescribedGroup(group_id=group_id, error=error)
         if self._offsets.has_group(group_id):
@@ -127,7 +127,7 @@ class GroupAdmin:
             draft.write(write_group_key(group_id), None)
 
     def fence(self, request: FenceGroup, draft: Draft) -> FenceGroupReply:
-        """Remove all members and set offsets in one batch, so that no commit comes in between."""
+        """Remove all members and set offsets in one batch, so that no commit can come in between."""
         try:
             check_group_id(request.group_id)
             topics = self._offsets.commit(request.group_id, request.topics, draft=draft)
@@ -175,7 +175,7 @@ def _raise_first_error(topics: tuple[TopicResult, ...]) -> None:
 
 
 # -- ConsumerGroupDescribe ---------------------------------------------------------------------------------------------
-# Consumer groups as ConsumerGroupDescribe shows them.
+# Consumer groups in the form that ConsumerGroupDescribe returns.
 
 
 def describe_consumer_group(

@@ -1,7 +1,7 @@
 """The group coordinator's state machine for one partition of `__consumer_offsets`: groups, members and offsets.
 
-See `decision.py` for the interface. A request is answered by its own decision or, if a member must wait for others, by
-a later one.
+`decision.py` describes the interface. A request is answered by its own decision or, if a member must wait for others,
+by a later one.
 """
 
 import logging
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 EXPIRY_TIMER: TimerKey = ("offset expiry",)
 
-# Enough for two heartbeats at the usual interval, and for finding the coordinator.
+# Enough for finding the coordinator and for two heartbeats at the usual interval.
 HEARD_AGAIN_MS = 10_000
 
 
@@ -68,7 +68,7 @@ class GroupCoordinatorShard:
             offsets=self._offsets, classic=self._classic, consumers=self._consumers
         )
         self._skipped_kinds: set[int] = set()
-        # Requests that may wait, and the most frequent one, build their own decisions.
+        # Requests that may have to wait build their own decisions, and so does the most frequent request.
         self._deciders: dict[type, Callable[[Any, Ticket, Draft], Decision]] = {
             JoinGroup: protocols.join,
             SyncGroup: protocols.sync,
@@ -91,7 +91,7 @@ class GroupCoordinatorShard:
 
     @property
     def offsets(self) -> CommittedOffsets:
-        """The committed offsets, for reading."""
+        """The committed offsets, for read access."""
         return self._offsets
 
     def decide(
@@ -122,7 +122,7 @@ class GroupCoordinatorShard:
         return draft.decision()
 
     def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
-        """The whole log has been replayed: start the timers of members and offsets."""
+        """After the whole log was replayed: start the timers of members and offsets."""
         draft = Draft(now_ms, wall_ms=wall_ms)
         draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
         self._classic.on_loaded(draft)
@@ -130,10 +130,10 @@ class GroupCoordinatorShard:
         return draft.decision()
 
     def on_heard_again(self, *, now_ms: int) -> None:
-        """The coordinator was unavailable for a while, so members that sent no heartbeat are not to blame.
+        """Extend sessions after an outage of the coordinator, in which members could not send heartbeats.
 
         Members get some time, but not a whole new session: librdkafka leaves the group by itself after a session
-        without a reply, and joins as another member, which has to wait until the old one has timed out.
+        timeout without a reply, and joins as a new member, which then waits until the old one has timed out.
         """
         self._classic.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
         self._consumers.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
@@ -141,16 +141,16 @@ class GroupCoordinatorShard:
     def on_topics_changed(
         self, topics: TopicsView, *, now_ms: int, wall_ms: int | None = None
     ) -> Decision:
-        """The existing topics: called before loading, and whenever a topic is created, deleted or enlarged.
+        """Set the existing topics. Called before loading, and whenever a topic is created, deleted or enlarged.
 
-        Before loading there is nothing to decide.
+        Before loading, the decision is empty.
         """
         draft = Draft(now_ms, wall_ms=wall_ms)
         self._consumers.on_topics_changed(topics, draft)
         return draft.decision()
 
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision:
-        """Delete the offsets of deleted topics: a new topic of the same name starts without any."""
+        """Delete the offsets of deleted topics: a new topic of the same name starts without committed offsets."""
         draft = Draft(now_ms)
         self._offsets.delete_topics(names, draft=draft)
         return draft.decision()
@@ -158,7 +158,7 @@ class GroupCoordinatorShard:
     def replay(
         self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> None:
-        """Apply a record; with a producer id it is part of a transaction.
+        """Apply a record; with a producer id, it is part of a transaction.
 
         Raises:
             CoordinatorRecordDamaged: the record cannot be read.
@@ -175,5 +175,5 @@ class GroupCoordinatorShard:
             logger.warning("records of kind %d are unknown here and skipped", kind)
 
     def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
-        """A transaction marker: the transaction's offsets take effect, or are dropped."""
+        """Apply a transaction marker: the transaction's offsets take effect, or are discarded."""
         self._offsets.end_transaction(producer_id, is_committed=is_committed)

@@ -1,6 +1,6 @@
-"""Which of the two protocols a group uses, and how a request of the other protocol is handled.
+"""Decides which of the two protocols a group uses, and how requests of the other protocol are handled.
 
-A group uses one protocol at a time. A next-generation group may have members of both; see `group_upgrade.py` for the
+A group uses one protocol at a time. A next-generation group may have members of both; `group_upgrade.py` describes the
 conversion. A group without members takes the protocol of the first member that joins.
 """
 
@@ -35,7 +35,7 @@ class GroupProtocols:
         end = Draft(draft.now_ms, wall_ms=draft.wall_ms)
         decision = self._classic.join(request, ticket, draft)
         if request.group_id in self._classic.groups:
-            # A member joins, or is about to: the empty group of the other protocol is removed.
+            # A member joins, or has asked for its member id: the empty group of the other protocol is deleted.
             self._consumers.delete(request.group_id, end)
         return Decision(
             records=end.decision().records + decision.records,
@@ -65,5 +65,5 @@ class GroupProtocols:
 
 
 def _on_downgraded(group_id: str, draft: Draft) -> None:
-    """The classic group exists once the records are replayed. Then its members' sessions start."""
+    """After the records are replayed, the classic group exists. Start its members' sessions then."""
     draft.set_timer((CLASSIC_TIMER, group_id), draft.now_ms)

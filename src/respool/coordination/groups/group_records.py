@@ -1,4 +1,4 @@
-"""A classic group <-> Kafka's record of it in `__consumer_offsets`; and all kinds of records of that topic.
+"""Encodes and decodes Kafka's records of classic groups in `__consumer_offsets`; lists all kinds of records there.
 
 ```
  key, version 2                      the key's version is the kind of record
@@ -14,8 +14,8 @@
 ```
 Version 4 is flexible. Like Kafka 4, Respool writes version 3.
 
-A record is written when a generation has its assignment, and when the group becomes empty. So the log has stable and
-empty groups only: a rebalance in progress is lost with the coordinator.
+A record is written when a generation has its assignment, and when the group becomes empty. So the log contains only
+stable and empty groups: a rebalance in progress is lost with the coordinator.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _NO_REBALANCE_TIMEOUT = -1
 
 
 class RecordKind(IntEnum):
-    """The version of a record's key. The numbers are Kafka's; kinds not listed here are skipped."""
+    """The kind of a record, which is the version of its key. The numbers are Kafka's; other kinds are skipped."""
 
     OFFSET_OLD = 0
     OFFSET = 1
@@ -49,7 +49,7 @@ class StoredMember:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # Its metadata for the chosen protocol.
+    # The member's metadata for the chosen protocol.
     subscription: bytes
     assignment: bytes
 
@@ -62,16 +62,16 @@ class StoredGroup:
     # Both are None without members.
     protocol_name: str | None
     leader: str | None
-    # Since when the group is stable or empty; NO_TIMESTAMP in old records.
+    # When the group became stable or empty; NO_TIMESTAMP in old records.
     since_ms: int
     members: tuple[StoredMember, ...]
 
 
 def kind_of(key: bytes) -> int:
-    """The kind of record, by its key; it need not be one of `RecordKind`.
+    """The kind of a record, by its key; may be a number that is not in `RecordKind`.
 
     Raises:
-        CoordinatorRecordDamaged: the key is too short to have one.
+        CoordinatorRecordDamaged: the key is too short.
     """
     if len(key) < 2:
         raise CoordinatorRecordDamaged(f"a record's key has {len(key)} bytes, too few for its kind")
@@ -85,10 +85,10 @@ def write_group_key(group_id: str) -> bytes:
 
 
 def read_group_key(key: bytes) -> str:
-    """The group's id.
+    """Decode the group id.
 
     Raises:
-        CoordinatorRecordDamaged: this is another kind of key.
+        CoordinatorRecordDamaged: the key is of another kind.
     """
     reader = RecordReader(key, what="the key of a group")
     reader.int16()
@@ -118,10 +118,10 @@ def write_group_value(group: StoredGroup) -> bytes:
 
 
 def read_group_value(value: bytes) -> StoredGroup:
-    """Read any version Kafka has written.
+    """Decode any version that Kafka has written.
 
     Raises:
-        CoordinatorRecordDamaged: an unknown version, or a truncated record.
+        CoordinatorRecordDamaged: the version is unknown, or the record is truncated.
     """
     reader = RecordReader(value, what="a group")
     version = reader.int16()
@@ -174,7 +174,7 @@ def _read_member(reader: RecordReader, version: int) -> StoredMember:
         client_id=client_id,
         client_host=client_host,
         session_timeout_ms=session_timeout_ms,
-        # Before version 1 the session timeout served as both.
+        # In version 0 the session timeout served as both.
         rebalance_timeout_ms=(
             session_timeout_ms
             if rebalance_timeout_ms == _NO_REBALANCE_TIMEOUT

@@ -1,11 +1,11 @@
-"""What a group coordinator is asked and what it answers, in words without protocol versions.
+"""Requests and replies of the group coordinator, independent of protocol versions.
 
-Handlers translate: an old version's missing fields become the defaults here, and what a version cannot say is left out
-of the reply. Where an old client must be treated otherwise, a yes/no field of the request says so. An error is a
-`RequestError` in the reply, for the whole or for one item of it; None is success. Replies to several items answer each
-of them, in the order asked.
+Handlers translate: fields that an old version lacks get the defaults here, and what a version cannot express is left
+out of the reply. If an old client must be treated differently, a boolean field of the request says so. An error is a
+`RequestError` in the reply, for the whole request or for one item; None is success. A reply to several items has an
+entry for each of them, in the order of the request.
 
-Items that come by the hundred, such as partitions, are named tuples: they are made in a third of the time.
+Items that come by the hundred, such as partitions, are named tuples, which are created in a third of the time.
 """
 
 from dataclasses import dataclass
@@ -22,17 +22,17 @@ from respool.model.ids import (
     TopicId,
 )
 
-# A member that joins for the first time has no id yet; one that commits without being a member never has.
+# A member that joins for the first time has no id yet; a client that commits without being a member never has one.
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
 # The partition has no committed offset.
 NO_COMMITTED_OFFSET = Offset(-1)
-# Retention time of an offset from clients that do not send one (OffsetCommit from version 5).
+# The client did not send a retention time for the offset (OffsetCommit from version 5).
 RETENTION_BY_BROKER = -1
 
 
 class GroupState(StrEnum):
-    """The values are the names that clients see."""
+    """Group states; the values are the names that clients see."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -68,13 +68,13 @@ class JoinGroup:
     client_id: str
     client_host: str
     session_timeout_ms: int
-    # Version 0 has none; then it is the session timeout.
+    # Version 0 has none; then it equals the session timeout.
     rebalance_timeout_ms: int
     protocol_type: str
     # In the member's order of preference.
     protocols: tuple[Protocol, ...]
     reason: str | None = None
-    # From version 4 a new member first gets its id and then joins with it, so that a retry leaves no orphaned member.
+    # From version 4, a new member first gets an id and then joins with it, so that a retry leaves no orphaned member.
     requires_known_member_id: bool = True
     # From version 9 the reply can tell a leader to skip the assignment (KIP-814).
     supports_skipping_assignment: bool = True
@@ -89,7 +89,7 @@ class JoinedMember(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinGroupReply:
     error: RequestError | None = None
-    # With MemberIdRequired: the member id to join with.
+    # With MemberIdRequired, the member id to join with.
     member_id: str = NO_MEMBER_ID
     generation: int = NO_GENERATION
     protocol_type: str | None = None
@@ -111,10 +111,10 @@ class SyncGroup:
     generation: int
     member_id: str
     instance_id: str | None = None
-    # None before version 5; then not checked.
+    # None before version 5, and then not checked.
     protocol_type: str | None = None
     protocol_name: str | None = None
-    # Only from the leader.
+    # Only sent by the leader.
     assignments: tuple[MemberAssignment, ...] = ()
 
 
@@ -140,7 +140,7 @@ class HeartbeatReply:
 
 
 class LeavingMember(NamedTuple):
-    # With an instance id the member id may be empty: so an administrator removes a static member.
+    # Empty if an administrator removes a static member by its instance id.
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
@@ -148,7 +148,7 @@ class LeavingMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
-    """Before version 3 there is one member, and its error is the error of the reply."""
+    """Before version 3, there is exactly one member, and its error is the error of the reply."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
@@ -184,7 +184,7 @@ class TopicToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommit:
-    """The caller has checked that the topics and partitions exist, and replies for those that do not."""
+    """The caller has checked that the topics and partitions exist, and replies for the others."""
 
     group_id: str
     # The member epoch in the next-generation protocol.
@@ -193,16 +193,16 @@ class OffsetCommit:
     instance_id: str | None = None
     topics: tuple[TopicToCommit, ...]
     retention_ms: int = RETENTION_BY_BROKER
-    # From version 9 the client knows member epochs, so a next-generation group accepts its commit.
+    # From version 9, the client knows member epochs, so a next-generation group accepts its commit.
     knows_member_epochs: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit:
-    """Offsets that take effect once the producer's transaction is committed. The reply is an `OffsetCommitReply`.
+    """Offsets that take effect when the producer's transaction is committed. The reply is an `OffsetCommitReply`.
 
-    The caller has checked the topics, and that the group's partition is part of the transaction. A producer before
-    KIP-447 does not name a member of the group; then there is no fencing.
+    The caller has checked the topics, and that the group's partition is part of the transaction. A producer without
+    KIP-447 does not name a group member; then there is no fencing.
     """
 
     group_id: str
@@ -226,7 +226,7 @@ class TopicResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitReply:
-    """An error of the group is repeated for each partition, as Kafka's reply has no other place for it."""
+    """An error of the group is repeated for each partition, because Kafka's reply has no other field for it."""
 
     topics: tuple[TopicResult, ...]
 
@@ -238,9 +238,9 @@ class TopicToFetch(NamedTuple):
 
 class GroupToFetch(NamedTuple):
     group_id: str
-    # None: all.
+    # None: all topics.
     topics: tuple[TopicToFetch, ...] | None
-    # Of the next-generation protocol; checked only if given.
+    # Next-generation protocol only; checked if given.
     member_id: str | None = None
     member_epoch: int = NO_GENERATION
 
@@ -248,7 +248,7 @@ class GroupToFetch(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch:
     groups: tuple[GroupToFetch, ...]
-    # require_stable: an error instead of an offset that an open transaction may replace.
+    # Return an error instead of an offset that an open transaction may replace.
     require_stable: bool = False
 
 
@@ -258,8 +258,8 @@ class FetchedOffset(NamedTuple):
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
     error: RequestError | None = None
-    # Of the topic it was committed for, where that was known: an offset of a deleted topic must not serve a new one of
-    # the same name.
+    # The id of the topic at the time of the commit, if known: the offset of a deleted topic must not be used for a new
+    # topic of the same name.
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
@@ -333,11 +333,11 @@ class DescribedMember(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
     group_id: str
-    # GroupIdNotFound is sent from version 6. Before, a missing group is Dead, without an error.
+    # From version 6, GroupIdNotFound is sent. Before, a missing group is Dead, without an error.
     error: RequestError | None = None
     state: GroupState = GroupState.DEAD
     protocol_type: str = ""
-    # The chosen protocol, while the group is Stable.
+    # The chosen protocol if the group is Stable.
     protocol_name: str = ""
     members: tuple[DescribedMember, ...] = ()
 
@@ -366,8 +366,8 @@ class DeleteGroupsReply:
 class FenceGroup:
     """Remove all members and set these offsets in one decision: an operator's forced reset.
 
-    Members get UnknownMemberId, join again under new ids and start from the new offsets. Their commits in flight are
-    refused, so they cannot undo the reset.
+    Members get UnknownMemberId, rejoin under new ids and start from the new offsets. Their commits in flight are
+    rejected, so they cannot undo the reset.
     """
 
     group_id: str
@@ -376,7 +376,7 @@ class FenceGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceGroupReply:
-    """Without an error everything was done; with one, nothing."""
+    """Without an error, everything was done; with an error, nothing was."""
 
     error: RequestError | None = None
     fenced_member_ids: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""A committed offset <-> Kafka's record of it in `__consumer_offsets`.
+"""Encodes and decodes Kafka's records of committed offsets in `__consumer_offsets`.
 
 ```
  key, version 0 or 1
@@ -10,8 +10,8 @@
  | version | offset | leader epoch 4, from version 3 | metadata: string | committed at 8 |
                     | expires at 8, version 1 only |   tagged fields, from version 4
 ```
-Version 4 is flexible; its tag 0 holds the topic's id. Kafka writes version 3 without an id and 1 when the client set
-an expiry, and so do we; with an id we write version 4.
+Version 4 is flexible; its tag 0 holds the topic id. Kafka writes version 3 without an id, or version 1 if the client
+set an expiry, and so does Respool; with an id Respool writes version 4.
 """
 
 from functools import lru_cache
@@ -38,7 +38,7 @@ _VERSION_WITH_EPOCH = 3
 _VERSION_FLEXIBLE = 4
 _TAG_TOPIC_ID = 0
 
-# Nearly all values have no metadata, and then a fixed size. Without a topic id, and with one:
+# Nearly all values have no metadata and thus a fixed size. Without and with a topic id:
 #   0             2        10             14             16             24
 #   | version = 3 | offset | leader epoch | metadata = 0 | committed at |
 #   0             2        10             14             15             23         24      25        26         42
@@ -53,14 +53,14 @@ class CommittedOffset(NamedTuple):
     leader_epoch: LeaderEpoch
     metadata: str
     committed_at_ms: int
-    # NO_TIMESTAMP: when the broker's settings say.
+    # NO_TIMESTAMP: by the broker's settings.
     expires_at_ms: int = NO_TIMESTAMP
-    # ZERO_TOPIC_ID when it was not known.
+    # ZERO_TOPIC_ID if the id was unknown.
     topic_id: TopicId = ZERO_TOPIC_ID
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """What the keys of a group's offsets in one topic begin with: all but the partition."""
+    """The common prefix of the keys of a group's offsets in one topic: all fields but the partition."""
     writer = RecordWriter(version=OFFSET_KEY_VERSION)
     writer.string(group_id)
     writer.string(topic)
@@ -68,10 +68,10 @@ def offset_key_prefix(group_id: str, topic: str) -> bytes:
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
-    """The group, topic and partition.
+    """Decode the group, topic and partition.
 
     Raises:
-        CoordinatorRecordDamaged: it is not such a key.
+        CoordinatorRecordDamaged: the key is of another kind.
     """
     reader = RecordReader(key, what="the key of a committed offset")
     reader.int16()
@@ -104,22 +104,22 @@ def write_offset_value(committed: CommittedOffset) -> bytes:
 
 
 def check_offset_value(value: bytes) -> None:
-    """Make sure that `read_offset_value` will not fail.
+    """Check that `read_offset_value` will succeed.
 
     Raises:
-        CoordinatorRecordDamaged: it would.
+        CoordinatorRecordDamaged: it would fail.
     """
     if not _is_plain(value) and not _is_plain_with_id(value):
         read_offset_value(value)
 
 
 def read_committed_offset(value: bytes) -> Offset:
-    """The offset alone. Every version begins with its number and the offset. For looking through very many values."""
+    """Decode only the offset, which follows the version number in all versions; fast enough for very many values."""
     return Offset(int.from_bytes(value[2:10], "big", signed=True))
 
 
 def read_offset_times(value: bytes) -> tuple[int, int]:
-    """When it was committed and when it expires. For looking through very many values."""
+    """Decode only the commit time and expiry; fast enough for very many values."""
     if _is_plain(value):
         return int.from_bytes(value[16:24], "big", signed=True), NO_TIMESTAMP
     if _is_plain_with_id(value):
@@ -128,7 +128,7 @@ def read_offset_times(value: bytes) -> tuple[int, int]:
     return committed.committed_at_ms, committed.expires_at_ms
 
 
-# A group's offsets share few topics, and making a UUID takes longer than reading all the rest.
+# A group's offsets share few topics, and creating a UUID takes longer than decoding all the rest.
 @lru_cache(maxsize=1_024)
 def _topic_id(data: bytes) -> TopicId:
     return TopicId(UUID(bytes=data))
@@ -148,10 +148,10 @@ def _is_plain_with_id(value: bytes) -> bool:
 
 
 def read_offset_value(value: bytes) -> CommittedOffset:
-    """Read any version Kafka has written.
+    """Decode any version that Kafka has written.
 
     Raises:
-        CoordinatorRecordDamaged: it is none of them, or cut off.
+        CoordinatorRecordDamaged: the version is unknown, or the value is truncated.
     """
     if _is_plain(value):
         _, offset, leader_epoch, _, committed_at_ms = _PLAIN.unpack(value)
@@ -190,7 +190,7 @@ def read_offset_value(value: bytes) -> CommittedOffset:
 
 
 def _write_with_expiry(committed: CommittedOffset) -> bytes:
-    # Has no place for the leader epoch, and Kafka drops it too.
+    # This version has no field for the leader epoch; Kafka drops it too.
     writer = RecordWriter(version=_VERSION_WITH_EXPIRY)
     writer.int64(committed.offset)
     writer.string(committed.metadata)

@@ -1,4 +1,4 @@
-"""Requests about committed offsets: first checked by the group, then carried out on the offsets."""
+"""Requests about committed offsets: first checked against the group, then applied to the offsets."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ from respool.model.coordinator_errors import (
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import RequestError
 
-# Maximum number of tombstones per decision; the rest follows at once, with other requests in between.
+# The maximum number of tombstones per decision; the rest follow at once, after other requests that are waiting.
 EXPIRED_RECORDS_MAX = 5_000
 
 
@@ -96,7 +96,7 @@ class OffsetRequests:
         elif consumer is not None:
             consumer.check_commit(request)
         elif request.generation < 0:
-            # A consumer with manual assignment, or a tool. This commit creates the group.
+            # From a consumer with manual assignment, or a tool. This commit creates the group.
             _check_new_group(request.group_id)
         elif self._offsets.has_group(request.group_id):
             raise UnknownMemberId(f"group {request.group_id} has no members")
@@ -129,7 +129,7 @@ class OffsetRequests:
             missing = GroupIdNotFound(f"there is no group {request.group_id}")
             return OffsetDeleteReply(error=missing)
         if group is not None and group.members and not group.uses_consumer_protocol:
-            # It is unknown what its members subscribe to.
+            # The members' subscriptions are unknown.
             return OffsetDeleteReply(error=NonEmptyGroup(f"{request.group_id} has members"))
         topics = self._offsets.delete(
             request.group_id,
@@ -140,7 +140,7 @@ class OffsetRequests:
         return OffsetDeleteReply(topics=topics)
 
     def expire(self, draft: Draft) -> bool:
-        """Delete expired offsets and groups. Return whether there may be more of them."""
+        """Delete expired offsets and groups; return True if there may be more."""
         group_ids = dict.fromkeys(
             [*self._offsets.group_ids(), *self._classic.groups, *self._consumers.groups]
         )

@@ -1,4 +1,4 @@
-"""A group of the classic protocol: its members, their votes, and the requests that wait.
+"""A group of the classic protocol: its members, their protocols, and the requests that wait for a reply.
 
 ```
           first member joins                all joined, or timeout
@@ -10,8 +10,8 @@
 ```
 `stored` is the state in the log: it changes only by `replay`. Everything else is the live group, which is ahead of the
 log during a rebalance. Both agree again when the group is Stable or Empty, since a record is written then. If the
-coordinator fails in between, the group starts again from `stored`, and members of the unfinished generation have to
-join again.
+coordinator fails in between, the group restarts from `stored`, and members of the unfinished generation have to
+rejoin.
 """
 
 from collections import Counter
@@ -59,28 +59,28 @@ class ClassicGroup:
         self.protocol_type = ""
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        # In order of joining.
+        # In the order in which they joined.
         self.members: dict[str, ClassicMember] = {}
         # Instance id -> member id. Invariant: exactly the members that have an instance id.
         self.static_members: dict[str, str] = {}
-        # Member ids that were given out, and until when to wait for their joins. Not members yet.
+        # Member ids that were assigned, with the deadline of their joins. Not members yet.
         self.pending_joins: dict[str, int] = {}
-        # Members whose join or sync is answered later. Invariant: all are members.
+        # Members whose join or sync waits for its reply. Invariant: all are members.
         self.joins_waiting: dict[str, Ticket] = {}
         self.syncs_waiting: dict[str, Ticket] = {}
         # Members of this generation that have not sent a SyncGroup yet.
         self.pending_syncs: set[str] = set()
 
-        # When the join phase ends in any case; None outside of it.
+        # The deadline of the join phase; None outside of it.
         self.join_due_ms: int | None = None
-        # By when all members must have synced; None if they have.
+        # The deadline by which all members must sync; None if all have.
         self.sync_due_ms: int | None = None
-        # The rebalance began with an empty group: it waits a little for more members, and while more come, goes on
-        # waiting as long as time is left.
+        # The rebalance began with an empty group: it waits a little for more members, and keeps waiting while members
+        # join and time is left.
         self.is_initial = False
         self.initial_join_left_ms = 0
         self.new_member_added = False
-        # When the group's only timer rings. It may ring early and is then set again, so a heartbeat need not move it.
+        # When the group's only timer fires. It may fire early and is then set again, so a heartbeat need not move it.
         # Invariant: not later than any deadline of the group.
         self.wake_at_ms: int | None = None
 
@@ -100,7 +100,7 @@ class ClassicGroup:
 
     @property
     def is_forgettable(self) -> bool:
-        """True if neither the log nor any client knows the group, so it can be dropped."""
+        """True if the group is neither in the log nor known to any client, so it can be dropped."""
         return self.stored is None and not self.members and not self.pending_joins
 
     @property
@@ -111,7 +111,7 @@ class ClassicGroup:
         return member.member_id in self.joins_waiting or member.member_id in self.syncs_waiting
 
     def reads(self, topic: str) -> bool:
-        """Whether a member subscribes to the topic; True if that is unknown."""
+        """True if a member subscribes to the topic, or if the subscriptions are unknown."""
         if not self.members or not self.uses_consumer_protocol:
             return False
         return self._subscribed is None or topic in self._subscribed
@@ -121,7 +121,7 @@ class ClassicGroup:
         return self.uses_consumer_protocol and self._subscribed is not None
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether all members, and one with these protocols, have a protocol in common."""
+        """True if all members and one with these protocols have a protocol in common."""
         if not self.members:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -149,7 +149,7 @@ class ClassicGroup:
         return member
 
     def choose_protocol(self) -> str:
-        """The protocol with most votes among those that all support; the first voted for wins a tie."""
+        """The protocol with most votes among those that all members support; on a tie, the first one voted for."""
         everyone = len(self.members)
         candidates = {name for name, count in self._supporters.items() if count == everyone}
         votes = Counter(member.vote(candidates) for member in self.members.values())
@@ -182,7 +182,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, old: ClassicMember, new: ClassicMember) -> None:
-        """Another member takes the old one's instance id, assignment and, if it led, leadership."""
+        """Give the old member's instance id and assignment to the new one, and its leadership if it was the leader."""
         led = self.leader == old.member_id
         self.remove(old.member_id)
         self.add(new)
@@ -220,8 +220,9 @@ class ClassicGroup:
     # --- replay
 
     def replay(self, stored: StoredGroup) -> None:
-        """Become what the record says: Stable with these members, or Empty. What only the live group knows of
-        these members stays: who waits, who has not synced yet, which other protocols they support.
+        """Apply a record: the group becomes Stable with these members, or Empty.
+
+        State outside the log is kept for these members: waiting requests, pending syncs, their other protocols.
         """
         self.stored = stored
         self.generation = stored.generation

@@ -1,4 +1,4 @@
-"""The classic groups of a shard: dispatches requests to groups, and runs their timers."""
+"""The classic groups of a shard: dispatches requests to them, and runs their timers."""
 
 from collections.abc import Mapping
 
@@ -29,14 +29,14 @@ from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import RequestError
 from respool.ports.random_source import RandomSource
 
-# A group has one timer; the second part of its key is the group's id.
+# Every group has one timer; the second part of its key is the group id.
 CLASSIC_TIMER = "classic group"
 
 
 class ClassicGroups:
     def __init__(self, settings: GroupSettings, *, rng: RandomSource) -> None:
         self._size_max = settings.group_max_size
-        # Groups that have or had members, or that a member is about to join.
+        # Groups that have or had members, and groups with a pending join.
         self._groups: dict[str, ClassicGroup] = {}
         self._rebalance = Rebalance(settings)
         self._joining = Joining(settings, rebalance=self._rebalance, rng=rng)
@@ -111,7 +111,7 @@ class ClassicGroups:
         if group is None:
             return NOTHING
         for member in group.members.values():
-            # The group was a next-generation group until now; its members' sessions start here.
+            # Until now the group was a next-generation group; its members' sessions start here.
             if member.expires_at_ms == NEVER_MS:
                 self._rebalance.restart_session(group, member, draft.now_ms)
         self._membership.on_timer(group, draft)
@@ -124,12 +124,12 @@ class ClassicGroups:
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, draft.now_ms)
             if len(group.members) > self._size_max:
-                # The members that join first may stay.
+                # The first members that join again may stay.
                 self._rebalance.begin(group, draft, reason="more members than group.max.size")
             self._set_timer(group, draft, timer_at_ms=None)
 
     def on_heard_again(self, *, until_ms: int) -> None:
-        """No request was answered for a while: extend sessions until then. Timers that fire earlier are set again."""
+        """Extend sessions to this time, after a while without replies. Timers that fire earlier are set again."""
         for group in self._groups.values():
             for member in group.members.values():
                 member.expires_at_ms = max(member.expires_at_ms, until_ms)
@@ -162,7 +162,7 @@ class ClassicGroups:
             draft.set_timer((CLASSIC_TIMER, group.group_id), group.wake_at_ms)
 
     def _forget_if_nothing(self, group: ClassicGroup) -> None:
-        # Otherwise every made-up group id of a join would stay in memory.
+        # Otherwise every invented group id in a join would stay in memory.
         if group.is_forgettable:
             del self._groups[group.group_id]
 

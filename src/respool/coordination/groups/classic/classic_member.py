@@ -5,7 +5,7 @@ from collections.abc import Container
 from respool.coordination.groups.group_records import StoredMember
 from respool.coordination.groups.group_requests import JoinGroup, Protocol
 
-# A session without a deadline yet: the member was loaded from the log.
+# A session without a deadline: the member was loaded from the log and its session has not started.
 NEVER_MS = 2**63 - 1
 
 
@@ -46,8 +46,8 @@ class ClassicMember:
         self.protocols = protocols
         # The assignment of the last synced generation; empty before the first.
         self.assignment = assignment
-        # It has not completed a rebalance yet. While it waits for its first one it sends no heartbeats, so it is
-        # dropped after a while even though it waits.
+        # The member has not completed a rebalance yet. It sends no heartbeats while it waits for its first one, so it
+        # is removed after a while even though it has a waiting request.
         self.is_new = is_new
         self.expires_at_ms = NEVER_MS
 
@@ -73,7 +73,7 @@ class ClassicMember:
             client_host=stored.client_host,
             session_timeout_ms=stored.session_timeout_ms,
             rebalance_timeout_ms=stored.rebalance_timeout_ms,
-            # The record has only the chosen protocol. The others come with the member's next join.
+            # The record has only the chosen protocol. The others arrive with the member's next join.
             protocols=(Protocol(protocol_name, stored.subscription),),
             assignment=stored.assignment,
         )
@@ -91,7 +91,7 @@ class ClassicMember:
         )
 
     def metadata_for(self, protocol_name: str) -> bytes:
-        """Its metadata for a protocol it supports."""
+        """The member's metadata for a protocol that it supports."""
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
@@ -101,7 +101,7 @@ class ClassicMember:
         return any(protocol.name == protocol_name for protocol in self.protocols)
 
     def vote(self, candidates: Container[str]) -> str:
-        """Its most preferred protocol among the candidates, of which it supports at least one."""
+        """The member's most preferred protocol among the candidates; it supports at least one of them."""
         for protocol in self.protocols:
             if protocol.name in candidates:
                 return protocol.name

@@ -1,4 +1,4 @@
-"""JoinGroup: whether a member may join, its member id, and whether the join needs a rebalance."""
+"""JoinGroup: decides whether a member may join, assigns its member id, and starts a rebalance if needed."""
 
 import logging
 
@@ -28,9 +28,9 @@ from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
-# A new member in its first join may have disconnected and joined again under another id. Kafka's value.
+# A new member may have disconnected during its first join and joined again under another id. Kafka's value.
 NEW_MEMBER_JOIN_MS = 5 * 60_000
-# The maximum length of client-supplied text in a member id, which is in many records.
+# The maximum length of client-supplied text in a member id, because many records contain the id.
 _NAME_IN_ID_LENGTH_MAX = 255
 
 
@@ -82,7 +82,7 @@ class Joining:
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self._settings.group_max_size
         if group.state is GroupState.PREPARING_REBALANCE:
-            # If the limit was lowered, the members that join first stay.
+            # If the limit was lowered, the first members to join again stay.
             return member_id in group.joins_waiting or len(group.joins_waiting) < limit
         return member_id in group.members or len(group.members) < limit
 
@@ -166,7 +166,7 @@ class Joining:
         group.replace_static(old, new)
         self._rebalance.restart_session(group, new, draft.now_ms)
         if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol_name:
-            # It keeps the partitions of its predecessor, without a rebalance.
+            # The member takes over its predecessor's partitions without a rebalance.
             assignments = {one.member_id: one.assignment for one in group.members.values()}
             self._rebalance.write_stable(group, assignments, draft)
             self._rebalance.expect_syncs(group, [new.member_id], draft)
@@ -190,8 +190,10 @@ class Joining:
         request: JoinGroup,
         leader_before: str | None,
     ) -> JoinGroupReply:
-        """The returning leader must not assign partitions while the other members continue: the reply tells it to skip
-        the assignment or, for older clients, names the replaced member as leader.
+        """Reply to a static member that rejoined without a rebalance.
+
+        A rejoined leader must not assign partitions while the other members continue: the reply tells it to skip the
+        assignment or, for older clients, names the replaced member as leader.
         """
         assert group.leader is not None
         assert leader_before is not None
@@ -207,7 +209,7 @@ class Joining:
             members=members_for_leader(group) if is_leader and knows_skipping else (),
         )
 
-    # --- members that join again
+    # --- known members join again
 
     def _join_known(
         self, group: ClassicGroup, request: JoinGroup, ticket: Ticket, draft: Draft
@@ -221,10 +223,10 @@ class Joining:
         if group.state is GroupState.PREPARING_REBALANCE:
             needs_rebalance = True
         elif group.state is GroupState.COMPLETING_REBALANCE:
-            # Nothing changed: it only missed the reply to its join.
+            # Nothing has changed: the member only missed the reply to its join.
             needs_rebalance = changed
         else:
-            # The leader joins again to assign partitions again, for reasons that its metadata does not show.
+            # A leader rejoins to trigger a new assignment, for reasons that its metadata does not show.
             needs_rebalance = changed or is_leader
         if needs_rebalance:
             self._join_again(group, member, request, ticket, draft)
@@ -240,7 +242,7 @@ class Joining:
         ticket: Ticket,
         draft: Draft,
     ) -> None:
-        # A member that lost its connection joins again; the reply to its first request would not be read.
+        # A member that lost its connection joins again; nobody would read the reply to its first request.
         stale = RebalanceInProgress(f"{member.member_id} has asked again")
         self._rebalance.answer_join(
             group,

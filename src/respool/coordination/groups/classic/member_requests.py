@@ -1,4 +1,4 @@
-"""Requests of classic members between joins: SyncGroup, Heartbeat, LeaveGroup, commits; and session timeouts."""
+"""Requests of classic members between joins: SyncGroup, Heartbeat, LeaveGroup and commits; and session timeouts."""
 
 from respool.coordination.decision import Ticket
 from respool.coordination.draft import Draft
@@ -69,7 +69,7 @@ class MemberRequests:
         return member
 
     def _take_assignment(self, group: ClassicGroup, request: SyncGroup, draft: Draft) -> None:
-        """Take the leader's assignment. Members it left out get nothing; unknown ones are ignored."""
+        """Store the leader's assignment. Members that it left out are assigned nothing; unknown members are ignored."""
         assignments = {one.member_id: one.assignment for one in request.assignments}
         self._rebalance.write_stable(group, assignments, draft)
         waiting, group.syncs_waiting = group.syncs_waiting, {}
@@ -93,10 +93,10 @@ class MemberRequests:
         return _ALL_WELL
 
     def check_commit(self, group: ClassicGroup, request: OffsetCommit, now_ms: int) -> None:
-        """Let only current members commit offsets; any client may while the group has no members.
+        """Check that a commit is from a current member, or that the group has no members.
 
         Raises:
-            UnknownMemberId, FencedInstanceId, IllegalGeneration: it is not a current member.
+            UnknownMemberId, FencedInstanceId, IllegalGeneration: the commit is not from a current member.
             RebalanceInProgress: the new generation has no assignment yet.
         """
         if request.generation < 0 and group.state is GroupState.EMPTY:
@@ -108,10 +108,10 @@ class MemberRequests:
         member.expires_at_ms = now_ms + member.session_timeout_ms
 
     def check_txn_commit(self, group: ClassicGroup, request: TxnOffsetCommit) -> None:
-        """Let a producer commit for a current member, also during a rebalance; and one that names no member, always.
+        """Check a producer's commit: it may name a current member, also during a rebalance, or no member at all.
 
         Raises:
-            UnknownMemberId, FencedInstanceId, IllegalGeneration: it names a member that is not current.
+            UnknownMemberId, FencedInstanceId, IllegalGeneration: the commit names a member that is not current.
         """
         if request.generation < 0 and (
             group.state is GroupState.EMPTY
@@ -146,7 +146,7 @@ class MemberRequests:
                 return
             member_id = group.check_member(leaving.member_id, leaving.instance_id).member_id
         else:
-            # Only by its instance id: an administrator removes a static member.
+            # Only an instance id: an administrator removes a static member.
             if leaving.instance_id not in group.static_members:
                 raise UnknownMemberId(f"group {group.group_id} has no {leaving.instance_id}")
             member_id = group.static_members[leaving.instance_id]
@@ -155,7 +155,7 @@ class MemberRequests:
     # --- session timeouts
 
     def on_timer(self, group: ClassicGroup, draft: Draft) -> None:
-        """Handle all expired deadlines, and set the timer for the next one."""
+        """Handle all expired deadlines and set the timer for the next one."""
         group.wake_at_ms = None
         self._expire(group, draft)
         if group.join_due_ms is not None and group.join_due_ms <= draft.now_ms:

@@ -1,6 +1,6 @@
-"""The rebalance of a classic group: the join phase, the choice of leader and protocol, and the wait for the syncs.
+"""The rebalance of a classic group: the join phase, the choice of leader and protocol, and the sync phase.
 
-Every method leaves the group in a state from which it continues: by a member's request or by a deadline.
+Every method leaves the group in a state that ends with a member's request or a deadline.
 """
 
 import logging
@@ -25,11 +25,11 @@ from respool.model.coordinator_errors import RebalanceInProgress, UnknownMemberI
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import RequestError
 
-# Names and reasons come from clients: %r keeps line breaks in them from forging log lines.
+# Names and reasons come from clients: %r escapes line breaks, so that they cannot forge log lines.
 logger = logging.getLogger(__name__)
 
-# A client may send a rebalance timeout of 0. That may shorten the join phase, but members need time to sync, and while
-# only silent static members are left, their session timeouts must come before the next check.
+# A client may send a rebalance timeout of 0. That may shorten the join phase, but members need time to sync; and if
+# only silent static members are left, their session timeouts must expire before the next check.
 WAIT_MS_MIN = 1_000
 
 
@@ -40,14 +40,14 @@ class Rebalance:
     # --- the join phase
 
     def begin_or_go_on(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
-        """Start a rebalance, unless one is in its join phase, for a change that needs a new generation."""
+        """Start a rebalance for a change that needs a new generation, unless a rebalance is in its join phase."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.maybe_end_join_phase(group, draft)
         else:
             self.begin(group, draft, reason=reason)
 
     def begin(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
-        """Make all members join again."""
+        """Start a rebalance: all members have to join again."""
         logger.info(
             "group %r: rebalance after generation %d: %r", group.group_id, group.generation, reason
         )
@@ -76,7 +76,7 @@ class Rebalance:
         self._wait_for_joins(group, draft.now_ms + self._initial_delay_ms)
 
     def on_join_due(self, group: ClassicGroup, draft: Draft) -> None:
-        """The join phase is over; for the initial rebalance of an empty group it is extended while members join."""
+        """End the join phase; for the initial rebalance of an empty group, extend it as long as members join."""
         extension_ms = min(self._initial_delay_ms, group.initial_join_left_ms)
         if group.is_initial and group.new_member_added and extension_ms:
             group.new_member_added = False
@@ -86,7 +86,7 @@ class Rebalance:
             self.end_join_phase(group, draft)
 
     def maybe_end_join_phase(self, group: ClassicGroup, draft: Draft) -> None:
-        # The initial rebalance has a deliberate delay.
+        # The initial rebalance is delayed on purpose.
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and not group.is_initial
@@ -95,7 +95,7 @@ class Rebalance:
             self.end_join_phase(group, draft)
 
     def end_join_phase(self, group: ClassicGroup, draft: Draft) -> None:
-        """Continue with the members that joined. Static members stay until their sessions time out."""
+        """Continue with the members that have joined. Static members stay until their sessions time out."""
         absent = [
             member.member_id
             for member in group.members.values()
@@ -132,7 +132,7 @@ class Rebalance:
         self.expect_syncs(group, group.members, draft)
 
     def joined(self, group: ClassicGroup, member: ClassicMember) -> JoinGroupReply:
-        """The join reply for the current generation; for the leader, with the members."""
+        """The join reply for the current generation; the leader's contains the members."""
         assert group.leader is not None
         is_leader = group.leader == member.member_id
         return JoinGroupReply(
@@ -152,7 +152,7 @@ class Rebalance:
         group.wake_by(group.sync_due_ms)
 
     def on_sync_due(self, group: ClassicGroup, draft: Draft) -> None:
-        """Members that joined but did not sync hold partitions that no one reads: start again without them."""
+        """Remove members that joined but did not sync, since nobody reads their partitions, and rebalance."""
         group.sync_due_ms = None
         silent = sorted(group.pending_syncs)
         self.remove(group, silent, draft)
@@ -166,7 +166,7 @@ class Rebalance:
     # --- leaving
 
     def remove(self, group: ClassicGroup, member_ids: Iterable[str], draft: Draft) -> None:
-        """Remove members; their waiting requests are answered so that live ones join as new members."""
+        """Remove members. Their waiting requests get an error that makes live members join as new ones."""
         for member_id in member_ids:
             gone = UnknownMemberId(f"{member_id} is not in group {group.group_id} any more")
             self.answer_join(
@@ -179,14 +179,14 @@ class Rebalance:
             group.remove(member_id)
 
     def on_removed(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
-        """Members or pending members are gone: rebalance, or stop waiting for them."""
+        """After members or pending members were removed: rebalance, or stop waiting for them."""
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.begin(group, draft, reason=reason)
         else:
             self.maybe_end_join_phase(group, draft)
 
     def empty(self, group: ClassicGroup, draft: Draft) -> None:
-        """The last member is gone: write that, if the log has the group."""
+        """The last member has left: write a record of the empty group, if the group is in the log."""
         group.become_empty()
         logger.info("group %r: empty in generation %d", group.group_id, group.generation)
         if group.stored is None:
@@ -206,7 +206,7 @@ class Rebalance:
     def write_stable(
         self, group: ClassicGroup, assignments: Mapping[str, bytes], draft: Draft
     ) -> None:
-        """Write the generation and its assignments; `replay` makes the group Stable."""
+        """Write the generation and its assignments; replaying the record makes the group Stable."""
         assert group.protocol_name is not None
         stored = StoredGroup(
             protocol_type=group.protocol_type,

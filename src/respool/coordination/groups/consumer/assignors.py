@@ -4,8 +4,8 @@ Both assign every partition of every topic to exactly one of the members subscri
 
 - `uniform` evens out the number of partitions per member, and moves as few partitions as possible.
 - `range` gives each member a range of every topic, in the order of the members' names. Members with the same
-  subscription get the same partition numbers of topics with the same count, so such topics can be joined. It does not
-  minimise moves.
+  subscription get the same partition numbers of topics with the same partition count, so such topics can be joined.
+  It does not minimise moves.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ class Subscriber(NamedTuple):
     """An assignor's input for one member."""
 
     topic_ids: frozenset[TopicId]
-    # Its target of the last assignment. May have partitions that are deleted or no longer its own.
+    # Its last target assignment. May contain partitions that are deleted or no longer assigned to it.
     assigned: PartitionSet = NO_PARTITIONS
     instance_id: str | None = None
 
@@ -33,9 +33,9 @@ Assignor: TypeAlias = Callable[[Subscribers, PartitionCounts], Shares]
 
 
 def assign_range(members: Subscribers, partition_counts: PartitionCounts) -> Shares:
-    """Assign each subscriber a range of each topic; the first ones get one more partition of a remainder."""
+    """Assign each subscriber a range of each topic; the first subscribers get one more partition each if any remain."""
     shares: dict[str, dict[TopicId, frozenset[int]]] = {member_id: {} for member_id in members}
-    # Static members come first: they keep their names, and so their position, over restarts.
+    # Static members come first: they keep their names over restarts, and so their positions.
     in_order = sorted(members, key=lambda name: _static_first(name, members[name].instance_id))
     for topic_id, subscribers in _by_topic(members, in_order, partition_counts).items():
         quota, extra = divmod(partition_counts[topic_id], len(subscribers))
@@ -49,7 +49,7 @@ def assign_range(members: Subscribers, partition_counts: PartitionCounts) -> Sha
 
 
 def assign_uniform(members: Subscribers, partition_counts: PartitionCounts) -> Shares:
-    """Even out the counts as far as the subscriptions allow, with few moves."""
+    """Even out the partition counts as far as the subscriptions allow, with few moves."""
     sharing = _Sharing(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
         sharing.cut_to_quota()
@@ -82,9 +82,9 @@ class _Sharing:
             self._keep_what_is_valid(member_id, members[member_id])
 
     def cut_to_quota(self) -> None:
-        """All subscribe to the same topics: free the partitions above each member's equal share.
+        """All members subscribe to the same topics: free the partitions above each member's equal share.
 
-        Members with most partitions keep one of the remainder, as long as it lasts.
+        While a remainder is left, the members with the most partitions keep one of it each.
         """
         total = sum(self._load.values()) + sum(len(free) for free in self._free.values())
         quota, extra = divmod(total, len(self._load)) if self._load else (0, 0)
@@ -98,21 +98,21 @@ class _Sharing:
                 self._free[topic_id].add(self._take(member_id, topic_id))
 
     def deal_the_rest(self) -> None:
-        """Give each free partition to the subscriber with the fewest; topics with few subscribers first."""
+        """Assign each free partition to the subscriber with the fewest; topics with few subscribers first."""
         by_choice = sorted(self._free, key=lambda topic: (len(self._subscribers[topic]), topic))
         for topic_id in by_choice:
             subscribers = self._subscribers[topic_id]
             for partition in sorted(self._free[topic_id]):
-                # The first by name wins a tie, so that equal input gives equal output.
+                # On a tie the first by name wins, so that equal input gives equal output.
                 self._give(min(subscribers, key=self._load.__getitem__), topic_id, partition)
         self._free.clear()
 
     def even_out(self) -> None:
-        """Move partitions from the fullest member to emptier ones until no move helps.
+        """Move partitions from the fullest member to others with fewer, until no move helps.
 
-        A partition can move only to a member that subscribes to its topic, so the path to an emptier member may lead
-        over others, which take one partition and pass on another. If no path leads to a member with at least two
-        fewer, neither the fullest member nor those it can reach can be evened out further.
+        A partition can move only to a subscriber of its topic, so the path to a member with fewer partitions may lead
+        through others, which take one partition and pass on another. If no path leads to a member with at least two
+        partitions fewer, neither the fullest member nor those reachable from it can be evened out further.
         """
         remaining = set(self._load)
         average = sum(self._load.values()) / max(1, len(self._load))
@@ -122,7 +122,7 @@ class _Sharing:
             if not way:
                 remaining -= reached
                 continue
-            # Several at once if that is certainly right; a move beyond the average might have to be undone.
+            # Move several at once where that is safe; a move beyond the average might have to be undone.
             wanted = min(
                 self._load[fullest] - ceil(average), floor(average) - self._load[way[0].taker]
             )
@@ -138,7 +138,7 @@ class _Sharing:
         }
 
     def _way_to_emptier(self, start: str, remaining: set[str]) -> tuple[list[_Move], set[str]]:
-        """The shortest path from `start` to a member with at least two fewer; or none, and all reachable members."""
+        """The shortest path to a member with at least two partitions fewer; or no path, and all reachable members."""
         enough = self._load[start] - 2
         came_by: dict[str, _Move] = {}
         reached = {start}
@@ -147,7 +147,7 @@ class _Sharing:
         while waiting:
             giver = waiting.popleft()
             for topic_id in self._held[giver]:
-                # Every owner of a partition of the topic could pass it on: visiting the topic once is enough.
+                # Every owner of a partition of the topic could pass it on, so visiting the topic once is enough.
                 if topic_id in handed_on:
                     continue
                 handed_on.add(topic_id)
@@ -163,7 +163,7 @@ class _Sharing:
 
     def _keep_what_is_valid(self, member_id: str, member: Subscriber) -> None:
         for topic_id, partitions in member.assigned.items():
-            # It may have been assigned to another member meanwhile, or be deleted.
+            # It may have been assigned to another member since, or deleted.
             if topic_id in member.topic_ids and topic_id in self._free:
                 for partition in sorted(partitions & self._free[topic_id]):
                     self._free[topic_id].remove(partition)
@@ -188,7 +188,7 @@ class _Sharing:
 
 
 def _walk_back(came_by: Mapping[str, _Move], end: str) -> list[_Move]:
-    """The moves on the path to `end`, last first, so that no member passes on a partition it has just got."""
+    """The moves on the path to `end`, last first, so that no member passes on a partition it has just received."""
     moves = []
     while end in came_by:
         moves.append(came_by[end])

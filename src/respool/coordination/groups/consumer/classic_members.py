@@ -1,8 +1,8 @@
-"""Members of the classic protocol in a next-generation group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""Classic-protocol members of a next-generation group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The coordinator assigns partitions to them, too, so none of them leads or waits for the others: a join is answered at
-once, with the member epoch as generation, and a sync with the member's assignment. REBALANCE_IN_PROGRESS makes a member
-join again, to revoke partitions or to get some, as in the classic protocol.
+The coordinator assigns their partitions, too, so none of them is a leader or waits for the others: a join is answered
+at once, with the member epoch as generation, and a sync with the member's assignment. As in the classic protocol,
+REBALANCE_IN_PROGRESS makes a member rejoin, to revoke partitions or to receive some.
 """
 
 from dataclasses import replace
@@ -60,15 +60,15 @@ class ClassicMembers:
     def join(
         self, change: ConsumerDraft, request: JoinGroup, *, member_id: str, wall_ms: int
     ) -> JoinGroupReply:
-        """A member joins, or joins again. `member_id` is the request's, or the one it is given.
+        """Add a member or let it rejoin. `member_id` is the one in the request, or a new one.
 
         Raises:
-            InconsistentGroupProtocol, UnknownMemberId, FencedInstanceId: the changes in `change` so far are void.
+            InconsistentGroupProtocol, UnknownMemberId, FencedInstanceId: discard the changes in `change` so far.
         """
         subscription = read_subscription(request.protocols[0].metadata)
         before = self._member_before(change, request, member_id)
         if before is None and subscription.owned:
-            # It was removed and does not know. Another member may have its partitions by now.
+            # The member was removed and does not know. Another member may own its partitions by now.
             raise UnknownMemberId(f"group {request.group_id} has no member {member_id}")
         member = replace(
             before or ConsumerMember(member_id=member_id),
@@ -86,7 +86,7 @@ class ClassicMembers:
         return self.joined(change, member_id)
 
     def joined(self, change: ConsumerDraft, member_id: str) -> JoinGroupReply:
-        """Reply to a member of the group, which has revoked all partitions that it does not report as owned."""
+        """The reply to a joining member, which has revoked all partitions that it does not report as owned."""
         classic = _classic(change.group.members[member_id])
         subscription = read_subscription(classic.protocols[0].metadata)
         self._rebalance.assign(change)
@@ -100,10 +100,10 @@ class ClassicMembers:
         )
 
     def check_join(self, group: ConsumerGroup, request: JoinGroup) -> None:
-        """Whether such a member may be in the group.
+        """Check that a classic member may join the group.
 
         Raises:
-            InvalidSessionTimeout, GroupMaxSizeReached, InconsistentGroupProtocol: it may not.
+            InvalidSessionTimeout, GroupMaxSizeReached, InconsistentGroupProtocol: it may not join.
         """
         low = self._settings.group_min_session_timeout_ms
         high = self._settings.group_max_session_timeout_ms
@@ -123,11 +123,11 @@ class ClassicMembers:
             )
 
     def sync(self, group: ConsumerGroup, request: SyncGroup, now_ms: int) -> SyncGroupReply:
-        """Reply with a member's assignment.
+        """The reply with a member's assignment.
 
         Raises:
-            UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol: it is not a current member.
-            RebalanceInProgress: it must join again first.
+            UnknownMemberId, FencedInstanceId, IllegalGeneration, InconsistentGroupProtocol: the member is not current.
+            RebalanceInProgress: the member must rejoin first.
         """
         member = _check_member(group, request.member_id, request.instance_id, request.generation)
         protocol = _classic(member).protocols[0]
@@ -137,7 +137,7 @@ class ClassicMembers:
         ):
             if given is not None and given != ours:
                 raise InconsistentGroupProtocol(f"group {group.group_id} uses {ours}, not {given}")
-        # A member that must revoke partitions first gets those it keeps.
+        # A member that must revoke partitions first receives those that it keeps.
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED:
             self._time.on_asked_to_rejoin(group.group_id, member, now_ms)
             raise RebalanceInProgress(f"group {group.group_id} is at epoch {group.epoch}")
@@ -152,15 +152,15 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, request: Heartbeat, now_ms: int) -> None:
-        """Heartbeat of a member.
+        """Handle a member's heartbeat.
 
         Raises:
-            UnknownMemberId, FencedInstanceId, IllegalGeneration: it is not a current member.
-            RebalanceInProgress: it must join again, to revoke partitions or to get some.
+            UnknownMemberId, FencedInstanceId, IllegalGeneration: the member is not current.
+            RebalanceInProgress: the member must rejoin, to revoke partitions or to receive some.
         """
         member = _check_member(group, request.member_id, request.instance_id, request.generation)
         self._time.keep_session(group.group_id, member, now_ms)
-        # A member that must revoke partitions is behind, too.
+        # The epoch of a member that must revoke partitions is behind, too.
         if member.epoch < group.epoch or (
             member.state is MemberState.UNRELEASED and not _waits_for_others(group, member)
         ):
@@ -204,7 +204,7 @@ def _classic(member: ConsumerMember) -> ClassicDetails:
 
 
 def _supports(group: ConsumerGroup, request: JoinGroup) -> bool:
-    """Whether the classic members and this one have a protocol in common."""
+    """True if the group's classic members and this one have a protocol in common."""
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not request.protocols:
         return False
     replaced = group.static_members.get(request.instance_id or NO_MEMBER_ID)
@@ -229,7 +229,7 @@ def _check_member(
 def _check_leaving(group: ConsumerGroup, leaving: LeavingMember) -> ConsumerMember:
     member_id = leaving.member_id
     if member_id == NO_MEMBER_ID:
-        # Only by its instance id: an administrator removes a static member.
+        # Only an instance id: an administrator removes a static member.
         member_id = group.static_members.get(leaving.instance_id or NO_MEMBER_ID, NO_MEMBER_ID)
         member = group.find(member_id, None)
     else:

@@ -1,7 +1,7 @@
-"""A consumer group as it will be once a decision's records are replayed; and those records.
+"""A consumer group as it will be after a decision's records are replayed, together with these records.
 
-A decision takes several steps, each based on the result of the previous one. So they work on a copy, and change it by
-`replay`, as the records will change the group itself. The copy is made at the first write.
+A decision takes several steps, each based on the result of the previous one. The steps work on a copy of the group
+and change it by `replay`, exactly as the records will change the group itself. The first write makes the copy.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class ConsumerDraft:
     __slots__ = ("_is_copy", "_records", "group")
 
     def __init__(self, group: ConsumerGroup) -> None:
-        # The changed copy.
+        # The group until the first write, then the changed copy.
         self.group = group
         self._is_copy = False
         self._records: list[tuple[bytes, bytes | None]] = []
@@ -36,7 +36,7 @@ class ConsumerDraft:
         return not self._records
 
     def put(self, kind: ConsumerRecordKind, value: ConsumerRecordValue, name: str = "") -> None:
-        """Write a value of the group, or of the given member or pattern."""
+        """Write a value for the group, or for the named member or pattern."""
         self._write(ConsumerRecordKey(kind, self.group.group_id, name), value)
 
     def put_member(self, member: ConsumerMember) -> None:
@@ -48,7 +48,7 @@ class ConsumerDraft:
         self.put(ConsumerRecordKind.CURRENT, current_value(member), member.member_id)
 
     def end(self, keys: Iterable[ConsumerRecordKey]) -> None:
-        """Delete a record."""
+        """Write tombstones for these keys."""
         for key in keys:
             self._write(key, None)
 
@@ -79,13 +79,13 @@ def current_value(member: ConsumerMember) -> CurrentValue:
 
 
 def end_of_member(group_id: str, member_id: str) -> Iterable[ConsumerRecordKey]:
-    """The records to delete with a member, in the order Kafka expects."""
+    """The keys of a member's records, to delete in the order that Kafka expects."""
     for kind in (ConsumerRecordKind.CURRENT, ConsumerRecordKind.TARGET, ConsumerRecordKind.MEMBER):
         yield ConsumerRecordKey(kind, group_id, member_id)
 
 
 def end_of_group(group: ConsumerGroup) -> Iterable[ConsumerRecordKey]:
-    """The records to delete with a group, in the order Kafka expects."""
+    """The keys of a group's records, to delete in the order that Kafka expects."""
     member_ids = group.members.keys() | group.targets.keys()
     for kind in (ConsumerRecordKind.CURRENT, ConsumerRecordKind.TARGET):
         for member_id in sorted(member_ids):

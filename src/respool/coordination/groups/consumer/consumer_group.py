@@ -1,7 +1,7 @@
-"""A next-generation consumer group (KIP-848): the state in its records, which changes only by `replay`.
+"""A next-generation consumer group (KIP-848): its state in the log, which changes only by `replay`.
 
 Three epochs follow each other. A change of members, subscriptions or topics bumps the group epoch; a new target
-assignment takes that epoch; and each member takes the target's epoch once it has revoked what it must:
+assignment takes that epoch; and each member takes the target's epoch once it has revoked all partitions that it must:
 
 ```
   member's epoch  <=  target's epoch  <=  group's epoch
@@ -76,17 +76,17 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerMember] = {}
         # Instance id -> member id.
         self.static_members: dict[str, str] = {}
-        # The target assignment.
+        # The target assignment of each member.
         self.targets: dict[str, PartitionSet] = {}
-        # The topics that each pattern matched when topics last changed.
+        # The topics that each pattern matched when topics were last created or deleted.
         self.resolved: dict[str, frozenset[str]] = {}
-        # Written by Kafka before 4.1. Unused, but deleted with the group.
+        # Kafka before 4.1 wrote this record. It is unused, but deleted with the group.
         self.has_topics_record = False
         # The member that owns each partition, or must still revoke it. Invariant: at most one.
         self._owners: dict[TopicId, dict[int, str]] = {}
 
     def copy(self) -> "ConsumerGroup":
-        """A copy. Members and partition sets are immutable, so both share them."""
+        """A copy; it shares members and partition sets, which are immutable."""
         other = ConsumerGroup(self.group_id)
         other.epoch = self.epoch
         other.metadata_hash = self.metadata_hash
@@ -114,7 +114,7 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The assignor most members ask for; the first by name wins a tie."""
+        """The assignor that most members request; on a tie, the first by name."""
         votes = Counter(
             member.assignor for member in self.members.values() if member.assignor is not None
         )
@@ -149,11 +149,11 @@ class ConsumerGroup:
         )
 
     def reads(self, topic_name: str) -> bool:
-        """Whether a member subscribes to the topic."""
+        """True if a member subscribes to the topic."""
         return any(topic_name in self.topic_names_of(member) for member in self.members.values())
 
     def held_by_others(self, member_id: str, partitions: PartitionSet) -> PartitionSet:
-        """Those of the partitions that another member owns, or must still revoke."""
+        """The subset of these partitions that another member owns, or must still revoke."""
         held: dict[TopicId, frozenset[int]] = {}
         for topic_id, numbers in partitions.items():
             owners = self._owners.get(topic_id)
@@ -164,7 +164,7 @@ class ConsumerGroup:
         return held
 
     def hash_of_topics(self, topics: TopicsView) -> int:
-        """A hash that changes when a subscribed topic is created, deleted or enlarged. Never 0 with topics."""
+        """A hash that changes if a subscribed topic is created, deleted or gets partitions; not 0 if topics exist."""
         hasher = blake2b(digest_size=8)
         read = sorted(name for name in self.topic_names() if name in topics)
         for name in read:
@@ -175,10 +175,10 @@ class ConsumerGroup:
         return int.from_bytes(hasher.digest(), signed=True) or 1 if read else 0
 
     def find(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """The member that a request comes from.
+        """The member that sent a request.
 
         Raises:
-            FencedInstanceId: another member has taken the static member's place.
+            FencedInstanceId: another member has taken over the static member's instance id.
             UnknownMemberId: there is no such member.
         """
         if instance_id is not None:
@@ -195,11 +195,11 @@ class ConsumerGroup:
         return member
 
     def check_commit(self, request: OffsetCommit) -> None:
-        """Let only current members commit offsets; any client may while the group has no members.
+        """Check that a commit is from a current member, or that the group has no members.
 
         Raises:
             UnknownMemberId: there is no such member.
-            StaleMemberEpoch, IllegalGeneration: its epoch is another one.
+            StaleMemberEpoch, IllegalGeneration: the member's epoch differs from the request's.
             UnsupportedVersion: the request's version has no member epoch.
         """
         if request.generation < 0 and not self.members:
@@ -212,12 +212,11 @@ class ConsumerGroup:
         _check_epoch(member, request.generation)
 
     def check_txn_commit(self, request: TxnOffsetCommit) -> None:
-        """Let a producer commit for a current member; any producer may while there are no members, and one that names
-        no member always.
+        """Check a producer's commit: it may name a current member, or none; without members, any producer may commit.
 
         Raises:
             UnknownMemberId: there is no such member.
-            IllegalGeneration: its epoch is another one. Producers know no other error for that.
+            IllegalGeneration: the member's epoch differs; producers know no other error for that.
         """
         names_nobody = request.member_id == NO_MEMBER_ID and request.instance_id is None
         if request.generation < 0 and (names_nobody or not self.members):
@@ -227,11 +226,11 @@ class ConsumerGroup:
             raise IllegalGeneration(_wrong_epoch(member, request.generation))
 
     def check_fetch(self, asked: GroupToFetch) -> None:
-        """Check the epoch of a member that fetches offsets; requests without a member are always allowed.
+        """Check the epoch of a member that fetches offsets; requests that name no member are always allowed.
 
         Raises:
             UnknownMemberId: there is no such member.
-            StaleMemberEpoch, IllegalGeneration: its epoch is another one.
+            StaleMemberEpoch, IllegalGeneration: the member's epoch differs from the request's.
         """
         if asked.member_id is not None or asked.member_epoch >= 0:
             _check_epoch(self.find(asked.member_id or NO_MEMBER_ID, None), asked.member_epoch)
@@ -239,9 +238,9 @@ class ConsumerGroup:
     # --- changes
 
     def replay(self, key: ConsumerRecordKey, value: ConsumerRecordValue | None) -> None:
-        """Apply a record. Compaction may have removed earlier ones, so each record is independent.
+        """Apply a record. Compaction may have removed earlier records, so each one is applied independently.
 
-        The deletion of the whole group is up to the caller.
+        Deleting the group as a whole is left to the caller.
         """
         match key.kind:
             case ConsumerRecordKind.GROUP:

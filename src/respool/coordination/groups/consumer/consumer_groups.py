@@ -1,7 +1,7 @@
 """The consumer groups (KIP-848) of one shard, including members that use the classic protocol.
 
-`GroupCoordinatorShard` forwards requests for such a group, with the classic group of that name if there is one. Groups
-change only by `replay`; deadlines and the known topics may change at any time.
+`GroupCoordinatorShard` forwards requests for these groups, together with the classic group of the same name if there
+is one. Groups change only by `replay`; deadlines and the set of known topics may change at any time.
 """
 
 import logging
@@ -95,18 +95,18 @@ class ConsumerGroups:
         group.replay(key, read_consumer_value(key.kind, record.value))
 
     def on_loaded(self, draft: Draft) -> None:
-        """The log has been replayed: start the members' deadlines; topics may have changed meanwhile."""
+        """After the log was replayed: start the members' deadlines; topics may have changed since."""
         for group in self.groups.values():
             self._time.start(group, draft.now_ms)
             self._time.arm(group.group_id, draft)
         self._refresh(self.groups.values(), draft, list(self._rebalance.names_for_patterns()))
 
     def on_heard_again(self, *, until_ms: int) -> None:
-        """No request was answered for a while: extend all deadlines of members until then."""
+        """Extend all deadlines of members to this time, after a while without replies."""
         self._time.put_off(until_ms)
 
     def on_topics_changed(self, topics: TopicsView, draft: Draft) -> None:
-        """Topics were created, deleted or enlarged: bump the epochs of the groups that subscribe to them."""
+        """Bump the epochs of groups whose subscribed topics were created, deleted or enlarged."""
         before = self._rebalance.topics
         self._rebalance.topics = topics
         changed = {
@@ -121,7 +121,7 @@ class ConsumerGroups:
         self._refresh(concerned, draft, new_names)
 
     def on_timer(self, group_id: str, draft: Draft) -> None:
-        """Remove the members whose deadlines are over, and set the timer for the next one."""
+        """Remove the members whose deadlines have passed, and set the timer for the next deadline."""
         group = self.groups.get(group_id)
         if group is None:
             self._time.forget(group_id)
@@ -146,7 +146,7 @@ class ConsumerGroups:
         *,
         classic: ClassicGroup | None,
     ) -> None:
-        """Reply to a heartbeat. A classic group of that name is replaced if empty, else converted."""
+        """Reply to a heartbeat. A classic group of the same name is replaced if empty, else converted."""
         try:
             check_request(request)
             change = self._change_for(request, classic)
@@ -189,7 +189,7 @@ class ConsumerGroups:
         draft.answer(ticket, reply)
 
     def sync(self, request: SyncGroup, ticket: Ticket, draft: Draft) -> bool:
-        """Reply to a sync; return whether the group is a classic one from now on."""
+        """Reply to a sync; return True if the group becomes a classic one."""
         group = self.groups[request.group_id]
         try:
             reply = self._classic.sync(group, request, draft.now_ms)
@@ -199,7 +199,7 @@ class ConsumerGroups:
         return self._maybe_downgrade(group, draft)
 
     def classic_heartbeat(self, request: Heartbeat, ticket: Ticket, draft: Draft) -> bool:
-        """Reply to a heartbeat; return whether the group is a classic one from now on."""
+        """Reply to a heartbeat; return True if the group becomes a classic one."""
         group = self.groups[request.group_id]
         reply = HeartbeatReply()
         try:
@@ -249,7 +249,7 @@ class ConsumerGroups:
         return upgraded(classic, topics=self.topics, settings=self._settings)
 
     def _take_over(self, classic: ClassicGroup, change: ConsumerDraft, draft: Draft) -> None:
-        """Answer the waiting requests of the classic group: joins by the new group, syncs by RebalanceInProgress."""
+        """Answer the classic group's waiting requests: joins from the new group, syncs with RebalanceInProgress."""
         logger.info("group %s: a consumer group from now on", classic.group_id)
         members = change.group.members
         for member_id in members.keys() & classic.members.keys():

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: the request by which a member joins, stays in the group, gets its assignment, and leaves."""
+"""ConsumerGroupHeartbeat: with this request a member joins, stays in the group, gets its assignment, and leaves."""
 
 from dataclasses import replace
 
@@ -44,11 +44,11 @@ class ConsumerHeartbeats:
         member_id: str,
         wall_ms: int,
     ) -> ConsumerGroupHeartbeatReply:
-        """A member joins or sends a heartbeat. `member_id`: the request's, or the new one.
+        """Handle a member's join or heartbeat. `member_id` is the one in the request, or a new one.
 
         Raises:
             GroupMaxSizeReached, UnknownMemberId, FencedInstanceId, UnreleasedInstanceId, FencedMemberEpoch,
-            InvalidRegularExpression: the changes in `change` so far are void.
+            InvalidRegularExpression: discard the changes in `change` so far.
         """
         before = self._member_before(change, request, member_id)
         is_joining = request.member_epoch == JOIN_EPOCH
@@ -72,7 +72,7 @@ class ConsumerHeartbeats:
     def leave(
         self, change: ConsumerDraft, request: ConsumerGroupHeartbeat, *, wall_ms: int
     ) -> ConsumerGroupHeartbeatReply:
-        """A member leaves; a static one may leave temporarily: then its partitions are kept for it.
+        """Remove a member; if a static one leaves temporarily, its partitions are kept for it.
 
         Raises:
             UnknownMemberId, FencedInstanceId: there is no such member.
@@ -95,7 +95,7 @@ class ConsumerHeartbeats:
     def _member_before(
         self, change: ConsumerDraft, request: ConsumerGroupHeartbeat, member_id: str
     ) -> ConsumerMember | None:
-        """The existing member; None: a new one."""
+        """The existing member; None for a new one."""
         group = change.group
         if request.member_epoch != JOIN_EPOCH:
             member = group.find(member_id, request.instance_id)
@@ -115,7 +115,7 @@ class ConsumerHeartbeats:
     def _take_place_of(
         self, change: ConsumerDraft, old: ConsumerMember, member_id: str
     ) -> ConsumerMember:
-        # A classic member cannot leave temporarily: its successor takes its place when it joins.
+        # A classic member cannot leave temporarily: its successor replaces it when it joins.
         if old.epoch != LEAVE_STATIC_EPOCH and old.classic is None:
             raise UnreleasedInstanceId(
                 f"{old.instance_id} of group {change.group.group_id} is member {old.member_id}, "
@@ -127,10 +127,10 @@ class ConsumerHeartbeats:
 
 
 def check_request(request: ConsumerGroupHeartbeat) -> None:
-    """Check a request for itself, without the group.
+    """Check a request on its own, without the group.
 
     Raises:
-        InvalidRequest: it contradicts itself.
+        InvalidRequest: its fields contradict each other.
         UnsupportedAssignor: there is no such assignor.
         InvalidRegularExpression: the pattern is too long.
     """
@@ -169,7 +169,7 @@ def _check_joining(request: ConsumerGroupHeartbeat) -> None:
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> None:
     epoch = request.member_epoch
-    # The reply with the newer epoch may have been lost: accept the old epoch if it owns nothing new.
+    # The reply with the newer epoch may have been lost: accept the previous epoch if the member owns nothing else.
     lost_reply = (
         epoch == member.previous_epoch
         and request.owned is not None
@@ -183,9 +183,9 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> Non
 
 
 def _with_news(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> ConsumerMember:
-    """The member with the changed fields of the request; the same member if nothing changed.
+    """The member with the fields that the request changes; the same object if nothing changes.
 
-    A member that joins sends everything: missing fields are empty, whatever it or its predecessor had.
+    A member that joins sends everything: missing fields become empty, whatever it or its predecessor had before.
     """
     is_joining = request.member_epoch == JOIN_EPOCH
     news: dict[str, object] = {
@@ -215,7 +215,7 @@ def _is_reconciled(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _says_all(request: ConsumerGroupHeartbeat) -> bool:
-    """A full request: after a lost reply, a member sends everything and wants its whole assignment."""
+    """True for a full request: after a lost reply, a member sends all fields and expects its whole assignment."""
     return (
         request.rebalance_timeout_ms != UNCHANGED_TIMEOUT
         and (request.topic_names is not None or request.topic_pattern is not None)

@@ -1,8 +1,8 @@
 """A member of a next-generation consumer group, and its reconciliation with the target assignment (KIP-848).
 
-A member's assignment has only partitions that it may use at once. A partition that moves is first removed from its old
-owner's assignment; the old owner revokes it, and reports that by not naming it among its owned partitions; only then is
-it added to the new owner's assignment. Between these steps a member is in one of three states:
+A member's assignment contains only partitions that it may use at once. A partition that moves is first removed from
+its old owner's assignment; the old owner revokes it, and confirms by omitting it from its owned partitions; only then
+is it added to the new owner's assignment. Meanwhile a member is in one of three states:
 
 ```
                       must revoke partitions
@@ -41,17 +41,17 @@ LEAVE_STATIC_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """As written in records."""
+    """The state of a member, as written in records."""
 
     STABLE = 0
     UNREVOKED = 1
     UNRELEASED = 2
-    # Written by a newer release.
+    # Any state written by a newer release.
     UNKNOWN = 127
 
 
 class ClassicDetails(NamedTuple):
-    """What a classic member sent when it joined (JoinGroup)."""
+    """The fields of a classic member's JoinGroup."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -73,12 +73,12 @@ class ConsumerMember:
     classic: ClassicDetails | None = None
 
     epoch: int = JOIN_EPOCH
-    # The reply with its epoch may be lost; then it sends the previous epoch once more.
+    # If the reply with the new epoch is lost, the member sends this one again.
     previous_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
-    # The partitions it may use.
+    # The partitions that the member may use.
     assigned: PartitionSet = field(default_factory=dict)
-    # Partitions that it may still use and must revoke. No other member gets them until then.
+    # Partitions that the member may still use and must revoke. No other member gets them before that.
     revoking: PartitionSet = field(default_factory=dict)
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
@@ -91,26 +91,26 @@ class Target:
 
     epoch: int
     partitions: PartitionSet
-    # Those of its partitions that another member still owns.
+    # The subset of given partitions that another member still owns.
     held_by_others: Callable[[PartitionSet], PartitionSet]
 
 
 def reconcile(
     member: ConsumerMember, target: Target, *, owned: PartitionSet | None
 ) -> ConsumerMember:
-    """Reconcile the member by one step with its target; the same member if nothing changes.
+    """Reconcile the member by one step with its target; return the same object if nothing changes.
 
-    `owned`: the partitions it reports as owned; None: not reported.
+    `owned` are the partitions that it reports as owned; None: not reported.
 
     Raises:
-        FencedMemberEpoch: a newer release left the member in an unknown state; it must join again.
+        FencedMemberEpoch: a newer release left the member in an unknown state; it must rejoin.
     """
     if member.is_reconciled_to(target.epoch):
         return member
     kept = intersection(member.assigned, target.partitions)
     to_revoke = difference(member.assigned, kept)
     if member.state is MemberState.UNREVOKED and _owns(owned, member.revoking):
-        # It has not revoked all it must. It may have to revoke more, but gets nothing.
+        # The member has not revoked everything. It may have to revoke more, but gets no partitions.
         return replace(member, assigned=kept, revoking=union(member.revoking, to_revoke))
     if member.state is MemberState.UNKNOWN and owned != NO_PARTITIONS:
         raise FencedMemberEpoch(
@@ -132,5 +132,5 @@ def reconcile(
 
 
 def _owns(owned: PartitionSet | None, partitions: PartitionSet) -> bool:
-    """A member that does not report its owned partitions is assumed to own them still."""
+    """A member that does not report its owned partitions is assumed to still own them."""
     return owned is None or overlap(partitions, owned)

@@ -1,7 +1,7 @@
-"""The steps of a consumer group from one epoch to the next: members, subscriptions, target assignment, reconciliation.
+"""The steps that take a consumer group to its next epoch: subscription, target assignment, reconciliation.
 
-The steps are those of Kafka's coordinator. Each works on the result of the previous ones (`ConsumerDraft`), and writes
-nothing if nothing changes.
+The steps are those of Kafka's coordinator. Each one works on the result of the previous ones (`ConsumerDraft`), and
+writes nothing if nothing changes.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ from respool.model.ids import NO_TIMESTAMP
 
 class ConsumerRebalance:
     def __init__(self) -> None:
-        # The existing topics. The caller that sets it notifies all groups of changes.
+        # The existing topics. Setting it does not notify the groups; the caller does.
         self.topics: TopicsView = {}
 
     def subscribe(
@@ -42,10 +42,10 @@ class ConsumerRebalance:
         member: ConsumerMember,
         wall_ms: int,
     ) -> bool:
-        """A member joined or changed. Return whether that bumps the epoch: if its subscription changed.
+        """Write a member that joined or changed; return True if its subscription changed, which bumps the epoch.
 
         Raises:
-            InvalidRegularExpression: its pattern is invalid.
+            InvalidRegularExpression: the member's pattern is invalid.
         """
         if before is None or member_value(before) != member_value(member):
             change.put_member(member)
@@ -66,7 +66,7 @@ class ConsumerRebalance:
     def replace_static(
         self, change: ConsumerDraft, old: ConsumerMember, new: ConsumerMember
     ) -> None:
-        """Another member takes the old one's instance id and its partitions."""
+        """Give the old member's instance id and partitions to the new one."""
         group = change.group
         target = group.targets.get(old.member_id, NO_PARTITIONS)
         change.end(end_of_member(group.group_id, old.member_id))
@@ -75,7 +75,7 @@ class ConsumerRebalance:
         change.put_current(new)
 
     def remove(self, change: ConsumerDraft, member_ids: Iterable[str], wall_ms: int) -> None:
-        """Remove members; their partitions are free at once."""
+        """Remove members; their partitions become free at once."""
         for member_id in member_ids:
             change.end(end_of_member(change.group.group_id, member_id))
         self.drop_unused_patterns(change)
@@ -92,7 +92,7 @@ class ConsumerRebalance:
     ) -> None:
         """Bump the epoch if the group's subscribed topics, or their partitions, have changed.
 
-        The group's patterns are matched only against new topics.
+        The group's patterns are matched against new topics only.
         """
         for pattern in sorted(change.group.patterns()):
             names = self._resolved_again(change.group, pattern, new_names)
@@ -102,7 +102,7 @@ class ConsumerRebalance:
             self.begin_epoch(change, wall_ms)
 
     def assign(self, change: ConsumerDraft) -> None:
-        """Compute the target assignment of the group's epoch, if it is not done."""
+        """Compute the target assignment for the group's epoch, unless it is up to date."""
         group = change.group
         if group.epoch <= group.target_epoch:
             return
@@ -132,7 +132,7 @@ class ConsumerRebalance:
         """Reconcile the member by one step with its target.
 
         Raises:
-            FencedMemberEpoch: it is in an unknown state.
+            FencedMemberEpoch: the member is in an unknown state.
         """
         group = change.group
         member = group.members[member_id]
@@ -164,5 +164,6 @@ class ConsumerRebalance:
         try:
             return still | topic_pattern(pattern).matching(new_names)
         except InvalidRegularExpression:
-            # The pattern could be matched at first, but takes too much work with the current topics: no more for it.
+            # The pattern matched in time at first, but takes too much work with the current topics: leave its result as
+            # it is.
             return still

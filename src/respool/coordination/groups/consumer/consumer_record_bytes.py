@@ -1,4 +1,4 @@
-"""A next-generation consumer group <-> Kafka's records of it in `__consumer_offsets`.
+"""Encodes and decodes Kafka's records of next-generation consumer groups in `__consumer_offsets`.
 
 ```
  key: its version is the kind of record
@@ -70,10 +70,10 @@ def write_consumer_key(key: ConsumerRecordKey) -> bytes:
 
 
 def read_consumer_key(key: bytes) -> ConsumerRecordKey:
-    """Read a key of one of `CONSUMER_RECORD_KINDS`.
+    """Decode a key of one of `CONSUMER_RECORD_KINDS`.
 
     Raises:
-        CoordinatorRecordDamaged: this is another kind of key.
+        CoordinatorRecordDamaged: the key is of another kind.
     """
     reader = RecordReader(key, what="the key of a consumer group's record")
     kind = ConsumerRecordKind(reader.int16())
@@ -116,10 +116,10 @@ def write_consumer_value(value: ConsumerRecordValue) -> bytes:
 
 
 def read_consumer_value(kind: ConsumerRecordKind, value: bytes) -> ConsumerRecordValue:
-    """Read what follows a key of that kind.
+    """Decode the value of a record of this kind.
 
     Raises:
-        CoordinatorRecordDamaged: it cannot be read.
+        CoordinatorRecordDamaged: the value cannot be decoded.
     """
     reader = _Reader(value, what=f"a consumer group's {kind.name} record", is_flexible=True)
     version = reader.int16()
@@ -186,7 +186,7 @@ def _read_member(reader: "_Reader") -> MemberValue:
     client_id = reader.string()
     client_host = reader.string()
     topic_names = reader.strings()
-    # Kafka writes an empty one where there is none.
+    # Kafka writes an empty string for no pattern.
     topic_pattern = reader.nullable_string() or None
     rebalance_timeout_ms = reader.int32()
     assignor = reader.nullable_string()

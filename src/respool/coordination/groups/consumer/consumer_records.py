@@ -1,6 +1,6 @@
-"""What the records of a next-generation consumer group say; see `consumer_record_bytes.py` for how they are written.
+"""The content of a next-generation consumer group's records; `consumer_record_bytes.py` encodes them.
 
-Each is about one thing that changes by itself, and says what it is from now on. Without a value, the thing is no more.
+Each record holds one value that changes independently, and replaces the value before. A tombstone deletes it.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ from respool.model.ids import NO_TIMESTAMP
 
 
 class ConsumerRecordKind(IntEnum):
-    """The version of a record's key. The numbers are Kafka's."""
+    """The kind of a record, which is the version of its key. The numbers are Kafka's."""
 
     GROUP = 3
     TOPICS = 4
@@ -29,20 +29,20 @@ CONSUMER_RECORD_KINDS = frozenset(ConsumerRecordKind)
 class ConsumerRecordKey(NamedTuple):
     kind: ConsumerRecordKind
     group_id: str
-    # A member's id, or a pattern; empty where the record is about the whole group.
+    # A member id or a pattern; empty if the record is about the whole group.
     name: str = ""
 
 
 class GroupValue(NamedTuple):
     epoch: int
-    # Over the topics the group reads, their ids and partition counts. When it is another one, so is the assignment.
+    # A hash of the subscribed topics, their ids and partition counts. If it changes, the assignment is recomputed.
     metadata_hash: int = 0
-    # NO_TIMESTAMP while it has members.
+    # NO_TIMESTAMP if the group has members.
     empty_since_ms: int = NO_TIMESTAMP
 
 
 class TopicsValue(NamedTuple):
-    """There is such a record."""
+    """A record that Kafka before 4.1 wrote; its value is not used."""
 
 
 class MemberValue(NamedTuple):
@@ -76,7 +76,7 @@ class CurrentValue(NamedTuple):
 class PatternValue(NamedTuple):
     topic_names: frozenset[str]
     resolved_at_ms: int
-    # Which state of the metadata was looked at, by Kafka's own count; we do not use it.
+    # The metadata version against which Kafka resolved the pattern; Respool does not use it.
     metadata_version: int = 0
 
 

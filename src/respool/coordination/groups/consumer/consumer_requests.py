@@ -1,7 +1,7 @@
-"""What members of a next-generation consumer group ask and are answered (KIP-848), in words without protocol versions.
+"""Requests and replies of next-generation consumer groups (KIP-848), independent of protocol versions.
 
-As in `group_requests.py`: handlers translate, an error is a `RequestError` in the reply, and every group asked for is
-answered.
+As in `group_requests.py`, handlers translate between protocol versions and these classes. An error is a `RequestError`
+in the reply, which has an entry for every requested group.
 """
 
 from collections.abc import Mapping
@@ -17,26 +17,26 @@ UNCHANGED_TIMEOUT = -1
 
 
 class ConsumerTopic(NamedTuple):
-    """What the coordinator must know of a topic."""
+    """What the coordinator needs to know about a topic."""
 
     topic_id: TopicId
     partition_count: int
-    # A pattern does not stand for topics of the broker's own; they can be subscribed to by name.
+    # Patterns do not match internal topics, which can be subscribed to by name only.
     is_internal: bool = False
 
 
-# The topics there are, by name.
+# The existing topics by name.
 TopicsView: TypeAlias = Mapping[str, ConsumerTopic]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeat:
-    """A member joins, says that it is there, or leaves: its epoch tells which. What is None did not change."""
+    """A member joins, stays in the group or leaves, depending on its epoch. A field that is None has not changed."""
 
     group_id: str
-    # Before version 1 a joining member may leave it to the coordinator.
+    # In version 0 a joining member may leave the choice of its id to the coordinator.
     member_id: str = NO_MEMBER_ID
-    # 0: I join. -1: I leave. -2: I am static and will be back.
+    # 0: join. -1: leave. -2: a static member leaves temporarily.
     member_epoch: int
     instance_id: str | None = None
     rack_id: str | None = None
@@ -44,12 +44,12 @@ class ConsumerGroupHeartbeat:
     client_host: str
     rebalance_timeout_ms: int = UNCHANGED_TIMEOUT
     topic_names: tuple[str, ...] | None = None
-    # From version 1; an empty pattern removes the subscription by pattern.
+    # From version 1. An empty pattern removes the subscription by pattern.
     topic_pattern: str | None = None
     assignor: str | None = None
-    # The partitions the member has. Partitions to revoke that are missing here have been revoked.
+    # The partitions that the member owns. A partition to revoke that is missing here has been revoked.
     owned: PartitionSet | None = None
-    # From version 1 members choose their ids themselves (KIP-1082), so a retry is known to come from the same one.
+    # From version 1, members choose their own ids (KIP-1082), so a retried join is recognised.
     chooses_member_id: bool = True
 
 
@@ -59,7 +59,7 @@ class ConsumerGroupHeartbeatReply:
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
-    # What the member may use from now on, all of it; None when nothing changed.
+    # The complete assignment of the member; None if it has not changed.
     assignment: PartitionSet | None = None
 
 
@@ -85,7 +85,7 @@ class DescribedConsumerMember(NamedTuple):
     topic_pattern: str | None
     assignment: tuple[NamedPartitions, ...]
     target_assignment: tuple[NamedPartitions, ...]
-    # From version 1: a member that speaks the classic protocol.
+    # From version 1: the member uses the classic protocol.
     is_classic: bool
 
 

@@ -1,7 +1,7 @@
-"""Deadlines of the members of consumer groups. They are kept in memory only: a new coordinator starts them again.
+"""Deadlines of the members of consumer groups. They are kept in memory only: a new coordinator restarts them.
 
 All deadlines of a group share one timer. It may fire early and is then set again, so a heartbeat, which only extends a
-deadline, does not have to touch it.
+deadline, does not have to move it.
 """
 
 from enum import Enum
@@ -13,12 +13,12 @@ from respool.coordination.groups.consumer.consumer_group import ConsumerGroup
 from respool.coordination.groups.consumer.consumer_member import ConsumerMember, MemberState
 from respool.coordination.groups.consumer.partition_sets import is_within
 
-# A group has one timer, whose second part is its id.
+# Every group has one timer; the second part of its key is the group id.
 CONSUMER_TIMER = "consumer group"
 
 
 class Due(Enum):
-    """What a member is given time for."""
+    """What a member's deadline is for."""
 
     # To send a heartbeat.
     SESSION = "session"
@@ -42,9 +42,9 @@ class MemberDeadlines:
 
     def __init__(self) -> None:
         self._at_ms: dict[Overdue, int] = {}
-        # Invariant: not later than any deadline. May be earlier, for deadlines are put off.
+        # Invariant: not later than any deadline. May be earlier, because deadlines are extended.
         self._soonest_ms = _NEVER_MS
-        # What the timer is set to.
+        # The time for which the timer is set.
         self._rings_at_ms = _NEVER_MS
 
     def put(self, due: Due, member_id: str, at_ms: int) -> None:
@@ -67,7 +67,7 @@ class MemberDeadlines:
             self.drop(due, member_id)
 
     def take_overdue(self, now_ms: int) -> list[Overdue]:
-        """The timer rang: what was not done in time. Each is told once."""
+        """Remove and return the deadlines that have passed, when the timer fires."""
         overdue = [which for which, at_ms in self._at_ms.items() if at_ms <= now_ms]
         for which in overdue:
             del self._at_ms[which]
@@ -76,7 +76,7 @@ class MemberDeadlines:
         return overdue
 
     def timer_to_set(self) -> int | None:
-        """When the timer must ring; None when it is set so that it rings by then, or need not."""
+        """The time to set the timer to; None if it already fires early enough or is not needed."""
         if self._soonest_ms >= self._rings_at_ms:
             return None
         self._rings_at_ms = self._soonest_ms
@@ -98,7 +98,7 @@ class ConsumerTimers:
         self._groups.pop(group_id, None)
 
     def start(self, group: ConsumerGroup, now_ms: int) -> None:
-        """The coordinator has just been loaded: give everybody all of its time."""
+        """Start full deadlines for all members, after the coordinator was loaded."""
         deadlines = self.of(group.group_id)
         for member in group.members.values():
             self.keep_session(group.group_id, member, now_ms)
@@ -107,14 +107,14 @@ class ConsumerTimers:
                 deadlines.put(Due.REVOCATION, member.member_id, at_ms)
 
     def put_off(self, until_ms: int) -> None:
-        """Nothing is overdue before that. Timers that ring earlier look again."""
+        """Extend all deadlines to this time. Timers that fire earlier are set again."""
         for deadlines in self._groups.values():
             deadlines.put_off(until_ms)
 
     def on_joined(
         self, group_id: str, before: ConsumerMember | None, member: ConsumerMember, now_ms: int
     ) -> None:
-        """A member sent a heartbeat of the new protocol, or joined by the old one."""
+        """Extend the session of a member that sent a heartbeat or joined, and update its other deadlines."""
         self.keep_session(group_id, member, now_ms)
         deadlines = self.of(group_id)
         rebalance_by_ms = now_ms + member.rebalance_timeout_ms
@@ -145,7 +145,7 @@ class ConsumerTimers:
         self.of(group_id).put(Due.SESSION, member.member_id, now_ms + timeout_ms)
 
     def take_silent(self, group: ConsumerGroup, now_ms: int) -> dict[str, Due]:
-        """The timer rang: the members whose time is over, and for what."""
+        """The members whose deadlines have passed when the timer fires, and which deadline it was."""
         return {
             member_id: due
             for due, member_id in self.of(group.group_id).take_overdue(now_ms)
@@ -153,14 +153,14 @@ class ConsumerTimers:
         }
 
     def arm(self, group_id: str, draft: Draft) -> None:
-        """Have the group's timer ring by its next deadline."""
+        """Set the group's timer for its next deadline, if needed."""
         at_ms = self.of(group_id).timer_to_set()
         if at_ms is not None:
             draft.set_timer(timer_key(group_id), at_ms)
 
 
 def _must_only_give_up_more(before: ConsumerMember, member: ConsumerMember) -> bool:
-    """Then the time it has is running already; more of it each time something changes could be without end."""
+    """True if the revocation deadline already runs: restarting it at every change could extend it for ever."""
     return bool(before.revoking) and is_within(before.revoking, member.revoking)
 
 

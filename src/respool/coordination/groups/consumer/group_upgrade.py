@@ -1,9 +1,9 @@
-"""Converts a classic group to a next-generation one when such a member joins, and back when only classic ones are left.
+"""Converts a classic group to a next-generation one when such a member joins, and back when only classic ones remain.
 
-The upgrade is immediate: members keep their partitions, and join again after their first heartbeat. The downgrade waits
-until only classic members are left and all have their target assignment: a classic group with the same generation,
-members and assignments is then equivalent to the next-generation group, so no member notices and a failover loses
-nothing. (Kafka downgrades as soon as the last member of the new protocol leaves, and starts a rebalance.)
+The upgrade is immediate: members keep their partitions, and rejoin after their next heartbeat. The downgrade waits
+until only classic members are left and all have their target assignment: then a classic group with the same
+generation, members and assignments is equivalent, so no member notices and a failover loses nothing. (Kafka
+downgrades as soon as the last member of the new protocol leaves, and starts a rebalance.)
 """
 
 from dataclasses import replace
@@ -50,10 +50,10 @@ _DOWNGRADES = frozenset({"downgrade", "bidirectional"})
 def upgraded(
     classic: ClassicGroup, *, topics: TopicsView, settings: GroupSettings
 ) -> ConsumerDraft:
-    """The classic group as a consumer group, with the records that make it one.
+    """The classic group as a consumer group, with the records that convert it.
 
     Raises:
-        GroupIdNotFound: it cannot be one; to members of the new protocol it is not there.
+        GroupIdNotFound: it cannot be converted; for members of the new protocol, it does not exist.
     """
     _check_upgrade(classic, settings)
     change = ConsumerDraft(ConsumerGroup(classic.group_id))
@@ -66,17 +66,17 @@ def upgraded(
         ) from None
     for member in members:
         change.put_member(member)
-    # An epoch of its own: the last assignment may be of before a topic grew, or there is none yet.
+    # A new epoch: the last assignment may date from before a topic got more partitions, or there is none yet.
     epoch = classic.generation + 1
     hashed = change.group.hash_of_topics(topics)
     change.put(ConsumerRecordKind.GROUP, GroupValue(epoch, hashed))
     for member in members:
-        # Their own assignor may have given a partition to two. Here it can have one owner only.
+        # A client-side assignor may have assigned a partition to two members. Here it can have only one owner.
         assigned = _without_others(member.assigned, member.member_id, change.group)
         change.put(ConsumerRecordKind.TARGET, TargetValue(assigned), member.member_id)
         change.put_current(replace(member, assigned=assigned, revoking={}))
     for member in members:
-        # After all assignments: what one must give up counts only where no other has it.
+        # After all assignments: a partition to revoke counts only if no other member owns it.
         revoking = _without_others(member.revoking, member.member_id, change.group)
         if revoking:
             current = change.group.members[member.member_id]
@@ -86,7 +86,7 @@ def upgraded(
 
 
 def replacing_empty(classic: ClassicGroup) -> ConsumerDraft:
-    """A new consumer group in place of a classic one without members."""
+    """A new consumer group that replaces a classic one without members."""
     change = ConsumerDraft(ConsumerGroup(classic.group_id))
     change.write_other(write_group_key(classic.group_id), None)
     return change
@@ -102,7 +102,7 @@ def may_downgrade(group: ConsumerGroup, settings: GroupSettings) -> bool:
 
 
 def downgrade(change: ConsumerDraft, *, topics: TopicsView, wall_ms: int) -> None:
-    """Make a group that `may_downgrade` a classic one."""
+    """Convert a group that `may_downgrade` to a classic one."""
     group = change.group
     classic = ClassicGroup(group.group_id)
     for member in group.members.values():
@@ -144,8 +144,8 @@ def _to_consumer(
             f"the assignor of member {member.member_id} adds data that would be lost"
         )
     assigned = with_ids(assignment.partitions, topics)
-    # A cooperative member gives up what it had and was not given again, and says so by joining again. Until then nobody
-    # knows whether it has read its assignment.
+    # A cooperative member revokes the partitions that it owned and was not assigned again, and confirms by rejoining.
+    # Until then it is unknown whether it has received its assignment.
     revoking = difference(with_ids(subscription.owned, topics), assigned)
     return ConsumerMember(
         member_id=member.member_id,

@@ -1,7 +1,7 @@
-"""Partitions of several topics as a value: which of them a member has, must give back, or shall have.
+"""Sets of partitions of several topics, as values: those a member owns, must revoke, or is to be assigned.
 
-Topics are named by id, so a topic that was deleted and made again is another one. No topic stands with an empty set, so
-that equal sets are equal values.
+Topics are identified by id, so a deleted and recreated topic is a different one. No topic has an empty set, so that
+equal sets are equal values.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ NO_PARTITIONS: PartitionSet = {}
 
 
 def partition_set(topics: Iterable[tuple[TopicId, Iterable[int]]]) -> PartitionSet:
-    """Gather what may be listed in pieces; a client may name a topic twice."""
+    """Build a set from entries in any order; a client may name a topic twice."""
     gathered: dict[TopicId, frozenset[int]] = {}
     for topic_id, partitions in topics:
         both = gathered.get(topic_id, frozenset()).union(partitions)
