@@ -28,18 +28,18 @@ from respool.records.validate import walk_batches
 
 logger = logging.getLogger(__name__)
 
-# How much of the log is read and replayed in one go while loading; requests go in between.
+# The log is loaded in chunks of this size; requests are served in between.
 LOAD_BYTES = 1024 * 1024
-# What is read back is as large as a decision was.
+# A batch that is read back is as large as its decision was, so there is no tighter bound.
 BATCH_BYTES_MAX = 2**31 - 1
 
 
 class Machine(Protocol):
-    """The form of `coordination/`: see `coordination/decision.py`."""
+    """A coordinator's state machine as in `coordination/`: see `coordination/decision.py`."""
 
     @property
     def writing_requests(self) -> tuple[type, ...]:
-        """Those that as a rule come to nothing unless something is written for them."""
+        """Requests that usually need records to be written."""
 
     def decide(self, request: Any, *, ticket: Ticket, now_ms: int, wall_ms: int) -> Decision: ...
 
@@ -51,7 +51,7 @@ class Machine(Protocol):
 
 
 class TransactionalMachine(Machine, Protocol):
-    """One whose decisions may be part of producers' transactions."""
+    """A machine whose decisions may be part of producers' transactions."""
 
     def replay(
         self, record: CoordinatorRecord, *, producer_id: ProducerId = NO_PRODUCER_ID
@@ -72,9 +72,9 @@ class CoordinatorLog:
     def append(self, decision: Decision, guard: VerificationGuard | None) -> None:
         """Write a decision's records as one batch, and replay them.
 
-        A decision that nobody is told of, and that has no effects, may be lost with a crash: it is made again then, or
-        was about what is out of date (a deleted topic's offsets stay until they expire). So it need not be synced at
-        once, only before what comes after it.
+        A decision without replies or effects may be lost in a crash: either it is made again, or it was about outdated
+        state (a deleted topic's offsets stay until they expire). So it need not be synced immediately, only before
+        whatever is appended after it.
 
         Raises:
             RequestError: nothing was written.
@@ -100,7 +100,7 @@ class CoordinatorLog:
     def append_marker(
         self, marker: EndTransactionMarker, *, needs_newer_epoch: bool = False
     ) -> Offset:
-        """Write a transaction's end, and replay it; return the offset after it.
+        """Write a transaction marker, and replay it. Return the offset after it.
 
         Raises:
             RequestError: nothing was written.
@@ -112,10 +112,10 @@ class CoordinatorLog:
         return Offset(appended.last_offset + 1)
 
     async def load(self, is_wanted: Callable[[], bool]) -> int:
-        """Replay the whole partition, for as long as that is wanted; return how many records there were.
+        """Replay the whole partition while that is wanted. Return the number of records.
 
         Raises:
-            RequestError, StorageError: it cannot be read.
+            RequestError, StorageError: the partition cannot be read.
         """
         log = self._partition.log
         offset, end = log.log_start, log.log_end
@@ -138,7 +138,7 @@ class CoordinatorLog:
                     if record.offset >= read_at:
                         self._replay(record, batch)
                         count += 1
-            # A compacted log may end in a gap: what is missing there was replaced by something later.
+            # A compacted log may end in a gap: the missing records were superseded by later ones.
             if offset == read_at:
                 break
         return count
@@ -155,7 +155,7 @@ class CoordinatorLog:
             self._machine.replay(one)
 
     def _replay_control(self, batch: RecordBatch) -> None:
-        # Compaction may have left only its header, and other kinds of control records may come one day.
+        # Compaction may have left only the batch header, and future control records may be of other types.
         marker = read_marker(batch) if batch.header.record_count else None
         if marker is not None:
             self._replay_marker(marker)
@@ -167,7 +167,7 @@ class CoordinatorLog:
         )
 
 
-# A record like those that are going to be written: only its producer matters.
+# Stands for the records that are going to be written: only their producer matters.
 _PROBE = CoordinatorRecord(key=b"", value=None)
 
 

@@ -17,9 +17,9 @@ class CoordinatorTimers:
     def __init__(self, *, clock: Clock, on_due: Callable[[TimerKey], None]) -> None:
         self._clock = clock
         self._on_due = on_due
-        # What is true: when each timer is due.
+        # The authoritative due time of each timer.
         self._due: dict[TimerKey, int] = {}
-        # When to look at each; the number decides between equals, since keys cannot be compared.
+        # When to check each timer. The sequence number breaks ties, since keys cannot be compared.
         self._heap: list[tuple[int, int, TimerKey]] = []
         self._numbers = itertools.count()
         self._alarm: asyncio.TimerHandle | None = None
@@ -43,7 +43,7 @@ class CoordinatorTimers:
     def _set(self, change: SetTimer) -> None:
         before = self._due.get(change.key)
         self._due[change.key] = change.due_at_ms
-        # A timer that moved further away keeps its entry, and is put back when that comes up.
+        # A timer that moved to a later time keeps its entry, and is pushed again when that entry comes up.
         if before is None or change.due_at_ms < before:
             self._push(change.key, change.due_at_ms)
 

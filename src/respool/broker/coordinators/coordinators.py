@@ -1,4 +1,4 @@
-"""The coordinators of this broker, wired: groups, transactions and the marker writer."""
+"""The coordinators of this broker and their wiring: groups, transactions and the marker writer."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -47,7 +47,7 @@ class Coordinators:
         is_clustered: bool,
         spawn: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
-        """`link` leads to those on other brokers; None for a broker that is alone."""
+        """`link` connects to coordinators on other brokers; None for a single broker."""
         self._catalog = catalog
         self._topics = topics
         self._partitions = partitions
@@ -83,13 +83,13 @@ class Coordinators:
         )
 
     def on_role(self, partition: Partition) -> None:
-        """The partition has begun to be led here, or is led here no more."""
+        """This broker has become the partition's leader, or has ceased to be."""
         for runtimes in (self.groups.runtimes, self.transactions.runtimes):
             if partition.name.topic == runtimes.topic:
                 runtimes.on_role(partition)
 
     def stop(self) -> None:
-        """Stop the coordinators; waiting clients look them up again."""
+        """Stop the coordinators; waiting clients get an error and look them up again."""
         self.transactions.stop()
         self.groups.runtimes.stop()
 

@@ -38,32 +38,32 @@ class Groups:
         self._catalog = catalog
         self._clock = clock
         self._new_group_machine = new_group_machine
-        # By partition: its machine, and the topics there were when it was last told of them.
+        # By partition: its machine, and the topics when the machine was last notified of them.
         self._machines: dict[int, GroupMachine] = {}
         self._topics_told: dict[int, TopicsView] = {}
 
     def ask(self, group_id: str, request: Any) -> "asyncio.Future[Any]":
-        """Put a request to the group's machine: see `CoordinatorRuntimes.ask`."""
+        """Send a request to the group's machine: see `CoordinatorRuntimes.ask`."""
         return self.runtimes.ask(group_id, request)
 
     def committed(self) -> list[CommittedOffsets]:
-        """What groups have committed whose coordinator this broker is."""
+        """Return the committed offsets of the groups that this broker coordinates."""
         return [
             self._machines[number].offsets for number, runtime in self.runtimes if runtime.is_active
         ]
 
     def on_acting_again(self) -> None:
-        """This broker could not act for a while, and refused every heartbeat."""
+        """This broker may act again after a while in which it refused every heartbeat."""
         now_ms = self._clock.now_ms()
         for number, runtime in self.runtimes:
             if runtime.is_active:
                 self._machines[number].on_heard_again(now_ms=now_ms)
 
     def on_topics_changed(self) -> None:
-        """Topics came, grew or went."""
+        """Topics were created, deleted or got more partitions."""
         view = self._topics_view()
         for number, runtime in self.runtimes:
-            # A coordinator that still loads is notified when it has loaded.
+            # A coordinator that is still loading is notified once it has loaded.
             if runtime.is_active:
                 self._tell_topics(number, runtime, view)
 
@@ -71,12 +71,12 @@ class Groups:
         view = self._topics_view()
         machine = self._machines[number] = self._new_group_machine()
         machine.on_topics_changed(view, now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms())
-        # Where another machine was before, topics deleted since are still to be told, when the log is loaded.
+        # Keeps an earlier machine's view: topics deleted since then must still be reported after the log is loaded.
         self._topics_told.setdefault(number, view)
         return machine
 
     def on_loaded(self, number: int, runtime: CoordinatorRuntime) -> None:
-        # Topics may have come and gone meanwhile.
+        # Topics may have changed while the log was loaded.
         self._tell_topics(number, runtime, self._topics_view())
 
     def on_effect(self, runtime: CoordinatorRuntime, effect: Any) -> None:
@@ -90,7 +90,7 @@ class Groups:
             runtime.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
         runtime.tell(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))
         if runtime.is_active:
-            # Else it could not be written: the next coordinator is notified.
+            # If the records could not be written, the next coordinator is notified instead.
             self._topics_told[number] = view
 
     def _topics_view(self) -> TopicsView:

@@ -4,9 +4,9 @@ The outcome is committed before the markers are written, and final. So a marker 
 partition may be offline, a disk full, a group coordinator still loading. A deleted partition needs no marker. For
 partitions that other brokers lead, the marker is sent to them (`remote_markers.py`).
 
-A marker counts as written when it is on the disk, whatever respool.flush says. The coordinator forgets the transaction
-then; a marker lost in a power cut after that would never be written again, and the aborted records would become part of
-the producer's next transaction in that partition.
+A marker counts as written when it is durable, whatever respool.flush says. The coordinator then forgets the
+transaction; a marker lost in a power cut after that would never be written again, and the aborted records would become
+part of the producer's next transaction in that partition.
 """
 
 import asyncio
@@ -50,9 +50,9 @@ class MarkerWriter:
         clock: Clock,
         remote: RemoteMarkers | None = None,
     ) -> None:
-        """`offsets` are the coordinators of groups: they must hear of the end of what they wrote in a transaction.
+        """`offsets` are the group coordinators: they must be notified when a transaction with offsets in it ends.
 
-        Without `remote` this broker is alone.
+        `remote` is None for a single broker.
         """
         self._partitions = partitions
         self._offsets = offsets
@@ -67,14 +67,14 @@ class MarkerWriter:
         *,
         needs_newer_epoch: bool = False,
     ) -> tuple[Partition, Offset]:
-        """Write the marker; it is there for good when all before the offset returned is on the disk.
+        """Write the marker. It is durable once everything before the returned offset is on disk.
 
         Raises:
             NotLeader: another broker leads the partition.
-            RequestError: it is not written.
+            RequestError: the marker is not written.
         """
         if name.topic == TRANSACTION_STATE:
-            # It is read as the coordinators wrote it, and they write in no transaction.
+            # Coordinators write to this topic, and never in transactions.
             raise UnknownTopicOrPartition(f"no transaction can have written to {name.topic}")
         partition = self._partitions.find_leader(*name)
         if name.topic == self._offsets.topic:
@@ -97,7 +97,7 @@ class MarkerWriter:
         is_wanted: Callable[[], bool],
         needs_newer_epoch: bool = False,
     ) -> None:
-        """Write the marker to all of them, for as long as it is wanted; call `on_written` when all is on the disk."""
+        """Write the marker to all partitions while that is wanted; call `on_written` when all markers are durable."""
         _Marking(
             self,
             marker,
@@ -114,24 +114,24 @@ class MarkerWriter:
         *,
         needs_newer_epoch: bool = False,
     ) -> "asyncio.Future[RequestError | None]":
-        """Write the marker there, once; done when it is on the disk, or when nobody knows whether it will be.
+        """Write the marker there, once. The future is done when it is durable, or when that can no longer be known.
 
-        Then it has the error, if there is one: as a result, for those who asked may be gone, and asyncio complains of
-        exceptions that nobody looks at.
+        Its result is the error, or None. It is a result and not an exception, because the caller may be gone and
+        asyncio complains about exceptions that are never retrieved.
 
         Raises:
-            RequestError: it is not written.
+            RequestError: the marker is not written.
         """
         done: asyncio.Future[RequestError | None] = asyncio.get_running_loop().create_future()
         fenced: RequestError | None = None
         leading = self.find(name)
         if leading.is_leading:
-            # It would not be committed now, and whoever sends it again would write another.
+            # The marker would not be committed now, and each retry of the sender would write another one.
             leading.role.leading().check_writable()
         try:
             partition, next_offset = self.append(marker, name, needs_newer_epoch=needs_newer_epoch)
         except InvalidProducerEpoch as error:
-            # This may be the second time that it comes, and whoever hears so takes it for written. Then it must be.
+            # This may be a duplicate. The sender takes this error to mean "written", so the first one must be durable.
             partition, fenced = self.find(name), error
             next_offset = partition.log.log_end
         waiting = _Waiting(done, fenced)
@@ -140,7 +140,7 @@ class MarkerWriter:
         return done
 
     def retry_later(self, marking: "_Marking", *, tries: int) -> None:
-        """Go on with it, the later the more often it was tried."""
+        """Schedule a retry, with a delay that grows with the number of attempts."""
 
         def run() -> None:
             del self._retries[timer]
@@ -151,7 +151,7 @@ class MarkerWriter:
         self._retries[timer] = marking
 
     def on_leaders_changed(self) -> None:
-        """What waits for a partition that has another leader now is tried at once."""
+        """Retry immediately the markers whose partitions have a new leader."""
         for timer, marking in tuple(self._retries.items()):
             if marking.sees_other_leaders:
                 timer.cancel()
@@ -159,7 +159,7 @@ class MarkerWriter:
                 marking.go_on()
 
     def stop(self) -> None:
-        """What is not written yet is written after the next start."""
+        """Cancel the retries. Markers that are not written yet are written after the next start."""
         for timer in self._retries:
             timer.cancel()
         self._retries.clear()
@@ -193,7 +193,7 @@ class _Marking:
 
     @property
     def sees_other_leaders(self) -> bool:
-        """Whether a marker that can be retried would go to another broker than at its last attempt."""
+        """True if a marker that can be retried would go to another broker than in its last attempt."""
         leader_of = self._leader_of
         return leader_of is not None and self._pending.has_other_leaders(leader_of)
 
@@ -231,7 +231,7 @@ class _Marking:
             self._tell("%s: the transaction marker cannot be written yet: %s", name, error)
 
     def _wait_for_disk(self, partition: Partition, end: Offset, name: TopicPartition) -> None:
-        # Before it is asked for: it may be there at once.
+        # Set before the wait is requested: the marker may be on disk already.
         self._pending.on_in_flight(name)
         try:
             is_waiting = partition.waiters.wait_for_disk(end, _Outstanding(self, name))
@@ -242,12 +242,12 @@ class _Marking:
             self._pending.on_written(name)
 
     def _on_fenced_here(self, name: TopicPartition, error: RequestError) -> None:
-        """Somebody who is newer has been there. Then nothing of this transaction should be open there any more."""
+        """A newer epoch has written here. Then nothing of this transaction should be open in the partition."""
         try:
             partition = self._writer.find(name)
             if partition.log.has_open_transaction(self.marker.producer_id):
-                # An end from outside claimed to be a newer coordinator's. Called written, this would be half a
-                # transaction.
+                # A marker from outside claimed to come from a newer coordinator. If this one counted as written, only
+                # half of the transaction would have ended.
                 self._tell(
                     "%s: the transaction marker is refused, and the transaction is open there: %s",
                     name,
@@ -255,13 +255,13 @@ class _Marking:
                 )
                 return
             self._tell_not_needed(name, error)
-            # What was there before us may be our own first try, that is not on the disk yet.
+            # The marker in the log may be our own first attempt, which is not on disk yet.
             self._wait_for_disk(partition, partition.log.log_end, name)
         except RequestError as refused:
             self._tell("%s: the transaction marker cannot be written yet: %s", name, refused)
 
     def _send(self, name: TopicPartition) -> bool:
-        """Have the broker write it that leads the partition; False where nobody does now."""
+        """Send the marker to the partition's leader. Return False if there is no leader now."""
         remote = self._writer.remote
         if remote is None:
             return False
@@ -273,7 +273,7 @@ class _Marking:
         return True
 
     def on_answered(self, name: TopicPartition, error: RequestError | None) -> None:
-        """The broker that it was sent to has written it, or says why not."""
+        """The broker to which the marker was sent has written it, or has returned an error."""
         self._pending.on_not_written(name)
         if error is None:
             self._pending.on_written(name)
@@ -294,12 +294,12 @@ class _Marking:
         self._look_on()
 
     def _leave_to_promotion(self, name: TopicPartition, error: RequestError) -> None:
-        """The topic was made a mirror meanwhile. Whoever promotes it ends what is open there; the producer goes on."""
+        """The topic has become a mirror since. Its promotion ends the open transaction; the producer may continue."""
         logger.warning("%s: the transaction marker is not written: %s", name, error)
         self._pending.on_written(name)
 
     def _is_gone(self, name: TopicPartition) -> bool:
-        # The other broker may not have heard of the topic yet. What we know is at least what the transaction knew.
+        # The other broker may not know the topic yet. Our image is at least as new as the transaction.
         return self._writer.remote is not None and not self._writer.remote.has_partition(name)
 
     def on_committed(self, name: TopicPartition) -> None:
@@ -312,12 +312,12 @@ class _Marking:
         self._look_on()
 
     def _tell(self, message: str, name: TopicPartition, error: RequestError) -> None:
-        # Once; a partition may be offline for days.
+        # Warn only once: a partition may be offline for days.
         level = logging.WARNING if self._pending.is_first_round else logging.DEBUG
         logger.log(level, message, name, error)
 
     def _tell_not_needed(self, name: TopicPartition, error: RequestError) -> None:
-        # In version 2 that is what a marker hears that comes for the second time.
+        # In version 2 of transactions a duplicate marker gets this error.
         level = logging.DEBUG if self.needs_newer_epoch else logging.ERROR
         logger.log(level, "%s: the transaction marker is not needed: %s", name, error)
 
@@ -356,7 +356,7 @@ class _Waiting:
         self, done: "asyncio.Future[RequestError | None]", fenced: RequestError | None
     ) -> None:
         self._done = done
-        # What is to be said when it is on the disk.
+        # The error to report once the marker is on disk.
         self._fenced = fenced
 
     def on_committed(self) -> None:

@@ -1,12 +1,12 @@
 """Unique producer ids, allocated from the metadata store in blocks.
 
-Each cluster starts at a number of its own, far from those of others: a mirrored topic holds batches of another
+Each cluster starts at a number of its own, far from those of other clusters: a mirrored topic holds batches of another
 cluster's producers. If a local producer had the id of one of them, its first batches would be dropped as duplicates
 once the topic is promoted.
 
 ```
  63    62                  40                            0
- | 0 | of the cluster's id |   counted up                |
+ | 0 | of the cluster's id |   counter                   |
 ```
 """
 
@@ -29,21 +29,21 @@ CLUSTER_BITS = 22
 
 
 def first_producer_id(cluster_id: str) -> ProducerId:
-    """Where a cluster's ids begin. Never at 0, where Kafka's do."""
+    """Return the first producer id of a cluster. It is never 0, where Kafka's ids begin."""
     digest = int.from_bytes(sha256(cluster_id.encode()).digest()[:8])
     return ProducerId((1 + digest % (2**CLUSTER_BITS - 1)) << COUNTED_BITS)
 
 
 class ProducerIds:
     def __init__(self, store: MetadataStore, *, cluster_id: Callable[[], str]) -> None:
-        """The cluster's id need not be known before the first producer comes."""
+        """`cluster_id` is called only when the first producer asks; before that the id may be unknown."""
         self._store = store
         self._cluster_id = cluster_id
         self._block = range(0)
         self._claiming = asyncio.Lock()
 
     async def prepare(self) -> None:
-        """Have some in hand, so that the first producers are served also while the store is away."""
+        """Claim a block in advance, so that the first producers are served even while the store is unavailable."""
         async with self._claiming:
             if not self._block:
                 try:
@@ -54,15 +54,15 @@ class ProducerIds:
     async def next(self) -> ProducerId:
         """
         Raises:
-            CoordinatorLoadInProgress: none can be had now.
+            CoordinatorLoadInProgress: no id is available now.
         """
         async with self._claiming:
             if not self._block:
                 try:
                     self._block = await self._claim_block()
                 except StoreUnavailable as error:
-                    # May be tried again: what was claimed in vain is never given out. Every client does when it hears
-                    # this; some give up when they hear that the time is over.
+                    # Retrying is safe: a block that was claimed in vain is never used. All clients retry at this code;
+                    # some treat a timeout as fatal.
                     raise CoordinatorLoadInProgress(
                         f"no producer id can be had now: {error}"
                     ) from error
@@ -70,7 +70,7 @@ class ProducerIds:
             return ProducerId(producer_id)
 
     async def _claim_block(self) -> range:
-        # A block claimed and lost with a crash is never given out: ids are plenty.
+        # A claimed block that is lost in a crash is never used: there are plenty of ids.
         while True:
             stored = await self._store.get(PRODUCER_IDS)
             first = (

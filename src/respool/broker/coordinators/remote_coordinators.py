@@ -21,11 +21,11 @@ from respool.ports.peers import PeerUnreachable
 from respool.wire.api_table import API_TABLE, Api
 
 VERSION = API_TABLE[Api.ADD_PARTITIONS_TO_TXN].version_max
-# What waits here waits for markers, which must not wait behind it.
+# These requests may wait for markers, so markers must not queue behind them.
 CHANNEL = 4
-# A request's size stays well below what a frame may have.
+# Keeps a request well below the frame size limit.
 QUESTIONS_PER_REQUEST = 500
-# About as long in all as a coordinator lets its own clients wait.
+# In total about as long as a coordinator makes its own clients wait.
 TRIES_MAX = 15
 PAUSE_S = 0.02
 
@@ -34,7 +34,7 @@ Errors = dict[TopicPartition, RequestError | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalProducer:
-    """Who writes in a transaction, as requests name it."""
+    """The producer of a transaction, as requests identify it."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -49,7 +49,7 @@ class _Question:
     answer: "asyncio.Future[Errors]"
 
     def goes_with(self, other: "_Question") -> bool:
-        """Whether both can be one transaction of a request, where a transactional id may stand once."""
+        """True if both fit into one transaction of a request, which may name a transactional id only once."""
         return (self.producer, self.is_verifying_only) == (other.producer, other.is_verifying_only)
 
 
@@ -63,17 +63,17 @@ class RemoteCoordinators:
     async def verify(
         self, broker: BrokerId, producer: TransactionalProducer, names: tuple[TopicPartition, ...]
     ) -> Errors:
-        """Whether the partitions are part of the producer's transaction.
+        """Verify that the partitions are part of the producer's transaction.
 
-        Asked once, whatever is answered: by the next time it may be another transaction of the same epoch, and a late
-        batch of the one before would be taken for one of that.
+        This is never retried: by then another transaction of the same epoch may be open, and a late batch of the
+        previous one would be taken for part of it.
         """
         return await self._put(broker, producer, names, is_verifying_only=True)
 
     async def add(
         self, broker: BrokerId, producer: TransactionalProducer, names: tuple[TopicPartition, ...]
     ) -> Errors:
-        """Make the partitions part of it."""
+        """Add the partitions to the transaction."""
         errors: Errors = {}
         for tries in range(TRIES_MAX):
             if tries:
@@ -102,7 +102,7 @@ class RemoteCoordinators:
         asked: dict[str, list[_Question]] = {}
         left: list[_Question] = []
         for one in waiting:
-            # Who is gone does not wait for an answer.
+            # A cancelled caller needs no answer.
             if not one.answer.done():
                 together = asked.setdefault(one.producer.transactional_id, [one])
                 if together[0] is not one:
@@ -163,7 +163,7 @@ def _error(code: int | None, broker: BrokerId) -> RequestError | None:
         return CoordinatorNotAvailable(f"broker {broker} did not answer for the partition")
     error = error_for(code, by=broker)
     if isinstance(error, UnknownTopicOrPartition | OperationNotAttempted | UnknownError):
-        # The partition is here. The coordinator will hear of it, or we of its end.
+        # The partition exists. The coordinator will learn of it, or this broker will learn that it was deleted.
         return CoordinatorNotAvailable(f"broker {broker} does not know the partition: {code}")
     return error
 

@@ -1,8 +1,8 @@
 """Transaction markers for partitions that other brokers lead: WriteTxnMarkers requests, batched.
 
 A request whose reply is lost is repeated, so a marker may be written twice. In version 2 of transactions the second
-one is refused. In version 1 it does no harm unless the producer's next transaction has begun; it has not, for the
-coordinator waits for the reply, and earlier requests are lost with their connections (`drivers/tcp_peers.py`). A
+one is refused. In version 1 it does no harm unless the producer's next transaction has begun. That is not the case:
+the coordinator waits for the reply, and earlier requests are lost with their connections (`drivers/tcp_peers.py`). A
 request that the network delays for longer would end the next transaction, as with Kafka (KIP-890).
 """
 
@@ -22,14 +22,14 @@ from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import API_TABLE, Api
 
 VERSION = API_TABLE[Api.WRITE_TXN_MARKERS].version_max
-# They wait for disks, and nothing else is to wait for that; those of `replica_fetcher.py` are others.
+# These requests wait for disks, so nothing else shares their channel; `replica_fetcher.py` uses other channels.
 CHANNEL = 3
-# A request's size stays well below what a frame may have.
+# Keeps a request well below the frame size limit.
 MARKERS_PER_REQUEST = 1_000
 
 
 class Ending(Protocol):
-    """A transaction's end that is being written."""
+    """The end of a transaction, whose markers are being written."""
 
     marker: EndTransactionMarker
     needs_newer_epoch: bool
@@ -47,7 +47,7 @@ class _Sent:
 
     @property
     def key(self) -> tuple[int, str, int]:
-        """By this the reply tells them apart."""
+        """Identifies the marker in the reply."""
         return (self.ending.marker.producer_id, *self.name)
 
 
@@ -74,7 +74,7 @@ class RemoteMarkers:
         return self._image().has_partition(*name)
 
     def send(self, broker: BrokerId, ending: Ending, name: TopicPartition) -> None:
-        """Send the marker to the broker. The ending gets the result, unless it is no longer wanted."""
+        """Send the marker to the broker. `ending` gets the result, unless it is no longer wanted."""
         self._queue.put(broker, _Sent(ending, name))
 
     def stop(self) -> None:
@@ -121,7 +121,7 @@ class RemoteMarkers:
 
 
 def _markers(sent: Iterable[_Sent]) -> list[dict[str, Any]]:
-    # One for each transaction, with all its partitions.
+    # One entry per transaction, with all its partitions.
     by_ending: dict[Ending, dict[str, list[int]]] = {}
     for one in sent:
         topics = by_ending.setdefault(one.ending, {})

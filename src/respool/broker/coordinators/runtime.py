@@ -45,7 +45,7 @@ from respool.records.markers import EndTransactionMarker
 
 logger = logging.getLogger(__name__)
 
-# What is due while the broker may not act is looked at again after this.
+# A timer that comes due while the broker may not act is postponed by this.
 POSTPONED_MS = 1_000
 
 
@@ -67,7 +67,7 @@ class CoordinatorRuntime:
         on_failed: Callable[[], None] = lambda: None,
         on_effect: Callable[[Any], None] | None = None,
     ) -> None:
-        """`on_failed` is called when the coordinator stopped for a transient error: another may replace it.
+        """`on_failed` is called when the coordinator stops after a transient error: another one may replace it.
 
         `on_effect` gets the effects of decisions, each when its decision is committed.
         """
@@ -82,7 +82,7 @@ class CoordinatorRuntime:
         self._on_effect = on_effect
         self._state = _State.LOADING
         self._tickets = itertools.count()
-        # Requests that are decided on or wait in the machine, by ticket.
+        # Requests that are being decided or that wait in the machine, by ticket.
         self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self._timers = CoordinatorTimers(clock=clock, on_due=self._on_timer)
 
@@ -105,7 +105,7 @@ class CoordinatorRuntime:
             if is_wanted and isinstance(error, HandlesExhausted):
                 self._on_failed()
             elif is_wanted and _is_of_this_disk(error):
-                # As for any other reader: another replica may be sound, and lead.
+                # As for any other reader: another replica may be sound and become leader.
                 self._partition.on_storage_error(error)
             return
         if self._state is not _State.LOADING:
@@ -118,14 +118,14 @@ class CoordinatorRuntime:
         )
 
     def ask(self, request: Any, *, guard: VerificationGuard | None = None) -> "asyncio.Future[Any]":
-        """Put a request to the machine; its reply comes when it is safe to give.
+        """Send a request to the machine. The future is done when the reply may be sent.
 
         With `guard` the request may begin a producer's transaction in this partition: see `begin_verification`.
 
         Raises:
-            CoordinatorLoadInProgress: ask again soon.
-            NotCoordinator: this broker serves the partition no longer.
-            CoordinatorNotAvailable: what must be written for it would not be committed now.
+            CoordinatorLoadInProgress: retry soon.
+            NotCoordinator: this broker no longer serves the partition.
+            CoordinatorNotAvailable: the request needs records to be written, and they would not be committed now.
         """
         self._check_active()
         if isinstance(request, self.machine.writing_requests):
@@ -138,11 +138,11 @@ class CoordinatorRuntime:
         return reply
 
     def report(self, request: Any) -> None:
-        """Tell the machine something that it need not answer."""
+        """Send the machine a request that needs no reply."""
         if self.is_active:
             ticket = Ticket(next(self._tickets))
             decision = self._decide(request, ticket)
-            # Others may be answered with it, who waited for what is reported.
+            # The report may complete other requests that waited for it.
             answers = tuple(one for one in decision.answers if one.ticket != ticket)
             self._carry_out(replace(decision, answers=answers))
 
@@ -152,38 +152,38 @@ class CoordinatorRuntime:
             self._carry_out(decision)
 
     def begin_verification(self, producer: RecordsProducer) -> VerificationGuard | None:
-        """What a producer's first records here must be asked with, once its coordinator says that it may write here.
+        """Return a guard for a producer's first records here: its coordinator must verify them before they are written.
 
-        None: its transaction has begun here already.
+        None if its transaction has already begun here.
 
         Raises:
-            CoordinatorLoadInProgress, NotCoordinator, CoordinatorNotAvailable: it cannot be done now.
+            CoordinatorLoadInProgress, NotCoordinator, CoordinatorNotAvailable: this is not possible now.
         """
         self._check_active()
         try:
             return self._log.begin_verification(producer)
         except StorageFailed as error:
-            # In the words of a coordinator: clients look for it again.
+            # Use a coordinator's error code, for which clients look up the coordinator again.
             raise CoordinatorNotAvailable(str(error)) from error
 
     def cancel_verification(self, guard: VerificationGuard) -> None:
-        """The producer's coordinator refused what `begin_verification` was asked for."""
+        """The producer's coordinator refused the verification."""
         self._log.cancel_verification(guard)
 
     def end_transaction(
         self, marker: EndTransactionMarker, *, needs_newer_epoch: bool = False
     ) -> Offset:
-        """Write a transaction's end here, and take it over; it counts when all before the offset returned is committed.
+        """Write a transaction marker and replay it. It takes effect once all before the returned offset is committed.
 
         Raises:
-            CoordinatorLoadInProgress, NotCoordinator: it cannot be done now.
+            CoordinatorLoadInProgress, NotCoordinator: this is not possible now.
             RequestError: the marker is fenced, or cannot be written.
         """
         self._check_active()
         return self._log.append_marker(marker, needs_newer_epoch=needs_newer_epoch)
 
     def stop(self) -> None:
-        """Stop serving; waiting clients look the coordinator up again."""
+        """Stop serving; waiting clients get an error and look up the coordinator again."""
         self._state = _State.STOPPED
         self._timers.stop()
         self._fail_all(NotCoordinator(f"{self._partition.name} is not served here any more"))
@@ -195,11 +195,11 @@ class CoordinatorRuntime:
             raise NotCoordinator(f"{self._partition.name} is not served here")
 
     def _check_writable(self) -> None:
-        # Whoever waited would time out and send it again, and each try would be written, and wait here, until enough
-        # replicas are in sync. Looked at before the machine decides: after that it must be carried out.
+        # Otherwise clients would time out and retry, and each attempt would be written and wait here until enough
+        # replicas are in sync. Checked before the machine decides: a decision must be carried out.
         leader = self._partition.leader
         if leader is None or not leader.is_leading:
-            # The next append fails, and the coordinator stops then.
+            # The next append will fail, which stops the coordinator.
             return
         try:
             leader.check_writable()
@@ -211,7 +211,7 @@ class CoordinatorRuntime:
             return
         now_ms = self._clock.now_ms()
         if not self._may_act():
-            # Nobody can be heard of now, and what is decided could not be committed.
+            # No client can reach this coordinator now, and no decision could be committed.
             self._timers.apply((SetTimer(key=key, due_at_ms=now_ms + POSTPONED_MS),))
             return
         decision = self.machine.on_timer(key, now_ms=now_ms, wall_ms=self._clock.wall_ms())
@@ -228,15 +228,15 @@ class CoordinatorRuntime:
             return
         if not decision.answers and not decision.effects:
             return
-        # Also without records: the machine has replayed earlier appends, and its reply must not reveal them while they
-        # could still be lost.
+        # This wait is needed even without records: the machine has replayed earlier appends, and its reply must not
+        # reveal them while they could still be lost.
         release = _Release(self, decision)
         try:
             is_waiting = self._partition.waiters.wait_for_commit(
                 self._partition.log.log_end, release
             )
         except RequestError as error:
-            # The partition went offline: what was appended last may never be committed.
+            # The partition went offline: the last appends may never be committed.
             self._fail(error)
             return
         if not is_waiting:
@@ -254,17 +254,18 @@ class CoordinatorRuntime:
             if decision.producer is None:
                 self._fail(error)
             else:
-                # The producer is fenced, or its transaction is over: its request comes to nothing.
+                # The producer is fenced, or its transaction is over: only its request fails.
                 self.fail(decision.answers, error)
             return False
         return True
 
     def _fail(self, error: RequestError) -> None:
         if self._state is _State.STOPPED:
-            # An append that fails takes the partition offline, and who waits for an earlier one has heard of it first.
+            # A failed append takes the partition offline, and a decision that waited for an earlier one got the error
+            # first.
             return
-        # The machine may have moved on with what need not survive; only the log knows what does.
-        # Another leader is no error: clients are redirected to it.
+        # The machine may have state that was never written; only the log has what survives. So the machine is dropped.
+        # A change of leader is no error: clients are redirected to the new leader.
         level = logging.INFO if isinstance(error, NotLeader) else logging.ERROR
         logger.log(level, "%s: the coordinator stops: %s", self._partition.name, error)
         self._state = _State.STOPPED
@@ -273,25 +274,25 @@ class CoordinatorRuntime:
         self._on_failed()
 
     def release(self, decision: Decision) -> None:
-        """The decision is committed."""
+        """The decision is committed: send its replies and carry out its effects."""
         self.answer(decision.answers)
         for effect in decision.effects:
-            # Another may serve the partition by now, and does it.
+            # If another coordinator serves the partition by now, that one carries out the effect.
             if self.is_active and self._on_effect is not None:
                 self._on_effect(effect)
 
     def on_unknown(self, decision: Decision, error: RequestError) -> None:
-        """The wait for the decision's commit has ended; it may be committed all the same."""
+        """The wait for the commit has ended without an answer; the decision may still be committed."""
         self.fail(decision.answers, CoordinatorNotAvailable(str(error)))
         if decision.effects and self.is_active:
-            # Who asked may ask again. Effects are nobody's but ours, and the broker may go on leading: it only could
-            # not be sure of its lease. Whoever reads the log anew finds out what is to be done.
+            # Clients may retry, but only this coordinator carries out effects, and this broker may still be the leader:
+            # perhaps its lease was only in doubt. A coordinator that replays the log finds out which effects are due.
             self._fail(error)
 
     def answer(self, answers: tuple[Answer, ...]) -> None:
         for answer in answers:
             waiting = self._waiting.pop(answer.ticket, None)
-            # The client may have gone meanwhile.
+            # The client may have disconnected since.
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer.reply)
 
@@ -325,5 +326,5 @@ class _Release:
 
 
 def _is_of_this_disk(error: RequestError | StorageError) -> TypeGuard[StorageError]:
-    """Not what a coordinator wrote and nobody can read: it is the same on every replica, and each would go offline."""
+    """True unless the record itself is damaged: that is the same on every replica, and each would go offline."""
     return isinstance(error, StorageError) and not isinstance(error, CoordinatorRecordDamaged)

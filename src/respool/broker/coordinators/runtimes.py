@@ -1,7 +1,7 @@
 """The coordinators of this broker: one runtime per partition of an internal topic, found by the hash of a name.
 
-The topic is created when the first client asks for a coordinator. A runtime that could not write has stopped; another
-one replaces it after a delay and reads the log again.
+The topic is created when the first client asks for a coordinator. A runtime that could not write stops; another one
+replaces it after a delay and reads the log again.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ from respool.ports.offload import Offload
 
 logger = logging.getLogger(__name__)
 
-# A failed coordinator is not reopened at once: reading its log again is expensive.
+# A failed coordinator is not reopened immediately: reading its log again is expensive.
 REOPEN_DELAY_S = 2.0
 
 
 class CoordinatorRuntimesOwner(Protocol):
-    """Whose coordinators they are."""
+    """Owns the coordinators: provides their machines and handles their effects."""
 
     def new_machine(self, number: int) -> Machine: ...
 
     def on_loaded(self, number: int, runtime: CoordinatorRuntime) -> None:
-        """The coordinator serves from now on."""
+        """The coordinator has loaded its partition and serves requests."""
 
     def on_effect(self, runtime: CoordinatorRuntime, effect: Any) -> None:
-        """A decision of the coordinator's machine is committed and has this effect."""
+        """A committed decision of the coordinator's machine has this effect."""
 
 
 class CoordinatorRuntimes:
@@ -73,17 +73,17 @@ class CoordinatorRuntimes:
         self._is_clustered = is_clustered
         self._runtimes: dict[int, CoordinatorRuntime] = {}
         self._creating = asyncio.Lock()
-        # The topic cannot be made, and clients ask again for ever.
+        # The topic cannot be created, and clients keep retrying.
         self.topic_failures = RateLimitedLog(logger)
-        # Partitions whose coordinators failed, and when they are tried again.
+        # Partitions whose coordinators failed, with the timers that reopen them.
         self._reopening: dict[int, asyncio.TimerHandle] = {}
-        # In the order they were begun, so that a simulated run is the same each time.
+        # In start order, so that simulated runs are deterministic.
         self._loading: dict[asyncio.Task[Any], None] = {}
 
     def on_role(self, partition: Partition) -> None:
-        """The partition has begun to be led here, or is led here no more.
+        """This broker has become the partition's leader, or has ceased to be.
 
-        What is led is looked after; until its log is read, clients are told to wait.
+        A leader opens a coordinator; until its log is loaded, clients get COORDINATOR_LOAD_IN_PROGRESS.
         """
         number = partition.name.partition
         timer = self._reopening.pop(number, None)
@@ -96,13 +96,13 @@ class CoordinatorRuntimes:
             self._begin(partition)
 
     async def ensure_topic(self) -> None:
-        """The topic is made when the first client asks for its coordinator."""
+        """Create the topic if it does not exist."""
         async with self._creating:
             if self._runtimes or (self._is_clustered and self.has_topic):
                 return
             await self._topics.create_internal(self.topic, partition_count=self._partition_count)
         if not self._is_clustered:
-            # In a cluster that may take as long as other brokers are away, and is none of the asker's business.
+            # In a cluster, loading takes as long as other brokers are away, and the client need not wait for it.
             await asyncio.gather(*self._loading)
 
     def stop(self) -> None:
@@ -121,7 +121,7 @@ class CoordinatorRuntimes:
 
     def at(self, number: int) -> CoordinatorRuntime:
         """Raises:
-        NotCoordinator: there is no such partition, or not yet.
+        NotCoordinator: the partition does not exist, or is not served here yet.
         """
         runtime = self._runtimes.get(number)
         if runtime is None:
@@ -129,19 +129,19 @@ class CoordinatorRuntimes:
         return runtime
 
     def partition_of(self, name: str) -> int:
-        """Which partition looks after that group, or that transactional id."""
+        """Return the partition that stores this group or transactional id."""
         topic = self._catalog.image.topics.get(self.topic)
         count = self._partition_count if topic is None else len(topic.partitions)
         return partition_for(name, count)
 
     def leader_of(self, name: str) -> BrokerEndpoint:
-        """The broker that looks after that group, or that transactional id.
+        """Return the broker that coordinates this group or transactional id.
 
         Raises:
-            CoordinatorNotAvailable: nobody does now, or this broker cannot know.
+            CoordinatorNotAvailable: there is no leader now, or this broker's lease has expired.
         """
         if not self._partitions.may_act:
-            # Who is sent to a broker that cannot act either comes back at once, again and again.
+            # This broker's image may be outdated: it could redirect clients to a broker that cannot act either.
             raise CoordinatorNotAvailable("this broker's lease has run out")
         image = self._catalog.image
         number = self.partition_of(name)
@@ -153,11 +153,11 @@ class CoordinatorRuntimes:
 
     def runtime_of(self, name: str) -> CoordinatorRuntime:
         """Raises:
-        NotCoordinator: nobody has asked for a coordinator yet, or this broker may not act now.
+        NotCoordinator: no client has asked for a coordinator yet, or this broker may not act now.
         """
         if not self._partitions.may_act:
-            # Another one may look after it by now. What needs a commit would get none here; but that a member is still
-            # one, how far a group has read, or whether a transaction is open, would be told from memory.
+            # Another broker may be the coordinator by now. Commits would fail here, but replies about membership,
+            # committed offsets or open transactions would come from outdated memory.
             raise NotCoordinator(f"the coordinator of {name!r}: this broker's lease has run out")
         runtime = self._runtimes.get(self.partition_of(name))
         if runtime is None:
@@ -165,16 +165,16 @@ class CoordinatorRuntimes:
         return runtime
 
     def ask(self, name: str, request: Any) -> "asyncio.Future[Any]":
-        """Put a request to the machine that looks after `name`; its reply comes when it is safe to give.
+        """Send a request to the coordinator of `name`. The future is done when the reply may be sent.
 
         Raises:
-            RequestError: the coordinator cannot be asked now. The reply may also be one of them; then nothing is known
-                of the request's outcome.
+            RequestError: the coordinator cannot be asked now. The future may also fail with one; then the request's
+                outcome is unknown.
         """
         return self.runtime_of(name).ask(request)
 
     async def ask_all(self, request: Any) -> list[Any]:
-        """Put a request to every coordinator that there should be here: some answers would look like all of them.
+        """Send a request to every coordinator on this broker. Fail if one is missing: a partial answer looks complete.
 
         Raises:
             CoordinatorLoadInProgress, CoordinatorNotAvailable: one of them cannot answer.
@@ -209,14 +209,14 @@ class CoordinatorRuntimes:
 
     async def _load(self, partition: Partition, runtime: CoordinatorRuntime) -> None:
         try:
-            # What an earlier leader has left is decided on only when it can no longer be lost.
+            # Records of an earlier leader are acted upon only once they are committed and can no longer be lost.
             await when_committed(partition, partition.log.log_end)
         except RequestError as error:
             logger.info("%s: the coordinator does not begin here: %s", partition.name, error)
             is_served = self._runtimes.get(partition.name.partition) is runtime
             runtime.stop()
             if is_served and partition.is_leading and partition.is_online:
-                # Its role has not ended, the broker only could not be sure of its lease.
+                # The broker is still the leader; only its lease was in doubt.
                 self._reopen_later(partition.name.partition)
             return
         await runtime.load()
@@ -224,7 +224,7 @@ class CoordinatorRuntimes:
             self._owner.on_loaded(partition.name.partition, runtime)
 
     def _reopen_later(self, number: int) -> None:
-        """A full disk may have room again by then. A partition that is offline stays so: loading it fails."""
+        """Reopen after a delay: a full disk may have room by then. Loading an offline partition fails again."""
         assert number not in self._reopening, f"{self.topic}-{number} is reopened already"
         loop = asyncio.get_running_loop()
         self._reopening[number] = loop.call_later(REOPEN_DELAY_S, self._reopen, number)

@@ -1,8 +1,8 @@
 """The transaction coordinators of this broker, on `__transaction_state`.
 
 They decide which partitions are part of a transaction and how it ends; `MarkerWriter` writes the markers. Partition
-leaders verify here before they append the first records of a transaction (KIP-890): else a late write of an ended
-transaction would hang for ever or become part of the next one.
+leaders verify here before they append the first records of a transaction (KIP-890). Otherwise a late write of an ended
+transaction would hang forever or become part of the next one.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ class Transactions:
         me: BrokerId,
         remote: RemoteCoordinators | None = None,
     ) -> None:
-        """Without `remote` this broker is alone."""
+        """`remote` is None for a single broker."""
         self.runtimes = new_runtimes(self)
         self._markers = markers
         self._producer_ids = producer_ids
@@ -57,10 +57,10 @@ class Transactions:
         self.runtimes.stop()
 
     async def ask(self, transactional_id: str, request: Any) -> Any:
-        """Put a request to the machine of this id, with a new producer id if it needs one.
+        """Send a request to the coordinator of this id, with a new producer id if it needs one.
 
         Raises:
-            RequestError: it cannot be answered; nothing is known of its outcome.
+            RequestError: the request cannot be answered; its outcome is unknown.
         """
         reply = await self.runtimes.ask(transactional_id, request)
         if isinstance(reply, ProducerIdNeeded):
@@ -79,9 +79,9 @@ class Transactions:
         *,
         version: TransactionVersion,
     ) -> dict[TopicPartition, RequestError | None]:
-        """May the producer begin to write to these partitions in its transaction? An error for each where it may not.
+        """Verify that the producer may write to these partitions in its transaction; return an error for each refusal.
 
-        In version 2 its writing there makes them part of the transaction; before, it must have added them.
+        In version 2 this adds the partitions to the transaction; before, the producer must have added them.
         """
         names = tuple(partitions)
         is_adding = version >= TransactionVersion.V2
@@ -97,10 +97,10 @@ class Transactions:
             return dict.fromkeys(names, error)
 
     def _coordinator_elsewhere(self, transactional_id: str) -> BrokerId | None:
-        """Who else looks after that id; None: this broker, if anybody.
+        """Return the other broker that coordinates the id; None if it is this broker or there is no topic yet.
 
         Raises:
-            CoordinatorNotAvailable: nobody does now.
+            CoordinatorNotAvailable: there is no coordinator now.
         """
         if self._remote is None or not self.runtimes.has_topic:
             return None
@@ -146,7 +146,7 @@ class Transactions:
         return self._new_transaction_machine()
 
     def on_loaded(self, number: int, runtime: CoordinatorRuntime) -> None:
-        """Nothing to do: the machine says by itself which markers are missing."""
+        """Do nothing: the machine itself reports which markers are missing."""
 
     def on_effect(self, runtime: CoordinatorRuntime, effect: Any) -> None:
         assert isinstance(effect, WriteMarkers), effect

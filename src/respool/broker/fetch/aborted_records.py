@@ -1,4 +1,4 @@
-"""The aborted transactions in a fetch's records, for read_committed consumers, which filter them out themselves."""
+"""The aborted transactions in fetched records, by which read_committed consumers filter out aborted records."""
 
 from struct import Struct
 
@@ -18,10 +18,10 @@ def aborted_among(
     *,
     cached_only: bool,
 ) -> list[tuple[int, int]]:
-    """Producer id and first offset of each transaction with aborted records from `offset` on in these.
+    """Return producer id and first offset of each transaction with aborted records in `records`, from `offset` on.
 
     Raises:
-        NotCached: `cached_only`, and something would have to come from the disk.
+        NotCached: `cached_only`, and an index would have to be read from disk.
     """
     if not log.has_aborted_from(offset):
         return []
@@ -31,8 +31,8 @@ def aborted_among(
 
 
 def end_of(records: bytes | memoryview) -> Offset:
-    """The offset after the last whole batch; the first one is whole."""
-    # Only the three fields that are needed: this is done for every batch that a read_committed reader gets.
+    """Return the offset after the last complete batch; the first batch is always complete."""
+    # Reads only the three needed fields: this runs for every batch sent to a read_committed consumer.
     position, size = 0, len(records)
     last = 0
     while position + LENGTH_BYTES <= size:

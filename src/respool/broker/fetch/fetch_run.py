@@ -1,7 +1,7 @@
 """One fetch request in flight: read its partitions, wait until there is enough, encode the reply.
 
-Bytes in memory are read on the loop; bytes that must come from the disk are read in another thread. Memory for the
-reply is bounded by the free budget: without any, the fetch waits as if there were no data.
+Bytes in memory are read on the event loop; bytes on disk are read in another thread. The reply's memory is bounded by
+the free budget: if none is free, the fetch waits as if there were no data.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from respool.model.ids import ZERO_TOPIC_ID
 from respool.ports.disk import NotCached
 from respool.wire.hot_replies import FetchedPartition, FetchReplyTopic, encode_fetch_reply
 
-# With less than this left in the budget a reply waits for others to be sent.
+# With less than this free in the budget, a reply waits until others have been sent.
 ROOM_MIN = 64 * 1024
 
 
@@ -31,13 +31,13 @@ ROOM_MIN = 64 * 1024
 class FetchAnswer:
     partitions: list[tuple[FetchTarget, FetchedPartition]] = field(default_factory=list)
     record_bytes: int = 0
-    # Of those, the ones that are sent, and take memory until they are.
+    # The part of `record_bytes` that is sent over the socket, and takes memory until then.
     sent_bytes: int = 0
     has_error: bool = False
     # Partitions whose log could not be read. They go offline when the answer is encoded: the
-    # read may have happened in another thread, and a partition's state belongs to the loop.
+    # read may have happened in another thread, and a partition's state belongs to the event loop.
     failures: list[tuple[Partition, StorageError]] = field(default_factory=list)
-    # What consumers get; counted when it is encoded, because a reply that is too small is read again.
+    # What consumers get. Counted when the answer is encoded, because an answer that is too small is read again.
     served: list[tuple[Partition, FetchTarget, FetchedPartition]] = field(default_factory=list)
 
 
@@ -60,7 +60,7 @@ class FetchRun:
         self._version = version
         self._correlation_id = correlation_id
         self._bytes_max = min(bytes_max, broker.settings.fetch.fetch_bytes_max)
-        # Who asks for more than fits does not wait for what cannot come.
+        # A fetch whose minimum exceeds its maximum would otherwise wait in vain.
         self._bytes_min = min(bytes_min, self._bytes_max)
         self._wait_max_s = wait_max_s
         self._reader = reader
@@ -76,13 +76,13 @@ class FetchRun:
     @property
     def has_room(self) -> bool:
         memory = self._broker.memory
-        # Where the budget is small, it may never have more than that.
+        # A small budget may never have ROOM_MIN available.
         most = memory.followers_share if self._is_of_follower else memory.limit // 2
         return self._available >= min(ROOM_MIN, most)
 
     @property
     def _room(self) -> int:
-        """How many bytes of records the answer may have now."""
+        """How many bytes of records the answer may contain now."""
         return min(self._bytes_max, max(ROOM_MIN, self._available))
 
     @property
@@ -93,7 +93,7 @@ class FetchRun:
         return memory.available_for_replies
 
     def is_enough(self, answer: FetchAnswer) -> bool:
-        # Without partitions there is nothing to wait for.
+        # A fetch without partitions has nothing to wait for.
         return (
             answer.record_bytes >= self._bytes_min
             or answer.has_error
@@ -102,22 +102,22 @@ class FetchRun:
         )
 
     def read(self, *, cached_only: bool) -> FetchAnswer:
-        """Read every partition once, as far as the limits go.
+        """Read every partition once, within the limits.
 
         Raises:
-            NotCached: `cached_only`, and some bytes must come from the disk.
+            NotCached: `cached_only`, and some bytes must be read from disk.
         """
         answer = FetchAnswer()
         self._read_into(answer, self._room, cached_only=cached_only)
         return answer
 
     def _read_into(self, answer: FetchAnswer, room: int, *, cached_only: bool = False) -> None:
-        """Without room there are no records in it, and all else."""
+        """Read every partition. With `room` 0 the answer has everything except records."""
         for target in self._scope.targets:
             fetched = self._read_target(target, answer, room, cached_only=cached_only)
             answer.record_bytes += fetched.record_bytes
             answer.sent_bytes += len(fetched.records)
-            # A reader whose log is not ours must hear it at once, as if it were an error; and one who is sent away.
+            # A divergent log and a preferred read replica are reported immediately, like errors.
             if (
                 fetched.error_code
                 or fetched.diverging_epoch is not None
@@ -154,7 +154,7 @@ class FetchRun:
         return fetched
 
     async def answer_from_disk(self) -> Reply:
-        # Reserved while it is read: else all that wait for the disk would find the same room.
+        # Reserve the memory before the read: otherwise all fetches that wait for the disk would count the same room.
         memory, room = self._broker.memory, self._room
         answer = FetchAnswer()
         memory.take(room, is_to_follower=self._is_of_follower)
@@ -165,7 +165,7 @@ class FetchRun:
         return self.encode(answer)
 
     async def answer_when_room(self) -> Reply:
-        """The memory for replies is taken: wait until some is given back, at most as long as for data."""
+        """Wait until memory for replies is free, for at most the fetch's maximum wait."""
         loop = asyncio.get_running_loop()
         room: asyncio.Future[None] = loop.create_future()
         deadline = loop.call_later(self._wait_max_s, _settle, room)
@@ -183,12 +183,12 @@ class FetchRun:
         return self.encode(answer)
 
     async def answer_when_more(self, answer: FetchAnswer) -> Reply:
-        """Long polling: sleep until enough bytes are committed, something changes, or the time is up."""
+        """Long polling: wait until enough bytes are committed, something changes, or the maximum wait has passed."""
         waiter = FetchWaiter(bytes_wanted=self._bytes_min - answer.record_bytes)
         partitions = list(self._partitions())
         for partition in partitions:
             partition.add_fetch_waiter(waiter, self._reader.read_to)
-        # This may run a turn of the loop after the read: what was committed in between woke nobody.
+            # One turn of the event loop may lie between the read and here; a commit in between woke nobody.
         if self._has_moved_on(answer):
             waiter.wake()
         deadline = asyncio.get_running_loop().call_later(self._wait_max_s, waiter.wake)
@@ -201,7 +201,7 @@ class FetchRun:
         return await self._read_and_encode()
 
     def _has_moved_on(self, answer: FetchAnswer) -> bool:
-        """Whether any partition is no longer as it was read."""
+        """True if any partition has changed since it was read."""
         for target, fetched in answer.partitions:
             try:
                 partition = self._reader.find(target)
@@ -216,13 +216,13 @@ class FetchRun:
             answer = self.read(cached_only=True)
         except NotCached:
             return await self.answer_from_disk()
-        # Others wake in this turn of the loop too, and would find the same room.
+        # Other fetches wake in this turn of the event loop too, and would count the same room.
         self._broker.memory.take(answer.sent_bytes, is_to_follower=self._is_of_follower)
         self._let_go_when_charged(answer.sent_bytes)
         return self.encode(answer)
 
     def _let_go_when_charged(self, amount: int) -> None:
-        """In the next turn of the loop the connection charges what its client does not take."""
+        """Release the reservation in the next turn of the loop: by then the connection has charged its unsent bytes."""
         if amount:
             let_go = partial(self._broker.memory.let_go, is_to_follower=self._is_of_follower)
             asyncio.get_running_loop().call_soon(let_go, amount)
@@ -232,7 +232,7 @@ class FetchRun:
             try:
                 yield self._reader.find(target)
             except RequestError:
-                # Its error is in the answer already; there is nothing to wait for.
+                # The error is in the answer already; there is nothing to wait for.
                 continue
 
     def encode(self, answer: FetchAnswer) -> Reply:

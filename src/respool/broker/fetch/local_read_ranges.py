@@ -1,7 +1,7 @@
-"""Local reads, the leader's side: the file range of the records that a reader on this host fetches.
+"""Local reads, the leader's side: finds the file range of the records that a reader on this host fetches.
 
-The records are not looked at, so the aborted transactions are those of the rest of the segment. Readers ignore the
-ones that concern no record in the range.
+The records themselves are not read, so the aborted transactions are those of the rest of the segment. Readers ignore
+those that concern no record in the range.
 """
 
 from typing import NamedTuple
@@ -12,19 +12,19 @@ from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.file_range import FileRange
 from respool.model.ids import Offset
 
-# With more aborted transactions the records are sent, with only the transactions that concern them.
+# With more aborted transactions than this the records are sent, with only the transactions that concern them.
 LOCAL_READ_ABORTED_MAX = 200
 
 
 class LocalRead(NamedTuple):
     file_range: FileRange
-    # None: the reader reads uncommitted records.
+    # None for a read_uncommitted reader.
     aborted: list[tuple[int, int]] | None
 
 
 class LocalReadRanges:
     def __init__(self, reader: Reader, *, bytes_min: int) -> None:
-        """Fewer than `bytes_min` bytes are sent: that costs no more than opening a file."""
+        """Fewer than `bytes_min` bytes are sent over the socket: that costs no more than opening a file."""
         self._reader = reader
         self.bytes_min = bytes_min
 
@@ -36,10 +36,10 @@ class LocalReadRanges:
         last_stable_offset: Offset,
         high_watermark: Offset,
     ) -> LocalRead | None:
-        """Return the range to read; None: send the records.
+        """Return the range to read, or None if the records are to be sent.
 
         Raises:
-            As `PartitionLog.locate`; NotCached also if the records are in memory but the index is not.
+            The exceptions of `PartitionLog.locate`; NotCached also if the records are in memory but the index is not.
         """
         end = self._reader.local_read_end(
             log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
@@ -64,7 +64,7 @@ class LocalReadRanges:
         return LocalRead(found.file_range, [(one.producer_id, one.first_offset) for one in aborted])
 
     def _is_small_and_cached(self, log: PartitionLog, spec: ReadSpec) -> bool:
-        """True if all there is to read is in memory and below `bytes_min`, as for most readers at the log's end."""
+        """True if all available bytes are in memory and below `bytes_min`, as for most readers at the log's end."""
         if not spec.cached_only:
             return False
         cached = log.read_tail(

@@ -1,6 +1,6 @@
-"""Reads one partition for one fetch: its records unchanged, and its watermarks.
+"""Reads one partition for one fetch: its unchanged records and its watermarks.
 
-Called on the loop or in another thread; it never changes the partition.
+Called on the event loop or in another thread; it never changes the partition.
 """
 
 from respool.broker.fetch.aborted_records import aborted_among
@@ -23,7 +23,7 @@ class PartitionRead:
         self._reader = reader
         self._local_reads = LocalReadRanges(reader, bytes_min=local_read_bytes_min)
         self._version = version
-        # Its reader takes nothing of a transaction that is open, and wants to know which were aborted.
+        # A read_committed reader gets nothing of open transactions, and needs the list of aborted ones.
         self._read_committed = reader.read_to is ReadTo.STABLE
 
     def read(
@@ -35,16 +35,17 @@ class PartitionRead:
         is_first: bool,
         cached_only: bool,
     ) -> FetchedPartition:
-        """At most `left` bytes of records, unless it is the first of its answer that has any.
+        """Read at most `left` bytes of records; the first partition with records may exceed that by its first batch.
 
         Raises:
-            RequestError, StorageError: there is nothing to be read.
+            RequestError, StorageError: the partition cannot be read.
+            NotCached: `cached_only`, and some bytes must be read from disk.
             NotCached: `cached_only`, and some bytes must come from the disk.
         """
         partition.check_leader_epoch(target.leader_epoch)
         self._reader.check(partition, target)
         log = partition.log
-        # In this order: both may move meanwhile, and then this one is at least as high.
+        # The order matters: both may advance in between, and the high watermark must not be the lower one.
         last_stable_offset = partition.last_stable_offset
         high_watermark = partition.high_watermark
         preferred = self._reader.closer_replica(partition, target)
@@ -79,8 +80,8 @@ class PartitionRead:
             if local_read is None:
                 records = self._records(log, spec)
             if not cached_only:
-                # In another thread, while the loop goes on: a leader that is none any more cuts its log off, and what
-                # is written there instead is not what comes after the follower's records.
+                # In another thread, roles may change during the read: a deposed leader truncates its log, and the
+                # records written there next do not continue the follower's log.
                 self._reader.check(partition, target)
             if self._read_committed and records:
                 aborted = aborted_among(
@@ -99,7 +100,7 @@ class PartitionRead:
         )
 
     def _records(self, log: PartitionLog, spec: ReadSpec) -> bytes | memoryview | TailBatches:
-        # Who reads in another thread came here before, and found that it is not in memory.
+        # A read in another thread follows a cached one that found the records not in memory.
         if spec.cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
             tail = log.read_tail(spec)
             if tail is not None:
@@ -109,7 +110,7 @@ class PartitionRead:
         return records
 
     def _is_at_end(self, log: PartitionLog, target: FetchTarget) -> bool:
-        """A follower that has everything, as nearly always."""
+        """True if a follower has everything, which is nearly always the case."""
         return self._reader.read_to is ReadTo.END and target.fetch_offset == log.log_end
 
     def _check_codec(self, records: bytes | memoryview) -> None:

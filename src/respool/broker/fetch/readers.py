@@ -1,14 +1,14 @@
-"""The two kinds of readers, consumers and followers: where each may read, up to where, and on which conditions.
+"""The two kinds of readers, consumers and followers: where each may read, up to which offset, and on which conditions.
 
-|             | a consumer                                            | a follower                                   |
+|             | consumer                                              | follower                                     |
 |-------------|-------------------------------------------------------|----------------------------------------------|
 | reads from  | the leader; from v11 on also a follower               | the leader                                   |
-| reads up to | the high watermark, or the last stable offset         | the log's end                                |
-| must be     | asking for what is known to be committed              | a replica in this epoch, as it is registered |
-| may be      | sent to a replica in its own rack (KIP-392)           | behind: what it asks for says what it has    |
-| may be lent | all it may read, where that stays: on this machine    | what is committed, and will never be cut off |
+| reads up to | the high watermark, or the last stable offset         | the log end                                  |
+| must be     | fetching below the known high watermark               | a registered replica, in this leader epoch   |
+| may be      | redirected to a replica in its own rack (KIP-392)     | behind: its fetch offset says what it has    |
+| local reads | all that it may read, on topics without truncation    | committed records, which stay in the log     |
 
-Partitions are read in another thread too, while the loop changes roles: a role is looked at once, and taken as it was.
+Partitions are read in another thread too, while the loop changes roles. So a role is read once, and used as it was.
 """
 
 from collections.abc import Iterable
@@ -33,16 +33,16 @@ class Reader(Protocol):
 
     @property
     def with_empty(self) -> bool:
-        """Who copies a log wants all that is in it, also headers that compaction left without records."""
+        """True for followers: a copy of the log includes batches that compaction left without records."""
 
     def find(self, target: FetchTarget) -> Partition:
         """Raises:
-        RequestError: it is not for this reader to read here.
+        RequestError: this reader may not read the partition here.
         """
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         """Raises:
-        RequestError: nothing is to be read.
+        RequestError: this reader may not read from this offset.
         """
 
     def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:
@@ -51,17 +51,17 @@ class Reader(Protocol):
     def end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset:
-        """Nothing from here on is read."""
+        """The offset before which the reader's records end."""
 
     def local_read_end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset | None:
-        """Up to where it may take large reads from the log's own files; None: it may not, or is elsewhere."""
+        """The end of local reads: large reads below it use the log's files; None if local reads are not possible."""
 
     def has_more(
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
     ) -> bool:
-        """Whether there is more to read than when this was."""
+        """True if there is more to read than at the time of `fetched`."""
 
 
 class ConsumerReader:
@@ -99,9 +99,9 @@ class ConsumerReader:
         except OffsetOutOfRange as error:
             if self._rack and target.leader_epoch >= 0:
                 raise
-            # Who names no rack was sent to no follower, and of who names no epoch nobody knows: it may take this broker
-            # for the leader, by what it heard long ago, and a follower's word that there is nothing there for the
-            # leader's, and begin anew. This way it looks the leader up.
+            # Without a rack, the consumer was redirected to no follower. Without an epoch, its metadata may be so old
+            # that it takes this broker for the leader: it would take the follower's OFFSET_OUT_OF_RANGE for the
+            # leader's, and reset its offset. NOT_LEADER makes it look up the leader instead.
             raise NotLeader(
                 f"{partition.name}: followed here, and not up to there: {error}"
             ) from error
@@ -137,7 +137,7 @@ class ConsumerReader:
 
 
 class FollowerReader:
-    """Another broker, which follows."""
+    """Another broker, which follows the partition."""
 
     read_to = ReadTo.END
     with_empty = True
@@ -152,16 +152,16 @@ class FollowerReader:
 
     @property
     def is_registered(self) -> bool:
-        """Whether it names the very epoch that the broker is registered with, which clients are not told.
+        """True if the request has the epoch with which the broker is registered, which clients cannot know.
 
-        Anybody may call itself a follower, and name an epoch that is larger than all: `check` cannot tell that from one
-        of which we have not heard yet. Memory that is kept for followers is not for such.
+        Any client may claim to be a follower with an epoch larger than all others: `check` cannot tell that from an
+        epoch that is not in our image yet. The memory reserved for followers is only for registered ones.
         """
         known = self._broker.image.brokers.get(self._follower)
         return known is not None and known.epoch == self._broker_epoch
 
     def hear(self, targets: Iterable[FetchTarget]) -> None:
-        """What a follower asks for says what it has: that is how records become committed."""
+        """Update the leader's state with the followers' fetch offsets: that is how records become committed."""
         now_ms = self._broker.clock.monotonic_ms()
         for target in targets:
             try:
@@ -170,7 +170,7 @@ class FollowerReader:
                 log = partition.log
                 is_within = log.log_start <= target.fetch_offset <= log.log_end
                 if not is_within or diverging_epoch(log, target) is not None:
-                    # It says nothing about what both have.
+                    # Such an offset says nothing about a common prefix of both logs.
                     continue
                 partition.role.on_follower_fetch(
                     self._follower,
@@ -181,7 +181,7 @@ class FollowerReader:
                     now_ms=now_ms,
                 )
             except RequestError:
-                # The answer says it.
+                # The reply will contain this error.
                 continue
 
     def find(self, target: FetchTarget) -> Partition:
@@ -208,10 +208,10 @@ class FollowerReader:
     def local_read_end(
         self, log: PartitionLog, *, last_stable_offset: Offset, high_watermark: Offset
     ) -> Offset | None:
-        """Only what is committed: that is not cut off but by an unclean election.
+        """Return the high watermark: only an unclean election truncates committed records.
 
-        1. A leader lends bytes above its high watermark.   2. It is a leader no more, cuts them off, and writes others
-        there.   3. The follower reads some of the old and some of the new: a log that no leader ever had.
+        Without this limit: 1. A leader returns a file range above its high watermark. 2. It is deposed, truncates the
+        range and writes other records there. 3. The follower reads a mix of both: a log that no leader ever had.
         """
         del last_stable_offset
         return high_watermark if self._reads_locally and _stays(log) else None
@@ -230,18 +230,18 @@ def _stays(log: PartitionLog) -> bool:
 
 
 def _durable_end(target: FetchTarget) -> Offset:
-    """Who does not say what it has for good means all before what it asks for."""
+    """A follower that omits durable_end is durable up to its fetch offset."""
     if 0 <= target.durable_end < target.fetch_offset:
         return Offset(target.durable_end)
     return Offset(target.fetch_offset)
 
 
 def diverging_epoch(log: PartitionLog, target: FetchTarget) -> tuple[int, int] | None:
-    """Where the reader's log and ours part, if they do (KIP-595); replicas ask, and some consumers."""
+    """Return the epoch and offset at which the reader's log diverges (KIP-595); followers and some consumers ask."""
     if target.last_fetched_epoch < 0:
         return None
     if target.last_fetched_epoch == log.latest_epoch and target.fetch_offset <= log.log_end:
-        # As nearly always.
+        # Nearly always the logs agree.
         return None
     epoch, end = log.end_of_epoch(LeaderEpoch(target.last_fetched_epoch))
     if epoch < target.last_fetched_epoch or end < target.fetch_offset:
@@ -260,7 +260,7 @@ def _topic_name(broker: Broker, target: FetchTarget) -> str:
 
 
 def _of_topic(target: FetchTarget, partition: Partition) -> Partition:
-    """The partition, if it is one of the topic that is meant: the image may be another one since its name was found."""
+    """Return the partition if its topic id matches: the image may have changed since the name was looked up."""
     if not isinstance(target.topic, str) and partition.topic_id != target.topic:
         raise UnknownTopicId(f"{partition.name} is not of the topic with id {target.topic}")
     return partition

@@ -1,15 +1,15 @@
 """Fetch sessions (KIP-227): requests and replies of a consumer of many partitions contain only what changed.
 
 ```
- request             means                                        answered with
- id 0, epoch -1      no session, please                           everything, id 0
- id 0, epoch 0       everything I want; start a session           everything, a new id (or 0: no slot free)
- id n, epoch 0       drop session n; start another                everything, a new id
- id n, epoch -1      drop session n                               everything, id 0
- id n, epoch k > 0   what changed since k - 1                     partitions with news
+ request             meaning                                      reply
+ id 0, epoch -1      no session                                   everything, id 0
+ id 0, epoch 0       all wanted partitions; start a session       everything, a new id (or 0: no slot free)
+ id n, epoch 0       close session n; start another               everything, a new id
+ id n, epoch -1      close session n                              everything, id 0
+ id n, epoch k > 0   changes since k - 1                          partitions with news
 ```
-A client that is out of step gets an error and starts again from epoch 0. Nothing is lost: a session holds no data,
-only what to fetch.
+A client that is out of step gets an error and starts over with epoch 0. Nothing is lost: a session holds no data,
+only the partitions to fetch.
 """
 
 from collections.abc import Iterable
@@ -31,13 +31,13 @@ EPOCH_MAX = 2**31 - 1
 # A session used more recently than this is not evicted for a new one (Kafka's two minutes).
 EVICTABLE_AFTER_MS = 120_000
 
-# A topic is named by its id from Fetch v13 on, by its name before; one session speaks one way.
+# Topics are named by id from Fetch v13 on, and by name before; a session uses one of the two throughout.
 TopicRef: TypeAlias = str | UUID
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchTarget:
-    """One partition someone fetches from, and what they were last told of it."""
+    """One partition to fetch, and the state last reported to the reader."""
 
     topic: TopicRef
     partition: int
@@ -45,7 +45,7 @@ class FetchTarget:
     bytes_max: int
     leader_epoch: int = -1
     last_fetched_epoch: int = -1
-    # Where a follower's log starts, and up to where it has it for good, if it says so.
+    # A follower's log start, and the end of what is durable there, if it sends them.
     log_start: int = -1
     durable_end: int = -1
     told_high_watermark: int = -1
@@ -63,23 +63,23 @@ class FetchSession:
     epoch: int
     uses_topic_ids: bool
     used_at_ms: int
-    # In the order they are served: a partition that returned data goes to the end.
+    # In the order in which they are served: a partition that returned data moves to the end.
     targets: dict[tuple[TopicRef, int], FetchTarget] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchScope:
-    """What one fetch request covers."""
+    """The partitions that one fetch request covers."""
 
     targets: list[FetchTarget]
-    # What the reply says; 0 for no session.
+    # The session id for the reply; 0 for no session.
     session_id: int
-    # Only partitions with news are answered.
+    # Only partitions with news are in the reply.
     is_incremental: bool
     session: FetchSession | None = None
 
     def on_served(self, target: FetchTarget) -> None:
-        """This target returned data: the others come first next time."""
+        """Move the target to the end, since it returned data: the others come first next time."""
         if self.session is not None:
             moved = self.session.targets.pop(target.key, None)
             if moved is not None:
@@ -90,7 +90,7 @@ class FetchSessions:
     def __init__(self, *, sessions_max: int, rng: RandomSource) -> None:
         self._sessions_max = sessions_max
         self._rng = rng
-        # In order of last use, the least recent first.
+        # In order of last use, least recent first.
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
@@ -106,10 +106,10 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchScope:
-        """Find out what a request covers, and move its session on.
+        """Return what a request covers, and advance its session's epoch.
 
         Raises:
-            FetchSessionNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdMismatch: start again.
+            FetchSessionNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdMismatch: the client must start over.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
@@ -172,7 +172,7 @@ class FetchSessions:
         return True
 
     def _new_id(self) -> int:
-        # Not guessable in sequence, so that a client out of step does not hit another's session.
+        # Ids are random, so that a client that is out of step does not hit another client's session.
         while True:
             session_id = self._rng.below(EPOCH_MAX) + 1
             if session_id not in self._sessions:

@@ -1,8 +1,8 @@
-"""The broker's lifecycle in the cluster: registers it in the metadata store, renews its lease, revokes it at the end.
+"""The broker's lifecycle in the cluster: registers it in the metadata store, renews its lease, revokes it on shutdown.
 
-`cluster/session.py` decides; this class carries it out and reports refusals and lost replies of the store to the
-session. Leaders check `may_act` and the controller checks `may_control` before each action: a broker that cannot
-renew its lease in time stops by itself, before another one can take over.
+`cluster/session.py` decides; this class carries out the decisions and reports the store's refusals and lost replies to
+the session. Leaders check `may_act` and the controller checks `may_control` before each action: a broker that cannot
+renew its lease in time stops acting by itself, before another one can take over.
 """
 
 import asyncio
@@ -49,12 +49,12 @@ from respool.ports.random_source import RandomSource
 logger = logging.getLogger(__name__)
 
 RETRY_DELAY_S = 0.25
-# How many of the partitions that wait for a data folder are named.
+# How many of the partitions that wait for a data folder are listed by name.
 NAMED_MAX = 10
 
 
 class NotAdmitted(RespoolError):
-    """The broker may not be part of the cluster: it was removed, or another one has its number."""
+    """The broker may not join the cluster: it was removed, or another one uses its broker id."""
 
 
 class BrokerLifecycle:
@@ -71,10 +71,10 @@ class BrokerLifecycle:
         note_run: Callable[[UUID], Awaitable[None]],
         on_acting_again: Callable[[], None] = lambda: None,
     ) -> None:
-        """`note_run` writes down in the data folder which run it is.
+        """`note_run` records the id of this run in the data folder.
 
-        `on_stop_acting` is called when the lease is lost: lead nothing, acknowledge nothing from then on.
-        `on_acting_again` is called when it was only in doubt for a while."""
+        `on_stop_acting` is called when the lease may be lost: from then on the broker must not acknowledge anything.
+        `on_acting_again` is called when the lease was in doubt for a while and is still valid."""
         self._me = me
         self._session = session
         self._store = store
@@ -84,7 +84,7 @@ class BrokerLifecycle:
         self._on_stop_acting = on_stop_acting
         self._on_acting_again = on_acting_again
         self._note_run = note_run
-        # The run of another process under this number that was told of last.
+        # The last run of another process with this broker id for which a warning was logged.
         self._told_of: UUID | None = None
         self._lease = 0
         self._is_lease_doubted = asyncio.Event()
@@ -92,22 +92,22 @@ class BrokerLifecycle:
 
     @property
     def epoch(self) -> int | None:
-        """The broker epoch, while it is registered."""
+        """The broker epoch; None while the broker is not registered."""
         return self._session.epoch
 
     @property
     def registration(self) -> Guard | None:
-        """A guard of what only this run may write; None while it is not registered."""
+        """A guard for writes that only this run may make; None while the broker is not registered."""
         return self._session.registration
 
     @property
     def run(self) -> UUID | None:
-        """What the data folder's clean-stop file is to name."""
+        """The run id for the data folder's clean-stop file."""
         return self._session.run
 
     @property
     def is_stopping(self) -> bool:
-        """Whether `announce_stop` was called."""
+        """True once `announce_stop` was called."""
         return self._session.phase in (Phase.STOPPING, Phase.CLOSING)
 
     def may_act(self) -> bool:
@@ -118,16 +118,16 @@ class BrokerLifecycle:
 
     @property
     def controller_revision(self) -> int:
-        """What the controller's writes are guarded by."""
+        """The revision that guards the controller's writes."""
         assert self._session.controller_revision is not None
         return self._session.controller_revision
 
     async def win_election(self) -> None:
-        """Become the controller, if nobody is.
+        """Become the controller if there is none.
 
         Raises:
-            GuardFailed: somebody is.
-            LeaseExpired, StoreUnavailable: look again.
+            GuardFailed: another broker is the controller.
+            LeaseExpired, StoreUnavailable: the outcome is unknown; check again.
         """
         epoch = self._session.epoch
         revision = await self._catalog.put(
@@ -138,9 +138,9 @@ class BrokerLifecycle:
         self._session.on_controller(revision)
 
     def recognise_election(self, key: StoredValue) -> bool:
-        """Become the controller, if the seat is this run's own: it was taken, and the store's answer was lost.
+        """Become the controller if the controller key is this run's own: its write succeeded and the reply was lost.
 
-        What is written under this broker's id after it was registered comes from no other run.
+        No other run writes keys with this broker's id after this run's registration.
         """
         epoch = self._session.epoch
         if epoch is None or key.revision <= epoch:
@@ -151,19 +151,19 @@ class BrokerLifecycle:
         return True
 
     async def join(self) -> None:
-        """Register; return when that is done, however long the store is away.
+        """Register; return when that is done, no matter how long the store is unavailable.
 
         Raises:
-            NotAdmitted: it may not.
+            NotAdmitted: the broker may not join.
         """
         await self._carry_out(self._session.begin(self._rng.uuid()))
 
     def doubt_lease(self) -> None:
-        """The registration seems to be gone: whether the lease holds is asked at once, not when it is due."""
+        """Check the lease now and not when its renewal is due, since the registration seems to be gone."""
         self._is_lease_doubted.set()
 
     async def stay(self) -> NoReturn:
-        """Renew the lease, and register again whenever it was lost."""
+        """Keep renewing the lease; register again whenever it is lost."""
         while True:
             await self._wait_until_doubted(self._session.renew_at_ms)
             await self._renew()
@@ -172,11 +172,11 @@ class BrokerLifecycle:
                 await self.join()
 
     async def announce_stop(self) -> None:
-        """Let others take over what this broker leads."""
+        """Announce the shutdown, so that other brokers take over leadership."""
         await self._carry_out(self._session.announce_stop())
 
     async def leave(self) -> None:
-        """All is synced and closed: say that this stop was clean, and go."""
+        """Record a clean shutdown in the store and revoke the lease. All logs are synced and closed."""
         while True:
             try:
                 stored = await self._store.get(keys.registry_key(self._me))
@@ -215,7 +215,7 @@ class BrokerLifecycle:
         else:
             await self._carry_out(self._session.on_lost())
             if self.is_stopping:
-                # Nothing is left to be renewed, and nothing to be done about it.
+                # There is no lease left to renew, and nothing else to do.
                 await asyncio.sleep(RETRY_DELAY_S)
 
     async def _carry_out(self, effects: Iterable[Effect]) -> None:
@@ -277,7 +277,7 @@ class BrokerLifecycle:
         )
 
     def _tell_of_another(self, registration: BrokerRegistration) -> None:
-        """Once: it may be there for as long as two processes are started with one number."""
+        """Warn once per run: two processes started with the same broker id may compete for a long time."""
         other = registration.incarnation
         if self._session.is_ours(other) or other == self._told_of:
             return
@@ -292,7 +292,7 @@ class BrokerLifecycle:
         )
 
     async def _step_back(self, how: Resign) -> None:
-        """Take back what an earlier run left, until nothing of it is there."""
+        """Resign from what an earlier run led or held, until nothing is left in the store."""
         while True:
             view = await self._catalog.read_view()
             writes = resign_everywhere(
@@ -336,7 +336,7 @@ class BrokerLifecycle:
         return self._session.on_registration_written(revision)
 
     async def _wait_until_doubted(self, at_ms: int) -> None:
-        """Or until that time."""
+        """Wait until the lease is in doubt, or until `at_ms`."""
         try:
             async with asyncio.timeout(max(0, at_ms - self._clock.boot_ms()) / 1000):
                 await self._is_lease_doubted.wait()

@@ -1,9 +1,9 @@
-"""This broker as a member of a cluster: registration, changes of the cluster image, and its roles.
+"""This broker as a member of a cluster: its registration, cluster image changes, and its roles.
 
 ```
-  metadata store --watch--> catalog's image --+-- at once: end roles, tell leaders which brokers are registered
+  metadata store --watch--> catalog's image --+-- immediately: end roles, update the leaders' registered brokers
                                               +-- soon: open, close, lead, follow (one after the other)
-                                              +-- the controller (if this one) decides what is due
+                                              +-- the controller (if it is this broker) decides what is due
                                               +-- the failure detector watches the other brokers
 ```
 """
@@ -39,11 +39,11 @@ from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
 
-# So often within the time that a follower may lag, leaders look whether one does.
+# Leaders check for lagging followers this many times within the maximum replica lag.
 TICKS_WITHIN_LAG = 4
-# How long until what could not be written down is tried again.
+# The delay before a failed write of the folder id is retried.
 NOTE_AGAIN_S = 1.0
-# How long a broker that stops waits for the metadata store.
+# How long a stopping broker waits for the metadata store.
 LEAVE_S_MAX = 5.0
 
 
@@ -90,51 +90,51 @@ class ClusterMember:
             spawn=spawn,
         )
         self._seen = catalog.image
-        # Topics whose partitions are to be brought in line with the image, in the order they were seen to change.
+        # Topics whose partitions must be reconciled with the image, in the order in which they changed.
         self._unsettled: dict[str, None] = {}
         self._woken = asyncio.Event()
         self._image_changed = asyncio.Event()
-        # Told when topics came, grew or went.
+        # Called when topics were created, deleted or got more partitions.
         self.on_topics_changed: Callable[[], None] = lambda: None
-        # Told when its lease was in doubt, and holds.
+        # Called when the lease was in doubt and turned out to be valid.
         self.on_acting_again: Callable[[], None] = lambda: None
-        # Told when partitions may have other leaders, or brokers came or went.
+        # Called when leaders of partitions may have changed, or brokers joined or left.
         self.on_leaders_changed: Callable[[], None] = lambda: None
 
     def wire(
         self, *, partitions: Partitions, hosted_replicas: HostedReplicas, roles: Roles
     ) -> None:
-        """They need to know whether they may act before this one knows them."""
+        """Set what the constructor cannot have: these objects are created later, since they need `may_act`."""
         self._partitions, self._hosted_replicas, self._roles = partitions, hosted_replicas, roles
 
     @property
     def epoch(self) -> int | None:
-        """The broker epoch, while it is registered."""
+        """The broker epoch; None while the broker is not registered."""
         return None if self._lifecycle is None else self._lifecycle.epoch
 
     @property
     def registration(self) -> Guard | None:
-        """A guard of what only this run of the broker may write; None while it is not registered."""
+        """A guard for writes that only this run may make; None while the broker is not registered."""
         return None if self._lifecycle is None else self._lifecycle.registration
 
     @property
     def run(self) -> UUID | None:
-        """What the data folder's clean-stop file is to name."""
+        """The run id for the data folder's clean-stop file."""
         return None if self._lifecycle is None else self._lifecycle.run
 
     @property
     def suspects(self) -> Collection[BrokerId]:
-        """Brokers that are registered, and are probably dead."""
+        """Registered brokers that are probably dead."""
         return self._failure_detector.suspects
 
     def may_act(self) -> bool:
         return self._lifecycle is not None and self._lifecycle.may_act()
 
     async def join(self, endpoint: BrokerEndpoint, folder: DataFolder) -> None:
-        """Register under this address, and take part; return when it is registered and has what it is to have.
+        """Register with this address and join the cluster; return when the assigned replicas are open.
 
         Raises:
-            NotAdmitted: it may not.
+            NotAdmitted: the broker may not join.
         """
         self._lifecycle = lifecycle = BrokerLifecycle(
             me=self._me,
@@ -162,7 +162,7 @@ class ClusterMember:
         )
         await lifecycle.join()
         self._spawn(lifecycle.stay())
-        # As it is after what an earlier run had left was taken back.
+        # Read the image again, now that the state of earlier runs is cleared.
         await self._catalog.refresh()
         self._roles.are_taken = True
         self._catalog.on_changed = self._on_image
@@ -175,7 +175,7 @@ class ClusterMember:
         self._spawn(self._election.run())
 
     async def hand_over(self) -> None:
-        """Say that this broker is about to stop, and wait, not for ever, until others lead what it led."""
+        """Announce the shutdown, and wait until other brokers lead the partitions, within `handover_max_ms`."""
         if self._lifecycle is None or not self.may_act():
             return
         await self._lifecycle.announce_stop()
@@ -188,9 +188,9 @@ class ClusterMember:
             logger.warning("others did not take over in time all that this broker leads")
 
     async def leave(self) -> None:
-        """All is synced and closed: say that this stop was clean, and go.
+        """Record a clean shutdown in the store and leave. All logs are synced and closed.
 
-        Not for ever: that it was clean is in the data folder too, and the lease runs out by itself.
+        The wait is limited: the data folder records the clean shutdown too, and the lease expires by itself.
         """
         if self._lifecycle is None or not self._lifecycle.is_stopping:
             return
@@ -200,7 +200,7 @@ class ClusterMember:
         except TimeoutError:
             logger.warning("the metadata store was not told that this broker has stopped")
 
-    # -- what others change ------------------------------------------------------------------------------------------
+    # -- changes by other brokers ------------------------------------------------------------------------------------
 
     def _on_image(self) -> None:
         image, before = self._catalog.image, self._seen
@@ -216,7 +216,7 @@ class ClusterMember:
             )
             self._roles.on_brokers(list(self._partitions))
             if self._lifecycle is not None and not self._catalog.is_registered:
-                # Somebody took it for dead.
+                # Another broker considered this one dead.
                 self._lifecycle.doubt_lease()
         self._failure_detector.on_image(image)
         changed = _changed_topics(before, image)
@@ -224,12 +224,12 @@ class ClusterMember:
             self._hosted_replicas.tell_settings(name)
             for partition in self._partitions.of_topic(name):
                 if self._roles.see(partition):
-                    # At once: what else is to be opened, closed or deleted may take its time.
+                    # Immediately, since opening, closing and deleting other replicas may take a while.
                     self._spawn(self._roles.settle(partition))
             self._unsettled[name] = None
         are_configs_changed = image.broker_overrides is not before.broker_overrides
         if changed or are_configs_changed or image.brokers is not before.brokers:
-            # A broker that is gone copies nothing, and others may in its place.
+            # A broker that is gone copies nothing, so others may use its share of the throttle.
             self.throttle.on_image()
         if changed:
             self._woken.set()
@@ -264,7 +264,8 @@ class ClusterMember:
         try:
             await self._offload.run(lambda: folder.note_id(new))
         except StorageError as error:
-            # The next start would take it for another folder: what only this one has would wait for an operator.
+            # Otherwise the next start would see a different folder, and partitions that are complete only here would
+            # stay offline until an operator acts.
             logger.warning("which data folder this is cannot be written down yet: %s", error)
             self._spawn(self._note_id_later(folder, new))
         return new
@@ -279,7 +280,7 @@ class ClusterMember:
         try:
             await self._offload.run(lambda: folder.note_run(run))
         except StorageError as error:
-            # Its next start then waits for its lease to run out.
+            # The next start then has to wait until this run's lease expires.
             logger.warning("which run this is cannot be written down: %s", error)
 
     def _on_stop_acting(self) -> None:
@@ -288,7 +289,7 @@ class ClusterMember:
             partition.role.on_fenced()
 
     def _could_hand_over(self, image: ClusterImage) -> bool:
-        """Whether there is a partition led here that another broker could lead."""
+        """True if this broker leads a partition that another broker could lead."""
         return any(
             one.leader == self._me and self._has_heir(one, image)
             for topic in image.topics.values()

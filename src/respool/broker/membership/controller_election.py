@@ -1,4 +1,4 @@
-"""Controller election: this broker campaigns, and while it is the controller, it carries out what is due.
+"""Controller election: this broker campaigns; while it is the controller, it makes the decisions that are due.
 
 The controller's key is bound to the broker's lease. Decisions (`cluster/controller_decisions.py`) are written under its
 guard, which fences writes from a deposed controller.
@@ -22,7 +22,7 @@ from respool.ports.metadata_store import GuardFailed, LeaseExpired, StoreUnavail
 
 logger = logging.getLogger(__name__)
 
-# So often it looks although nothing has changed that it knows of.
+# The controller checks this often even if it has seen no change.
 LOOK_EVERY_S = 5.0
 RETRY_DELAY_S = 0.25
 LEADER_CHECK_EVERY_MS = 5 * 60_000
@@ -49,7 +49,7 @@ class ControllerElection:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Something has changed that may make something due."""
+        """Something has changed, so a decision may be due."""
         self._woken.set()
 
     async def run(self) -> NoReturn:
@@ -57,7 +57,7 @@ class ControllerElection:
             try:
                 await self.look()
             except (GuardFailed, LeaseExpired, StoreUnavailable) as error:
-                # Somebody was faster, or nobody knows: what is due is found again.
+                # Another broker was faster, or the outcome is unknown: the next round finds what is still due.
                 logger.debug("the controller looks again: %s", error)
                 await asyncio.sleep(RETRY_DELAY_S)
                 continue
@@ -69,10 +69,10 @@ class ControllerElection:
             self._woken.clear()
 
     async def look(self) -> int:
-        """Take the seat if it is free, and write what is due; return how much that was.
+        """Campaign if there is no controller, then write the decisions that are due. Return their number.
 
         Raises:
-            GuardFailed, LeaseExpired, StoreUnavailable: look again.
+            GuardFailed, LeaseExpired, StoreUnavailable: check again.
         """
         if not self._lifecycle.may_act():
             return 0
@@ -83,7 +83,7 @@ class ControllerElection:
             elif not self._lifecycle.recognise_election(key):
                 return 0
             logger.info("broker %d is the controller now", self._me)
-            # A new controller starts with a new count.
+            # A new controller starts counting from zero.
             self._absences = MissingBrokers()
             self._stray_ages = StrayAges()
         view = await self._view()
@@ -100,8 +100,8 @@ class ControllerElection:
     async def _view(self) -> ClusterView:
         view = self._known_view()
         if view.strays:
-            # What is followed change by change may still lack the topic that counts them. One revision of the store is
-            # consistent.
+            # The watched image changes key by key and may not have the topic yet to which a stray belongs. A read of
+            # the store at one revision is consistent.
             await self._catalog.read_view()
             if not self._lifecycle.may_control():
                 raise LeaseExpired(
@@ -111,7 +111,7 @@ class ControllerElection:
         return view
 
     def _known_view(self) -> ClusterView:
-        """As far as it is known here; of strays only those that were there for long."""
+        """Return the view of the watched image, with only those strays that have existed for a while."""
         now_ms = self._clock.monotonic_ms()
         last = self._leaders_checked_at_ms
         view = self._catalog.view(

@@ -1,28 +1,29 @@
 """Detects that another broker's process has died, and revokes its lease before the lease expires.
 
 ```
-   registered --connect--> held, unused --the connection ends--> connect again, again ... refused long enough
-                                                                    |                            |
-                                                                    +-- taken: held              +-- end its lease
+   registered --connect--> held, unused --the connection ends--> reconnect, again ... refused long enough
+                                                                    |                        |
+                                                                    +-- accepted: held       +-- revoke its lease
 ```
 A killed process's connections end at once, and its address refuses new ones (`cluster/liveness.py` says when that is
-enough). Its lease is then revoked: its registration is gone, and its controller key if it had that, and others take
-over as after an expired lease. Every broker holds a connection to every other; that costs nothing while nothing
-happens. Only the controller tells, and anybody tells of the controller: a broker that alone is refused by some other,
-by a firewall between the two, pushes nobody out.
+enough). Its lease is then revoked. That deletes its registration, and its controller key if it was the controller, and
+other brokers take over as after an expired lease. Every broker holds a connection to every other; while nothing
+happens, that costs nothing. Only the controller revokes leases, and any broker may revoke the controller's. So a broker
+that refuses only one other broker, because of a firewall between the two, is not removed from the cluster.
 
-**If it is alive after all** (its address was a proxy's that went down), it loses its place and registers anew: it
-sees that its registration is gone, or its next renewal tells it. Until then it may act while another leads in its
-place, which a lease that runs out by itself never allows. Nothing that was acknowledged is lost by that:
+**If it is alive after all** (its address was a proxy's that went down), it loses its registration and registers again:
+it notices that its registration is gone, or its next renewal fails. Until then it may act while another broker leads in
+its place, which is impossible when a lease expires by itself. Even so, nothing acknowledged is lost:
 
-1. It commits what every member of its ISR has fetched. Whoever is elected is of that ISR, and has it. 2. Members that
-follow the new leader do not fetch from the old one, so it commits nothing more. 3. It cannot make its ISR smaller
-instead: that write is guarded by the partition's revision, which an election changes. 4. If its ISR was itself alone
-before, it goes on committing; but then nobody else can be elected. The controller takes it out of the ISR and keeps it
-as eligible (KIP-966), and it leads again once it is back. While others are eligible too, it commits nothing anyway.
-Unclean election, where allowed, waits for those who have everything, and loses what it always may. 5. A controller's
-writes are guarded by its controller key, which disappears with the lease. 6. What it reads out is committed, if perhaps
-not the latest; so a reader may see a moment longer what was true before.
+1. It commits only what every member of its ISR has fetched. The new leader comes from that ISR, so it has all of that.
+2. Members that follow the new leader do not fetch from the old one, so the old one commits nothing more.
+3. It cannot shrink its ISR either: that write is guarded by the partition's revision, which an election changes.
+4. If its ISR was only itself before, it continues to commit; but then no other broker can be elected. The controller
+   removes it from the ISR and keeps it as eligible (KIP-966), and it leads again once it is back. While others are
+   eligible too, it commits nothing anyway. Unclean election, where allowed, waits for the replicas that have
+   everything, and otherwise loses what an unclean election always may.
+5. A controller's writes are guarded by its controller key, which disappears with the lease.
+6. Its reads return committed records, though perhaps not the latest; so a consumer may see an older state for a moment.
 
 A lease is never used twice, so revoking the one that a registration names cannot harm the registration after it.
 """
@@ -42,10 +43,10 @@ from respool.ports.peers import PeerRefused, Peers, PeerUnreachable
 
 logger = logging.getLogger(__name__)
 
-# A connection that something in between has forgotten would end without a word.
+# If a device in between has forgotten the connection, its end would go unnoticed.
 HOLD_MS_MAX = 30_000
 ASK_EVERY_MS_MAX = 250
-# So often within the time after which it is dead.
+# Connection attempts within the time after which a broker is dead.
 ASKS = 5
 
 
@@ -61,7 +62,7 @@ class FailureDetector:
         may_act: Callable[[], bool],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
-        """`dead_after_ms` is 0 where nobody is to be watched."""
+        """`dead_after_ms` is 0 if no broker is to be watched."""
         self._me = me
         self._dead_after_ms = dead_after_ms
         self._store = store
@@ -75,11 +76,11 @@ class FailureDetector:
         self.suspects: set[BrokerId] = set()
 
     def on_image(self, image: ClusterImage) -> None:
-        """These are registered now, and `peers` knows where."""
+        """Watch the brokers that are registered in this image; `peers` already has their addresses."""
         before, self._image = self._image, image
         if not self._dead_after_ms or (before is not None and before.brokers is image.brokers):
             return
-        # One that is about to leave does so by itself.
+        # A draining broker revokes its own lease.
         others = {
             one for one in image.brokers.values() if one.id != self._me and not one.is_draining
         }
@@ -108,7 +109,7 @@ class FailureDetector:
             self._note(broker.id, is_suspected=refusals.is_suspected(now_ms=now_ms))
             if refusals.is_dead(now_ms=now_ms) and self._is_mine_to_tell(broker.id):
                 await self._end_lease_of(broker)
-            # Whether one that was held for long is dead is asked at once.
+            # After a connection that was held for long, the first reconnect follows without a pause.
             if now_ms - asked_at_ms < pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
 
@@ -143,5 +144,5 @@ class FailureDetector:
             )
             await self._store.revoke_lease(registration.lease)
         except StoreUnavailable as error:
-            # Still refused, it is tried again.
+            # If the broker still refuses connections, the next attempt follows.
             logger.info("the lease of broker %d could not be ended: %s", broker.id, error)

@@ -1,4 +1,4 @@
-"""The replicas on this broker follow the cluster image: opens those that the image assigns to it, closes the others.
+"""The replicas that this broker hosts: opens those that the cluster image assigns to it, and closes the others.
 
 It makes no difference whether this broker or another one changed the image.
 """
@@ -33,26 +33,26 @@ class HostedReplicas:
         self._partitions = partitions
         self._deferred_deletion = deferred_deletion
         self._roles = roles
-        # One after the other: what is being deleted must be gone before its name is used again.
+        # One reconciliation at a time: a deleted partition must be gone before its name is used again.
         self._settling = asyncio.Lock()
 
     def wanted(self) -> Iterator[tuple[TopicImage, int]]:
-        """All partitions that this broker is to have."""
+        """Yield all partitions that the image assigns to this broker."""
         for topic in self._catalog.image.topics.values():
             for number in range(len(topic.partitions)):
                 if self._is_mine(topic, number):
                     yield topic, number
 
     async def settle(self, names: Iterable[str]) -> None:
-        """Bring the partitions of these topics in line with the image."""
+        """Reconcile the partitions of these topics with the image: close and open replicas, then take roles."""
         async with self._settling:
             await self._settle(names)
 
     def tell_settings(self, name: str) -> None:
-        """Let the partitions of a topic that are here go by the settings it has now.
+        """Apply a topic's current settings to its partitions on this broker.
 
-        At once, whatever else is being opened or deleted: who has heard that a mirror is none any more may not find one
-        that is still led as one.
+        This does not wait for other partitions to be opened or deleted: a client that knows that a mirror was promoted
+        must not find a partition that is still led as a mirror.
         """
         topic = self._catalog.image.topics.get(name)
         if topic is None:
@@ -73,12 +73,12 @@ class HostedReplicas:
             for partition in unopened:
                 self._roles.forget(partition)
                 self._partitions.drop(partition)
-            # Before anybody else has a turn: what is dropped here is in nobody's list.
+            # No other task runs before this: a dropped partition is in no list until it is opened again.
             await self._settle(dict.fromkeys(one.name.topic for one in unopened))
 
     async def _settle(self, names: Iterable[str]) -> None:
         topics = {name: self._catalog.image.topics.get(name) for name in names}
-        # All of them together: what the disk must confirm, it confirms for many at once.
+        # All together, so that they share their syncs.
         await self._let_go(
             [one for name in topics for one in self._superfluous(name, topics[name])]
         )
@@ -111,7 +111,7 @@ class HostedReplicas:
         await self.take_roles(topic.name for topic in topics)
 
     async def take_roles(self, names: Iterable[str]) -> None:
-        """Let the partitions of these topics that are here lead and follow as the image says."""
+        """Make the partitions of these topics on this broker lead or follow as the image says."""
         async with asyncio.TaskGroup() as group:
             for name in names:
                 for partition in self._partitions.of_topic(name):

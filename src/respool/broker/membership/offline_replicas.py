@@ -1,9 +1,10 @@
-"""Reports replicas that went offline here: they leave the ISR, and another replica leads.
+"""Reports replicas that went offline on this broker: they leave the ISR, and another replica leads.
 
-Only if another replica is in sync, or eligible, and its broker runs. Else this broker has the only complete copy and
-stays in the ISR. In any case the store records that it is offline here (`cluster/own_replicas.py`), so that nobody
-waits for this broker to lead it or to copy it, and an operator who cannot wait may have another one elected. The
-partition is back when the broker is restarted on a sound disk, and has told the store so (`take_back`).
+They leave the ISR only if another replica is in sync or eligible and its broker runs. Otherwise this broker has the
+only complete copy and stays in the ISR. In any case the store records that the replica is offline
+(`cluster/own_replicas.py`), so that no broker waits for this one to lead or to copy it, and an operator who cannot wait
+may elect another leader. The replica is back when the broker has restarted on a sound disk and has cleared the entry in
+the store (`take_back`).
 """
 
 import asyncio
@@ -34,28 +35,28 @@ class OfflineReplicas:
         registration: Callable[[], Guard | None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        """`registration` is what holds while this run of the broker is the one that is registered.
+        """`registration` is a guard that holds while this run of the broker is registered.
 
-        Another one under the same number may have another disk: what this one says is not true of it.
+        Another run with the same broker id may have another disk, to which the reports of this run do not apply.
         """
         self._me = me
         self._catalog = catalog
         self._registration = registration
         self._spawn = spawn
-        # Those that the store is being told of: once each, however often the image changes meanwhile.
+        # Replicas whose entry in the store is being cleared: one task each, however often the image changes meanwhile.
         self._taken_back: set[Partition] = set()
 
     def give_up(self, partition: Partition) -> None:
         self._spawn(self._give_up(partition))
 
     def take_back(self, partition: Partition) -> None:
-        """Its log is in order, and the store calls it offline here: by a run before, or a write that came late."""
+        """Clear the store's offline entry of a sound replica: it stems from an earlier run or from a late write."""
         if partition not in self._taken_back:
             self._taken_back.add(partition)
             self._spawn(self._take_back(partition))
 
     async def _give_up(self, partition: Partition) -> None:
-        """For as long as it is here: a fetch that was under way may bring it into the ISR again."""
+        """Keep reporting the replica while it is hosted here: a fetch in flight may bring it back into the ISR."""
         while not partition.is_detached:
             held = self._held(partition)
             if held is not None:
@@ -65,7 +66,7 @@ class OfflineReplicas:
                     self._me,
                     topic.rules,
                     live=self._catalog.image.brokers,
-                    # It is opened again by itself.
+                    # This replica will be opened again without an operator.
                     is_passing=partition.awaits_opening,
                 )
                 await self._write(partition, image, after, why=self._told(image, after))
@@ -85,7 +86,7 @@ class OfflineReplicas:
             self._taken_back.discard(partition)
 
     def _held(self, partition: Partition) -> tuple[TopicImage, PartitionImage] | None:
-        """None if the image no longer assigns the replica to this broker."""
+        """Return the partition in the image; None if the image no longer assigns the replica to this broker."""
         name, number = partition.name
         topic = self._catalog.image.topics.get(name)
         if topic is None or topic.id != partition.topic_id or number >= len(topic.partitions):
