@@ -20,9 +20,9 @@ LATEST, EARLIEST = -1, -2
 MIRROR_CONFIG = "respool.mirror"
 ALL_IN_SYNC = -1
 REQUEST_MS = 30_000
-# With later versions a transactional batch adds its partition to a transaction of the target's coordinator (KIP-890).
+# With later versions, a transactional batch adds its partition to a transaction of the target's coordinator (KIP-890).
 PRODUCE_VERSIONS = TRANSACTIONS_V1.produce
-# Fetches, which wait at the broker, have a connection of their own.
+# Fetches, which wait at the broker, use their own connection.
 MAIN_CHANNEL, FETCH_CHANNEL = 0, 1
 
 
@@ -35,14 +35,14 @@ class LinkError(Exception):
 
 class ClusterLink:
     def __init__(self, name: str, cluster: Cluster) -> None:
-        """`name` is the cluster's in messages: the source, the target. Closing the link closes the cluster."""
+        """`name`: "the source" or "the target", for messages. Closing the link also closes the cluster."""
         self.name = name
-        # The blocking client under the requests here, also for administration and groups.
+        # The blocking client that sends the requests; also used for administration and groups.
         self.cluster = cluster
         self._requests = PipelinedRequests(self.cluster)
-        # Topics that are not the brokers' own.
+        # Without internal topics.
         self.topics: dict[str, TopicMetadata] = {}
-        # The refresh under way; all who ask for one meanwhile wait for the same.
+        # The refresh in progress, which concurrent callers share.
         self._refreshing: asyncio.Task[None] | None = None
         self._turn = -1
 
@@ -103,10 +103,10 @@ class ClusterLink:
             await self._refresh_from(self._brokers())
 
     async def _refresh_from(self, brokers: list[int]) -> None:
-        """Take what one broker says; if it lacks topics or partitions that were known, what two of them agree on.
+        """Use one broker's metadata; if it lacks known topics or partitions, use what two brokers agree on.
 
-        A broker that is cut off from its cluster knows old metadata only. A mirror stops a topic for good when it is
-        deleted or recreated, so one broker's word is not enough.
+        A broker that is isolated from its cluster has only old metadata. A mirror stops a topic for good when it is
+        deleted or recreated, so the answer of one broker is not enough.
         """
         failure: LinkError | None = None
         known = self.topics
@@ -127,11 +127,11 @@ class ClusterLink:
                 return
         if first is None:
             raise failure or LinkError(f"{self.name}: the metadata names no broker")
-        # No second broker answers: the doubtful topics stay as they were known.
+        # No second broker answers: keep the known metadata of doubtful topics.
         self.topics = first | {name: known[name] for name in _doubtful(first, known)}
 
     def _brokers(self) -> list[int]:
-        """In the order to ask them: a different one first each time, since one may be cut off and know old leaders."""
+        """The brokers, a different one first each time, because one may be isolated and know only old leaders."""
         brokers = sorted(self.cluster.brokers)
         self._turn += 1
         first = self._turn % len(brokers) if brokers else 0
@@ -215,7 +215,7 @@ class ClusterLink:
         return sorted(found, key=lambda one: one.start_offset)
 
     async def is_mirror(self, topic: str) -> bool | None:
-        """Whether the topic is a mirror by the word of every broker; None if they differ or one does not answer."""
+        """True if every broker says that the topic is a mirror; None if they differ or one does not answer."""
         found: set[bool | None] = set()
         for broker in self.cluster.brokers:
             try:
@@ -237,7 +237,7 @@ def mirror_config_fields(topic: str) -> dict[str, Any]:
 
 
 def is_mirror_in(reply: Any) -> bool | None:
-    """None if the broker does not say."""
+    """True if the reply says that the topic is a mirror; None on an error."""
     (result,) = reply.results
     if result.error_code:
         return None
@@ -315,7 +315,7 @@ def _agreed(
     second: Mapping[str, TopicMetadata],
     known: Mapping[str, TopicMetadata],
 ) -> dict[str, TopicMetadata]:
-    """What the first said; of topics doubtful there, what both said, or the second if they are not doubtful there."""
+    """The first broker's topics; doubtful ones if both agree, else the second's unless doubtful there too."""
     agreed = dict(first)
     doubtful_in_second = _doubtful(second, known)
     for name in _doubtful(first, known):
@@ -326,12 +326,12 @@ def _agreed(
 
 
 def _identity(topic: TopicMetadata | None) -> tuple[UUID | None, int] | None:
-    """What a change of leaders leaves as it is."""
+    """What leader changes do not affect."""
     return None if topic is None else (topic.id, topic.partitions)
 
 
 def _topics_of(reply: Any) -> dict[str, TopicMetadata]:
-    """Of a Metadata reply, without internal topics."""
+    """The topics of a Metadata reply, without internal ones."""
     return {
         topic.name: topic_metadata_of(topic.name, topic)
         for topic in reply.topics

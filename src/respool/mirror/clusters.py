@@ -19,7 +19,7 @@ def connected(
     from_security: Security = IN_THE_CLEAR,
     to_security: Security = IN_THE_CLEAR,
 ) -> Iterator[tuple[Cluster, Cluster]]:
-    """Source and target, closed afterwards; as `connect_both`."""
+    """Connect to source and target as `connect_both` does, and close both afterwards."""
     clusters = connect_both(source, target, from_security=from_security, to_security=to_security)
     try:
         yield clusters
@@ -54,7 +54,7 @@ def connect_both(
 
 
 def connect(name: str, bootstrap: str, security: Security) -> Cluster:
-    """A client of the cluster, which has answered; to be closed."""
+    """Connect to a cluster, which must answer. The caller closes the client."""
     with as_operator_errors():
         cluster = Cluster(
             # In messages: from source, from target.
@@ -63,7 +63,7 @@ def connect(name: str, bootstrap: str, security: Security) -> Cluster:
             connect_timeout_ms=5_000,
             request_timeout_ms=10_000,
             retry_ms=10_000,
-            # It has answered before, so it may be restarting.
+            # It has answered before, so an unreachable broker may only be restarting.
             first_contact_ms=10_000,
             security=security,
         )

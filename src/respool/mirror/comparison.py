@@ -1,4 +1,4 @@
-"""Compares the partitions of two clusters: where each starts and ends on both sides, and the lag of the copy."""
+"""Compares the partitions of two clusters: their first and last offsets on both sides, and the lag of the copy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class PartitionStatus:
 def compare_partitions(
     source: Cluster, target: Cluster, wanted: TopicFilter
 ) -> list[PartitionStatus]:
-    """All partitions of these topics of the source."""
+    """Compare all partitions of these source topics."""
     with as_operator_errors():
         at_source, at_target = source.refresh_all(), target.refresh_all()
         names = wanted.of(at_source)
@@ -71,6 +71,6 @@ def compare_partitions(
 
 
 def _ranges(cluster: Cluster, topics: Sequence[TopicMetadata]) -> Mapping[Place, OffsetRange]:
-    """Of the partitions that have a leader."""
+    """The offset ranges of partitions that have a leader."""
     places = [(topic.name, number) for topic in topics for number in topic.leaders]
     return offset_ranges(cluster, places, isolation="read_uncommitted", led_only=True)

@@ -5,9 +5,9 @@
         <-- one at a time          <-- several in flight
             for each leader
 ```
-The position is stored nowhere: it is the end of the copy. So after a crash on either side the next run looks the end
-up and continues there. While it runs, a partition's next fetch does not wait until its last batch is acknowledged; if
-one is refused, those after it are refused too, and copying restarts from the end of the copy.
+The position is not stored: it is the end of the copy. So after a crash on either side the next run looks up the end and
+continues there. During a run, a partition's next fetch does not wait until its last batch is acknowledged; if one batch
+is refused, those after it are refused too, and copying restarts from the end of the copy.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ IN_FLIGHT_BYTES_MAX = 64 * MIB
 POLL_SECONDS = 0.1
 LOG_STARTS_SECONDS = 1.0
 DELETE_MS = 10_000
-# A corrupt batch may have been corrupted on the network; after this many tries it is taken for corrupt at the source.
+# A corrupt batch may have been corrupted on the network; after this many tries it is considered corrupt at the source.
 DAMAGED_TRIES_MAX = 5
-# If the target's log is longer than its high watermark, and the source was compacted meanwhile, a batch may not fit
-# until the target's followers have caught up. After this many tries the copy is taken for diverged.
+# If the target's log is longer than its high watermark and the source was compacted in the meantime, a batch may not
+# fit until the target's followers have caught up. After this many tries the copy is considered diverged.
 DIFFERENT_TRIES_MAX = 8
 
 # The target has no mirror of that name, or the batch does not fit the end of its log.
@@ -116,7 +116,7 @@ class PartitionCopier:
 
     @property
     def is_done(self) -> bool:
-        """True when everything is copied that was there at the start, apart from stopped partitions."""
+        """True when everything that existed at the start is copied, apart from stopped partitions."""
         return all(
             copy.state is CopyState.STOPPED or copy.is_done(with_log_start=not self._keep_longer)
             for copy in self.partitions.values()
@@ -201,7 +201,7 @@ class PartitionCopier:
             )
 
     def _wanted_of(self, leader: int) -> list[PartitionCopy]:
-        """The partitions that this broker leads, a different one first each time, since a reply may fill up."""
+        """The partitions that this broker leads, a different one first each time, since a reply may be full."""
         led = [
             copy
             for copy in self.partitions.values()
@@ -209,7 +209,7 @@ class PartitionCopier:
         ]
         self._turn += 1
         at = self._turn % len(led) if led else 0
-        # A request groups them by topic; the order within a topic matters.
+        # Requests group partitions by topic; the order within a topic matters.
         return led[at:] + led[:at]
 
     def _on_fetched(self, asked: dict[Place, PartitionCopy], reply: Any) -> None:
@@ -230,7 +230,7 @@ class PartitionCopier:
         assert self._tasks is not None
         for leader, led in pieces.items():
             self._bytes_in_flight += sum(len(piece.data) for piece in led)
-            # Tasks start in this order, so the requests are sent in it: they share a connection.
+            # Tasks start in this order, so requests are sent in order: they share a connection.
             self._tasks.create_task(self._produce(leader, led))
 
     def _on_partition_fetched(self, copy: PartitionCopy, answer: Any) -> _InFlight | None:
@@ -301,7 +301,7 @@ class PartitionCopier:
         else:
             is_mirror = await self._target.is_mirror(copy.place[0])
             if not _is_valid(piece):
-                # The copy was restarted meanwhile.
+                # Copying was restarted in the meantime.
                 return
             if is_mirror is False:
                 self._stop(
@@ -334,7 +334,7 @@ class PartitionCopier:
         try:
             reply = await self._target.ask(leader, Api.DELETE_RECORDS, fields, wait_ms=DELETE_MS)
         except LinkError:
-            # It is retried; the fetch or produce that fails too reports the reason.
+            # It will be retried; the reason is reported by a fetch or produce request that fails too.
             await asyncio.sleep(LOG_STARTS_SECONDS)
             return
         for topic in reply.topics:

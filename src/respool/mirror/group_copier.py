@@ -3,8 +3,8 @@
 Offsets are the same on both sides, so they are copied unchanged, with three restrictions:
 
 - Not beyond the end of the copy: a group that is ahead of the mirror gets the copy's end, and reads some records again.
-- Never backwards: a group that has read on at the target stays where it is.
-- Not while the group has members at the target: its offsets are its own then.
+- Never backwards: the offsets of a group that has continued at the target are not changed.
+- Not while the group has members at the target: then it commits its own offsets.
 """
 
 import re
@@ -29,24 +29,24 @@ INACTIVE_STATES = {"Empty", "Dead"}
 
 @dataclass(slots=True)
 class GroupCopyResult:
-    # The source's groups whose offsets are to be copied.
+    # The source's groups whose offsets should be copied.
     wanted: set[str] = field(default_factory=set)
     # Group -> how many offsets were committed at the target in this pass.
     committed: dict[str, int] = field(default_factory=dict)
     # Groups with members at the target.
     active: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
-    # Brokers of either side that did not list their groups; groups of the source's are not copied in this pass.
+    # Brokers of either cluster that did not list their groups; such groups of the source are not copied in this pass.
     unlisted: list[str] = field(default_factory=list)
 
     @property
     def failures(self) -> str:
-        """All that is to be retried; empty if there is nothing."""
+        """All failures that will be retried; empty if there are none."""
         return "; ".join([*self.unlisted, *(f"{name}: {why}" for name, why in self.failed.items())])
 
 
 class GroupOffsetCopier:
-    """Blocking. A thread in `copy` ends early if one of the clusters is interrupted."""
+    """Blocking. A `copy` in another thread ends early if one of the clusters is interrupted."""
 
     def __init__(
         self, source: Cluster, target: Cluster, wanted: tuple[re.Pattern[str], ...]
@@ -95,7 +95,7 @@ def due_commits(
     at_target: Mapping[Place, Committed],
     ends: Mapping[Place, int],
 ) -> dict[Place, Committed]:
-    """What to commit at the target for a group that has committed these offsets at both sides."""
+    """The offsets to commit at the target, given a group's committed offsets on both sides."""
     due = {}
     for place, committed in at_source.items():
         if place not in ends:

@@ -45,8 +45,8 @@ def start_mirror(
 
     `source` and `target` are HOST:PORT of one broker or of several, separated by commas; the target is a Respool
     cluster. `topics`, `exclude` and `groups` are regular expressions for whole names. With `groups`, the committed
-    offsets of these consumer groups are copied too. With `once` the mirror ends when everything is copied that was
-    there at the start; otherwise it follows the source until `Mirror.stop`. With `keep_longer` records that the source
+    offsets of these consumer groups are copied too. With `once` the mirror ends when everything that existed at the
+    start is copied; otherwise it follows the source until `Mirror.stop`. With `keep_longer`, records that the source
     deletes stay in the copy. `on_event` is called in the mirror's thread; the default writes events to the log.
 
     Raises:
@@ -70,11 +70,11 @@ def start_mirror(
 
 
 class MirrorEnded(OperatorError):
-    """The mirror had ended, or ended, before it caught up."""
+    """The mirror ended before it caught up."""
 
 
 class Mirror:
-    """A running mirror, from `start_mirror`. As a context manager it is stopped at the end of the block.
+    """A running mirror, from `start_mirror`. As a context manager it stops at the end of the block.
 
     Its methods may be called from any thread.
     """
@@ -108,16 +108,16 @@ class Mirror:
         return self._thread.is_alive()
 
     def status(self) -> MirrorStatus:
-        """How far each topic is copied, and the lag; also after the end."""
+        """How far each topic is copied, and its lag. Also available after the end."""
         return self._run.status
 
     def wait_until_started(self) -> None:
-        """Return when it knows which topics to copy, or has ended."""
+        """Return when the mirror knows which topics to copy, or has ended."""
         while self.is_running and not self._run.has_started.wait(POLL_SECONDS):
             pass
 
     def wait_until_caught_up(self, timeout_s: float | None = None) -> None:
-        """Return when the target has everything that the source had when this was called.
+        """Return when the target has everything that the source had at the time of the call.
 
         That includes topics created before the call, and the offsets of the groups.
 
@@ -144,7 +144,7 @@ class Mirror:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the mirror has ended; False if it is still running after `timeout_s`.
 
-        It ends with `once`, when every topic is stopped, on a failure, and by `stop`.
+        A mirror ends by itself with `once`, when every topic is stopped, and on a failure; otherwise by `stop`.
 
         Raises:
             OperatorError: topics or groups could not be mirrored, or a cluster does not answer.
@@ -157,11 +157,11 @@ class Mirror:
         return True
 
     def request_stop(self) -> None:
-        """Ask it to stop, and return at once. Safe in signal handlers."""
+        """Request a stop, and return at once. Safe in signal handlers."""
         self._run.request_stop()
 
     def stop(self) -> None:
-        """Stop it, and wait until it has ended. The next run continues where the copies end.
+        """Stop the mirror, and wait until it has ended. The next run continues at the ends of the copies.
 
         Raises:
             OperatorError: as `wait`.

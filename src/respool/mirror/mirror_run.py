@@ -1,4 +1,4 @@
-"""One run of a mirror: keeps topics in step, copies partitions and groups' offsets, until it is done or stopped."""
+"""One run of a mirror: syncs topics, copies partitions and group offsets, until it is done or stopped."""
 
 import asyncio
 import re
@@ -25,9 +25,9 @@ from respool.model.quantities import counted
 TOPICS_SECONDS = 5.0
 GROUPS_SECONDS = 10.0
 POLL_SECONDS = 0.05
-# With `once`: after a pass over the groups in which some failed.
+# With `once`: the delay after a pass over the groups in which some failed.
 GROUPS_RETRY_SECONDS = 0.5
-# With `once`: how long nothing may be copied before the run fails.
+# With `once`: the run fails if nothing was copied for this long.
 STALL_SECONDS_MAX = 60.0
 
 
@@ -37,7 +37,7 @@ class MirrorPlan:
     target: str
     topics: TopicFilter
     groups: tuple[re.Pattern[str], ...] = ()
-    # End when everything is copied that was there at the start.
+    # End when everything that existed at the start is copied.
     once: bool = False
     # Do not follow the source's log starts.
     keep_longer: bool = False
@@ -101,7 +101,7 @@ class MirrorRun:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._is_stop_requested = False
-        # Set when the first partitions are known, and at the end.
+        # Set when the first partitions are known, and when the run ends.
         self.has_started = threading.Event()
 
     @property
@@ -116,7 +116,7 @@ class MirrorRun:
     def request_stop(self) -> None:
         self._is_stop_requested = True
         if self._loop is not None:
-            # A closed loop: the run has ended.
+            # RuntimeError: the loop is closed, so the run has ended.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop.set)
 
@@ -146,7 +146,7 @@ class MirrorRun:
         self._check_mirrored(self._topics.not_mirrored)
 
     async def wait_until_caught_up(self) -> None:
-        """Return when the target has all that the source had when this was called, and the groups' offsets.
+        """Return when the target has all that the source had at the time of the call, and the groups' offsets.
 
         Raises:
             OperatorError: a topic was stopped.
@@ -155,7 +155,7 @@ class MirrorRun:
         ends: dict[Place, int] = {}
         while True:
             self._check_mirrored(self._topics.stopped)
-            # While a cluster does not answer this waits; `_keep_topics_in_sync` reports it.
+            # This waits while a cluster does not answer; `_keep_topics_in_sync` reports that.
             with suppress(LinkError):
                 if not is_synced:
                     await self._topics.sync()
@@ -284,7 +284,7 @@ class MirrorRun:
 
     async def _keep_copying_groups(self, groups: GroupOffsetCopier) -> None:
         while True:
-            # Messages that are copied during the pass do not count: their groups' offsets may be missing in it.
+            # Records copied during the pass do not count: the pass may have missed their groups' offsets.
             was_done = self._copier.is_done
             self._group_passes += 1
             ends = {

@@ -20,11 +20,11 @@ class CopyState(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why a topic is not copied any longer, as far as it matters for what to do about it."""
+    """Why a topic is no longer copied, as far as it affects what the operator should do."""
 
     # Source and copy have diverged.
     DIFFERS = "differs"
-    # The topic was promoted, or deleted at either side.
+    # The topic was promoted, or deleted in either cluster.
     RELEASED = "released"
     # The target has an ordinary topic of that name.
     NOT_A_MIRROR = "not a mirror"
@@ -50,11 +50,11 @@ class PartitionCopy:
     target_end: int = -1
     # The source's log end when copying began; None until known.
     goal: int | None = None
-    # Increased whenever the position is looked up again: requests in flight of an older run are ignored.
+    # Increased whenever the position is looked up again; replies to requests of an older run are ignored.
     run: int = 0
     tries: int = 0
     due_at: float = 0.0
-    # Why it is not copying.
+    # Why it is not being copied.
     why: str = ""
 
     @property
@@ -99,7 +99,7 @@ class PartitionCopy:
         self.run += 1
 
     def is_done(self, *, with_log_start: bool) -> bool:
-        """True when everything is copied that was there at the start."""
+        """True when everything that existed at the start is copied."""
         if self.goal is None or self.state is CopyState.SEEKING or self.target_end < self.goal:
             return False
         return not with_log_start or self.target_start >= self.source_start

@@ -14,7 +14,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     # A retried operation succeeded.
     RECOVERED = "recovered"
-    # A topic is not mirrored any longer.
+    # A topic is no longer mirrored.
     ERROR = "error"
 
 
@@ -22,7 +22,7 @@ class Severity(StrEnum):
 class MirrorEvent:
     message: str
     severity: Severity = Severity.WARNING
-    # What to do about it; empty if nothing.
+    # What the operator should do about it; empty if nothing.
     hint: str = ""
 
 
@@ -37,9 +37,9 @@ class TopicProgress:
     end: int
     # How many offsets the copy is behind the source, as far as known.
     lag: int
-    # Of the partition that is worst off: stopped before seeking before copying.
+    # The state of the worst partition: stopped is worse than seeking, seeking than copying.
     state: CopyState
-    # Why it is not copying; empty if it is.
+    # Why it is not being copied; empty if it is.
     why: str
 
 
@@ -55,7 +55,7 @@ class MirrorStatus:
 
     @property
     def lag(self) -> int:
-        """How many offsets the copies are behind, as far as known; a partition in state `seeking` may be further."""
+        """How many offsets the copies are behind, as far as known; `seeking` partitions may be further behind."""
         return sum(one.lag for one in self.topics)
 
     @property

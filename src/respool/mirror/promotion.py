@@ -1,8 +1,8 @@
-"""Promotes mirrors to ordinary topics: producers may write to them, and nothing the mirror left open stays open.
+"""Promotes mirrors to ordinary topics: producers may write to them, and open transactions are aborted.
 
-1. `respool.mirror` is set to false, and every broker has applied it: from then on no batch of the mirror is accepted.
+1. `respool.mirror` is set to false, and every broker applies it: from then on no batch of the mirror is accepted.
 2. Transactions that are open in the copy are aborted there. Their coordinator is in another cluster and will never end
-   them here; left open, `read_committed` consumers would wait for their markers for ever.
+   them here; otherwise `read_committed` consumers would wait for their markers forever.
 """
 
 import time
@@ -33,7 +33,7 @@ POLL_SECONDS = 0.1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
     topic: str
-    # False: it was an ordinary topic; open transactions without a coordinator are aborted all the same.
+    # False: it was an ordinary topic before; open transactions without a coordinator are aborted nevertheless.
     was_mirror: bool
     aborted: tuple[OpenTransaction, ...]
 
@@ -47,7 +47,7 @@ class Promotion:
 def check_topics(cluster: Cluster, names: Sequence[str]) -> None:
     """
     Raises:
-        NotFound: one of them does not exist; the hint names one that is spelled alike.
+            NotFound: one of them does not exist; the hint names a topic with a similar name.
     """
     with as_operator_errors():
         topics = cluster.refresh_all()
@@ -62,12 +62,12 @@ def check_topics(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 def promote(cluster: Cluster, topic: str) -> Promotion:
-    """Run again after an interruption, it continues.
+    """Promote the topic. After an interruption, another call continues.
 
     Raises:
         NotFound: the topic does not exist.
         Unreachable: not every broker has applied the change in time.
-        OperatorError: a partition does not say which transactions are open in it.
+            OperatorError: a partition does not return its open transactions.
     """
     with as_operator_errors():
         partitions = cluster.refresh(topic).leaders
@@ -93,7 +93,7 @@ def promote(cluster: Cluster, topic: str) -> Promotion:
 def _without_coordinator(
     cluster: Cluster, found: Sequence[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Those that no coordinator of this cluster will end. Others were begun since, by producers of this cluster."""
+    """Transactions that no coordinator of this cluster will end; others were begun by producers of this cluster."""
     if not found:
         return []
     listed = list_transactions(cluster, producer_ids={one.producer_id for one in found})
@@ -103,7 +103,7 @@ def _without_coordinator(
 
 
 def _wait_until_applied(cluster: Cluster, topic: str) -> None:
-    """Until every broker says that the topic is not a mirror: any of them may lead a partition of it."""
+    """Wait until every broker says that the topic is not a mirror: any of them may lead one of its partitions."""
     deadline = time.monotonic() + APPLIED_SECONDS_MAX
     while not _is_applied(cluster, topic):
         if time.monotonic() > deadline:

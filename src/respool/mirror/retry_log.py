@@ -1,4 +1,4 @@
-"""Failures that are retried: each reported once, and again when it has passed; and when a run with `once` gives up."""
+"""Failures that are retried, each reported once and again on recovery; and the timeout of a run with `once`."""
 
 import math
 
@@ -25,7 +25,7 @@ class RetryLog:
             self._on_event(MirrorEvent(f"{what}: recovered", Severity.RECOVERED))
 
     def why(self, what: str) -> str:
-        """The reason of the last failure; empty if it has passed."""
+        """The reason of the last failure; empty after recovery."""
         return self._why.get(what, "")
 
     def all(self) -> set[str]:
@@ -33,9 +33,9 @@ class RetryLog:
 
 
 class StallTimeout:
-    """Over when nothing was copied for `seconds_max`. Pure: the caller brings the time.
+    """Expires when nothing was copied for `seconds_max`. Pure: the caller brings the time.
 
-    When all messages are copied it counts for the groups' offsets, from the first pass over the groups that failed.
+    When all records are copied it applies to the groups' offsets, beginning with the first pass that failed.
     """
 
     def __init__(self, *, seconds_max: float, now_s: float) -> None:

@@ -1,6 +1,6 @@
 """Looks up the ends of partitions' copies, verifies that they are copies of this source, and starts copying there.
 
-It is done when a partition is added, and after every failure of it.
+This happens when a partition is added, and after each of its failures.
 """
 
 from collections.abc import Callable, Iterable
@@ -66,7 +66,7 @@ class StartOffsetFinder:
         except LinkError as error:
             self._retry(due, str(error))
             return
-        # The target first: the source may grow meanwhile.
+        # The target first: the source may grow in the meantime.
         starts = await self._target.offsets(places, EARLIEST)
         ends = await self._target.offsets(places, LATEST)
         source_starts = await self._source.offsets(places, EARLIEST)
@@ -109,7 +109,7 @@ class StartOffsetFinder:
                 self._stop(copy, f"{copy.name} is not what the source has: {different}")
                 return
             header = header_of(theirs)
-            # A batch that begins later says nothing about the epoch before it.
+            # A batch that begins after the end does not reveal the epoch of the batch before the end.
             epoch = header.leader_epoch if header and header.base_offset < end else -1
         elif end < copy.source_start:
             end = await self._fill(copy)
@@ -149,8 +149,8 @@ class StartOffsetFinder:
     async def _abort_markers(self, copy: PartitionCopy, gap: int) -> list[EndTransactionMarker]:
         """Abort markers for the transactions that are open at the end of the copy.
 
-        Their markers may be among the deleted records, and whether they committed is not known any more. Left open,
-        `read_committed` consumers would wait for them for ever, and the producer's next transaction would be taken for
+        Their markers may be among the deleted records, so it is unknown whether they committed. If they stayed open,
+        `read_committed` consumers would wait for them forever, and the producer's next transaction would be considered
         a part of them. If there are fewer offsets than transactions, those that are still open at the source come last.
         """
         found = await self._target.open_transactions(copy.place)
@@ -168,7 +168,7 @@ class StartOffsetFinder:
         ]
 
     async def _open_at_source(self, copy: PartitionCopy) -> set[int]:
-        """Producers whose open transactions there began before the end of the copy; none if it cannot list them."""
+        """Producers whose open transactions at the source began before the end of the copy; empty on a failure."""
         try:
             found = await self._source.open_transactions(copy.place)
         except LinkError:

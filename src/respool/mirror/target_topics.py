@@ -1,4 +1,4 @@
-"""Which topics are mirrored, and creating them at the target, with the partition count and settings of the source."""
+"""Selects the topics to mirror, and creates them at the target with the source's partition count and configs."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ from respool.model.internal_topics import is_internal
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
 
-# Durability of the copy is up to the target's operator.
+# The target's operator decides about the durability of the copy.
 NOT_COPIED = OF_ITSELF | {
     "min.insync.replicas",
     "unclean.leader.election.enable",
@@ -28,7 +28,7 @@ NOT_COPIED = OF_ITSELF | {
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """Topics by regular expressions for whole names."""
+    """Selects topics by regular expressions for whole names."""
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...] = ()
@@ -39,7 +39,7 @@ class TopicFilter:
         )
 
     def of(self, names: Iterable[str]) -> list[str]:
-        # Internal topics, and those in which our own tools keep notes about their cluster, are left out.
+        # Without internal topics, and without topics in which our own tools store state of their cluster.
         return sorted(
             name
             for name in names
@@ -81,7 +81,7 @@ class TargetTopics:
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source = source
         self._target = target
-        # Configs of the source that Respool does not know, by topic.
+        # Source configs that Respool does not know, by topic.
         self.left_out: dict[str, list[str]] = {}
         self.compacted: set[str] = set()
 
@@ -117,7 +117,7 @@ class TargetTopics:
         try:
             create_topic(self._target, name, partitions=partitions, configs=configs)
         except BrokerRefused as error:
-            # If somebody else created it meanwhile, the sync checks next whether it is a mirror.
+            # If the topic was created by someone else, the next sync checks whether it is a mirror.
             if error.code != Code.topic_already_exists:
                 raise
 
@@ -125,7 +125,7 @@ class TargetTopics:
         target = self._target.bootstrap
         if MIRROR_CONFIG in message:
             return MirrorsUnsupported(target)
-        # Values that Kafka accepts and Respool does not.
+        # Some values are valid in Kafka and not in Respool.
         by_hand = (
             f"respool topic create {name} --partitions {partitions} --set {MIRROR_CONFIG}=true"
         )
@@ -139,18 +139,18 @@ class TargetTopics:
             create_partitions(self._target, name, count=partitions)
 
     def mirrors_among(self, names: Collection[str]) -> dict[str, bool]:
-        """For each of these topics of the target, whether it is a mirror."""
+        """True for each of these target topics that is a mirror."""
         return {
             name: values[MIRROR_CONFIG] == "true"
             for name, values in self._values(self._target, names).items()
         }
 
     def note_compacted_at_source(self, names: Collection[str]) -> None:
-        """A topic may become compacted at the source after it was created at the target."""
+        """Check for topics that became compacted at the source after they were created at the target."""
         self._values(self._source, names)
 
     def _values(self, cluster: Cluster, names: Collection[str]) -> dict[str, dict[str, str]]:
-        """The configs of topics that matter here; notes which topics are compacted."""
+        """Return the configs of topics that a mirror uses; records which topics are compacted."""
         keys = (MIRROR_CONFIG, "cleanup.policy")
         with as_operator_errors():
             found = describe_configs(cluster, ConfigResource.TOPIC, sorted(names))

@@ -1,6 +1,6 @@
-"""Keeps the target's topics in step with the source's: creates them, adds partitions, stops those that diverged.
+"""Keeps the target's topics in sync with the source's: creates them, adds partitions, stops those that diverged.
 
-A topic that fails does not hold up the others; it is retried at the next sync.
+A topic that fails does not delay the others; it is retried at the next sync.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ class TopicSync:
         self._retries = retries
         # One sync at a time.
         self._lock = asyncio.Lock()
-        # The source's topics as they were when copying began.
+        # The source's topics at the time when copying began.
         self._followed: dict[str, TopicMetadata] = {}
-        # Topic -> why it is not copied any longer.
+        # Topic -> why it is no longer copied.
         self.stopped: dict[str, str] = {}
         # Topics that could not be created or grown; retried at each sync.
         self.waiting: set[str] = set()

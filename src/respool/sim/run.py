@@ -3,8 +3,8 @@
     report = simulate(seed)
     report.violations           # empty if all guarantees held
 
-A run has three parts. Clients work while the nemesis injects faults. Then all faults end, and every client must be able
-to finish in time. Then new readers read everything, all machines lose power once more, and everything is read again.
+A run has three parts. Clients work while the nemesis injects faults. Then all faults end, and every client must finish
+within a time limit. Then new readers read everything, all machines lose power once more, and everything is read again.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ def simulate(
     show: Callable[[str], None] | None = None,
     broker_count: int | None = None,
 ) -> SimReport:
-    """`broker_count`: the number of brokers, instead of the one that the seed draws."""
+    """Run the simulation of this seed; `broker_count` replaces the number of brokers that the seed draws."""
     trace = Trace(show=show)
     loop = SimLoop(seed, trace=trace)
     run = Run(seed, loop, draw_sim_plan(seed, broker_count=broker_count))
@@ -153,7 +153,7 @@ class Run:
             self.history.counts["reads of lent files"] += local_reader.reads
             self.history.counts["lent files that were gone"] += local_reader.failed_reads
         await self._wind_down(workload, tasks)
-        # Requests whose replies no client waits for arrive now or never.
+        # Late replies, which no client waits for, must arrive before the checks.
         await asyncio.sleep(5)
         reader = FinalReader(
             loop=self._loop,
@@ -210,7 +210,7 @@ class Run:
             codes = [int(one.error_code) for one in reply.topics]
             created = sum(code in (OK, TOPIC_ALREADY_EXISTS) for code in codes)
             if created < len(topics):
-                # Not all brokers may be there yet.
+                # Some brokers may not have registered yet.
                 await client.pause()
         await client.close()
         return [
@@ -246,7 +246,7 @@ class Run:
                 raise error
 
     async def _read_after_power_cut(self, reader: FinalReader, before: FinalReads) -> None:
-        """No fault was active and no client wrote, so nothing may be lost."""
+        """Check that a power cut loses nothing when no fault is active and no client writes."""
         await self._wait_for_coordinators(reader.patience_s)
         known = self._look_inside()
         for machine in self._machines:
@@ -255,7 +255,7 @@ class Run:
             elif not self.plan.is_cluster:
                 machine.kill()
             elif machine.is_up:
-                # All in-sync replicas at once: only a clean stop keeps unsynced data.
+                # This stops all in-sync replicas at once, and only a clean stop keeps unsynced data.
                 await machine.stop()
         for machine in self._machines:
             machine.start()
@@ -274,7 +274,7 @@ class Run:
                 )
 
     async def _wait_for_coordinators(self, patience_s: float) -> None:
-        """Until coordinators have ended all transactions, also those without records, which no reader waits for."""
+        """Wait until coordinators have ended all transactions, including empty ones, for which no reader waits."""
         until_s = self._loop.time() + patience_s
         while left := [
             one

@@ -1,14 +1,14 @@
-"""What a seed runs: a single broker or a cluster, its size, and the durability of its topics."""
+"""What a seed runs: a single broker or a cluster, the cluster's size, and the durability of its topics."""
 
 from dataclasses import dataclass
 
 from respool.sim.runtime.seeded_random import rng_of
 
-# How often a seed runs a single broker.
+# How often a seed runs a single broker instead of a cluster.
 ALONE_ODDS = 0.25
 # A hundred times the drift of a quartz clock; virtual machines can be as bad.
 DRIFT_MAX = 0.01
-# How often brokers of a cluster come back without their disk.
+# How often brokers of a cluster restart without their disk.
 DISK_ODDS = 0.3
 # How often brokers of a cluster can read each other's files.
 LOCAL_READ_ODDS = 0.5
@@ -29,11 +29,11 @@ class SimPlan:
     tail_bytes_max: int = 0
     # Whether followers read from the leader's files.
     reads_locally: bool = False
-    # Whether brokers are sometimes started with another disk than their own.
+    # Whether brokers are sometimes started with a disk that is not their own.
     changes_disks: bool = False
     # Whether topics are deleted and recreated all the time.
     recreates_topics: bool = False
-    # By machine; "" for none.
+    # The rack of each machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # The rate of each machine's monotonic clock.
     clock_rates: tuple[float, ...] = (1.0,)
@@ -44,7 +44,7 @@ class SimPlan:
 
 
 def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
-    """`broker_count`: instead of the number that the seed draws."""
+    """Draw the plan of a seed; `broker_count` replaces the number of brokers that the seed draws."""
     rng = rng_of("plan", seed)
     drawn = 1 if rng.random() < ALONE_ODDS else rng.choice((3, 3, 3, 3, 4, 5))
     count = broker_count or drawn
@@ -53,7 +53,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
     factor = min(count, rng.choice((2, 3, 3, 3)))
     flush = rng.choice(("always", "always", "interval", "os"))
     # With less than `always`, the last in-sync replica may lose data when it crashes. Then the partition has no leader
-    # until an operator accepts the loss. There is no such operator here, so more than one must be in sync.
+    # until an operator accepts the loss. The simulation has no such operator, so at least two replicas must be in sync.
     isr_min = rng.choice((1, 2, 2, 2)) if flush == "always" else 2
     has_racks = rng.random() < 0.4
     return SimPlan(
@@ -74,7 +74,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
 
 
 def _tail_bytes(seed: int) -> int:
-    """None, some batches, or everything. A random source of its own leaves the seed's other draws unchanged."""
+    """Draw 0, room for some batches, or room for all. Its own random source keeps the seed's other draws unchanged."""
     return rng_of("tail", seed).choice((0, 5_000, 1 << 20))
 
 

@@ -1,4 +1,4 @@
-"""The simulated world of a run: the machines of its plan, one metadata store, one network."""
+"""The simulated world of a run: the machines of its plan, one metadata store and one network."""
 
 from random import Random
 
@@ -37,7 +37,7 @@ class SimWorld:
         self.network.conditions.latency_ms_max = rng.choice((1.0, 10.0))
         self.machines = [self._new_machine(one, rng) for one in range(1, plan.broker_count + 1)]
         nemesis_rng = rng_of("nemesis", seed)
-        # A single broker is spared nothing: its durability is drawn to match its faults.
+        # Every fault is allowed for a single broker: its durability is drawn to match its faults.
         is_synced = plan.flush in (None, "always")
         self.restarter = Restarter(
             loop=loop,
@@ -86,7 +86,7 @@ class SimWorld:
         settings = Settings.from_flat(
             broker_id=number,
             listen=f"127.0.0.{number}:9092",
-            # No connection is made to it; it only says that the store is shared.
+            # No connection is made to this address; it only says that the metadata store is shared.
             etcd="127.0.0.99:2379" if plan.is_cluster else "",
             session_ttl_ms=plan.session_ttl_ms,
             replica_lag_max_ms=plan.replica_lag_max_ms,
@@ -117,6 +117,6 @@ class SimWorld:
         )
         machine.shuffles_tasks = rng.random() < 0.3
         machine.store_conditions.latency_ms_max = rng.choice((0.5, 20.0))
-        # On a slow disk much data is unsynced at a power cut.
+        # On a slow disk, a power cut finds much unsynced data.
         machine.pace.ms_max = rng.choice((1.5, 20.0, 100.0))
         return machine

@@ -1,6 +1,6 @@
 """A real broker inside a test: `with Broker() as broker:`. See docs/testing.md.
 
-Importing this is cheap. The broker itself is imported when the first one starts.
+Importing this package is cheap. The broker's code is imported when the first broker starts.
 """
 
 from respool.testing.broker import Broker

@@ -1,8 +1,8 @@
-"""Where a test's broker runs: a thread of this process, or a process of its own. Both take the same commands."""
+"""Where a test's broker runs: in a thread of this process or in its own process. Both accept the same commands."""
 
 from typing import Any, Protocol
 
-# Timeout of a command: on a busy machine a broker is slow, not stuck.
+# Timeout of a command; long, because a broker on a busy machine is slow but not stuck.
 COMMAND_S_MAX = 60.0
 
 
@@ -12,7 +12,7 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """End the broker and everything around it, in whatever state it is."""
+        """End the broker and release all its resources, whatever its state."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""A real broker for a test: `with Broker() as broker:`, and any Kafka client connects to `broker.bootstrap`."""
+"""A real broker for a test: `with Broker() as broker:`; any Kafka client can connect to `broker.bootstrap`."""
 
 import atexit
 import os
@@ -33,7 +33,7 @@ Mode = Literal["thread", "process"]
 
 
 class Broker:
-    """One broker, started by its `with` block (or `start`) and gone at its end (or `close`)."""
+    """One broker, which runs from the start of its `with` block (or `start`) to its end (or `close`)."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Broker:
         data: str | os.PathLike[str] | None = None,
         port: int = 0,
     ) -> None:
-        """Nothing is started yet.
+        """Configure the broker without starting it.
 
-        `topics`: by name, how many partitions; or a mapping with `partitions` and settings under Kafka's names.
+        `topics`: by name, the partition count, or a mapping with `partitions` and topic configs under Kafka's names.
         `settings`: as in `respool serve`'s file, such as `{"num_partitions": 3, "topic": {"retention.ms": "1d"}}`.
-        `mode`: a thread of this process, or a process of its own.
-        `data`: a folder to use and to keep; without one, a temporary one that is removed at the end.
-        `port`: without one, a free one.
+        `mode`: "thread" for a thread of this process, "process" for a process of its own.
+        `data`: a folder to use and keep; by default a temporary folder, which is removed at the end.
+        `port`: the port to listen on; by default a free one.
         """
         if mode not in ("thread", "process"):
             raise ValueError(f"mode={mode!r} is neither 'thread' nor 'process'")
@@ -66,20 +66,20 @@ class Broker:
         self._is_up = False
         self._is_closed = False
         self._topic_numbers = count(1)
-        # Moves the broker's time.
+        # The time of the broker, which tests can advance.
         self.clock = BrokerClock(self._call)
-        # What the broker is to suffer.
+        # Injects faults.
         self.faults = Faults(self._call)
 
-    # Life and death.
+    # Start and stop.
 
     def start(self) -> Self:
-        """Start it, or start it again after `stop` or `crash`, on the same port and data.
+        """Start the broker, or start it again after `stop` or `crash`, on the same port and data.
 
         Raises:
-            BrokerRunning: it runs already.
-            PortTaken: something else listens on the port.
-            BrokerDidNotStart: anything else; the message has the end of the broker's log.
+            BrokerRunning: it is running already.
+            PortTaken: another process listens on the port.
+            BrokerDidNotStart: any other failure; the message contains the end of the broker's log.
         """
         self._check_mine()
         if self._is_up:
@@ -94,7 +94,7 @@ class Broker:
             self._port = self._backend.call("start")
         except BaseException as error:
             if self._port is not None:
-                # It has data that somebody may want to look at.
+                # It was started before, and its data may be of interest.
                 raise
             log = self._backend.log
             self._give_up()
@@ -105,7 +105,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop cleanly, as `respool serve` does on SIGTERM. Its data, port, time and faults stay for the next start."""
+        """Stop cleanly, as `respool serve` does on SIGTERM. Data, port, time and faults are kept for the next start."""
         self._call("stop")
         self._is_up = False
 
@@ -115,23 +115,23 @@ class Broker:
         self.start()
 
     def crash(self, *, lose_unsynced: bool = True) -> int:
-        """End it from one moment to the next; return how many bytes of messages were lost.
+        """End the broker in an instant, and return how many bytes of record data were lost.
 
-        As when the power goes: what was appended and not synced is gone. Without `lose_unsynced`, as when the
-        process is killed (`kill -9`): all that was written stays.
+        As in a power cut, unsynced data is lost. With `lose_unsynced=False` all written data is kept, as after a
+        `kill -9`.
         """
         lost = int(self._call("crash", lose_unsynced=lose_unsynced))
         self._is_up = False
         return lost
 
     def close(self) -> None:
-        """End it for good, and remove its data unless a folder was given. A second time does nothing.
+        """End the broker finally, and remove its data unless a folder was given. Further calls do nothing.
 
         Raises:
             BrokerFailed: it had stopped by itself.
         """
         if self._is_closed or os.getpid() != self._pid:
-            # In a process that was forked off it is somebody else's to end.
+            # In a forked process the broker belongs to the parent process.
             return
         self._give_up(and_tell=True)
 
@@ -147,15 +147,15 @@ class Broker:
         if error is None:
             self.close()
             return
-        # What went wrong first is what the test is to show.
+        # The test must report its first exception.
         with suppress(Exception):
             self.close()
 
-    # What a test needs to know.
+    # For clients and tests.
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT for clients. It stays the same over restarts, and is known also in processes forked off."""
+        """HOST:PORT for clients. It stays the same over restarts, and forked processes know it too."""
         if self._port is None:
             raise BrokerNotRunning("the broker was not started yet, so it has no address")
         return f"{HOST}:{self._port}"
@@ -170,7 +170,7 @@ class Broker:
 
     @property
     def metrics_url(self) -> str | None:
-        """Where it tells its metrics, with `settings={"metrics_listen": "127.0.0.1:0"}`; None without."""
+        """The URL of its metrics, with `settings={"metrics_listen": "127.0.0.1:0"}`; otherwise None."""
         address = self._call("metrics_address")
         return None if address is None else f"http://{address[0]}:{address[1]}/metrics"
 
@@ -188,19 +188,19 @@ class Broker:
 
     @property
     def log(self) -> str:
-        """What it logged: in a process of its own from INFO on, in a thread as far as logging is turned on for it."""
+        """Its log: in its own process from level INFO, in a thread as far as the test's logging setup enables it."""
         return "" if self._backend is None else self._backend.log
 
     # Topics.
 
     def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> str:
-        """Make a topic and return its name. Settings have Kafka's names, with `_` or `.`: `retention_ms=1000`."""
+        """Create a topic and return its name. Configs have Kafka's names, with `_` or `.`: `retention_ms=1000`."""
         plain = {key.replace("_", "."): value for key, value in settings.items()}
         self._call("create_topic", name=name, partitions=partitions, settings=topic_settings(plain))
         return name
 
     def new_topic(self, name: str = "topic", partitions: int = 1, **settings: Any) -> str:
-        """Make a topic with a name that no other has, for tests that share a broker; return its name."""
+        """Create a topic with a unique name, for tests that share a broker; return the name."""
         return self.create_topic(
             f"{name}-{next(self._topic_numbers)}", partitions=partitions, **settings
         )
@@ -210,7 +210,7 @@ class Broker:
         state = "closed" if self._is_closed else "running" if self._is_up else "down"
         return f"<respool.testing.Broker{where}, {state}, mode={self._mode!r}>"
 
-    # Inside.
+    # Internals.
 
     def _call(self, name: str, /, **arguments: Any) -> Any:
         self._check_mine()
@@ -238,7 +238,7 @@ class Broker:
             waits_for_disk=self._given_data is not None,
         )
         try:
-            # Here, because a thread's backend brings the whole broker along.
+            # Imported here, because the thread backend imports the whole broker.
             if self._mode == "thread":
                 from respool.testing.thread_backend import ThreadBackend
 
@@ -268,7 +268,7 @@ class Broker:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-# Those that nobody closed are closed at the end of the process.
+# Brokers that were not closed are closed when the process ends.
 _open: WeakSet[Broker] = WeakSet()
 
 

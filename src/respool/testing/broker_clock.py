@@ -1,4 +1,4 @@
-"""The broker's time, as a test moves it: `broker.clock.advance(days=7)`."""
+"""The broker's time, which a test can advance: `broker.clock.advance(days=7)`."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class BrokerClock:
-    """The door for tests. Time goes on by itself too; it can be moved forward, never back."""
+    """The clock as tests use it. Time also passes by itself; it can be moved forward, but not back."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
@@ -23,11 +23,11 @@ class BrokerClock:
         seconds: float = 0,
         milliseconds: float = 0,
     ) -> None:
-        """Let so much time pass for the broker at once, and return when it has done what became due.
+        """Advance the broker's time at once, and return when everything that became due is done.
 
         Raises:
-            TypeError: `by` is not a timedelta; for a number, say of what: advance(days=7).
-            ValueError: time does not go back.
+            TypeError: `by` is not a timedelta; give numbers with their unit: advance(days=7).
+            ValueError: the duration is negative.
         """
         if by is not None and not isinstance(by, timedelta):
             raise TypeError(
@@ -47,12 +47,12 @@ class BrokerClock:
 
     @property
     def now_ms(self) -> int:
-        """What time it is for the broker, in milliseconds since 1970: for the timestamps of messages."""
+        """The broker's time in milliseconds since 1970, for timestamps of records."""
         return int(self._call("now_ms"))
 
     @property
     def now(self) -> datetime:
-        """What time it is for the broker, in UTC."""
+        """The broker's time, in UTC."""
         return datetime.fromtimestamp(self.now_ms / 1000, tz=UTC)
 
 
@@ -62,7 +62,7 @@ class Shifted(Protocol):
 
 
 class MovedClock:
-    """A `ports.clock.Clock`: the machine's clocks, and the loop's shift added to both."""
+    """A `ports.clock.Clock`: the machine's clocks plus the loop's shift."""
 
     def __init__(self, loop: Shifted) -> None:
         self._loop = loop

@@ -9,21 +9,21 @@ HOST = "127.0.0.1"
 _NEVER_MS = 1000 * 365 * 24 * 3600 * 1000
 # Defaults that differ from `respool serve`; `Broker(settings=...)` takes precedence.
 DEFAULT_SETTINGS: Mapping[str, Any] = {
-    # Groups form at once, instead of waiting three seconds for more members.
+    # Groups form at once instead of waiting three seconds for more members.
     "group_initial_rebalance_delay_ms": 0,
-    # Tests of sessions need not wait for six seconds.
+    # Tests may use session timeouts below six seconds.
     "group_min_session_timeout_ms": 100,
-    # Few partitions are made quickly.
+    # Few partitions are created faster.
     "offsets_topic_partitions": 1,
     "transactions_topic_partitions": 1,
-    # Advancing the clock is not idle time of a client: connections survive it.
+    # Advancing the clock does not make clients idle: their connections survive it.
     "connection_idle_ms": _NEVER_MS,
     "frame_arrival_ms": _NEVER_MS,
     "reply_stall_ms": _NEVER_MS,
-    # The end of a test does not wait for clients that it left open.
+    # The end of a test does not wait for clients that it did not close.
     "stop_grace_ms": 1_000,
 }
-# Settings with an argument of their own, and those that a test's broker cannot have.
+# Settings that have an argument of their own, and those that a test's broker does not support.
 _UNAVAILABLE = {
     "data": "give the folder as Broker(data=...)",
     "listen": "give the port as Broker(port=...); a test's broker listens on 127.0.0.1",
@@ -46,7 +46,7 @@ class TestBrokerPlan:
     port: int
     settings: Mapping[str, Any]
     topics: Mapping[str, TopicPlan]
-    # Whether a sync waits for the disk: where the folder is kept.
+    # Whether a sync waits for the disk: only if the folder is kept.
     waits_for_disk: bool
 
 
@@ -54,7 +54,7 @@ def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a test's broker.
 
     Raises:
-        ValueError: a setting that cannot be given here.
+        ValueError: a setting that is not supported here.
     """
     for name in given:
         if name in _UNAVAILABLE:
@@ -63,11 +63,11 @@ def settings_from(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def topics_from(given: Mapping[str, "int | Mapping[str, Any]"]) -> dict[str, TopicPlan]:
-    """`{"rides": 6}`, or with settings under Kafka's names: `{"rides": {"partitions": 6, "retention.ms": 1000}}`.
+    """Parse `{"rides": 6}`, or, with configs under Kafka's names, `{"rides": {"partitions": 6, "retention.ms": 1000}}`.
 
     Raises:
-        TypeError: names without partition counts.
-        ValueError: neither of the two forms.
+        TypeError: not a mapping, so there are no partition counts.
+        ValueError: a value has neither of these forms.
     """
     if not isinstance(given, Mapping):
         raise TypeError(f"topics = {given!r}: names with their partitions, such as {{'rides': 1}}")

@@ -41,7 +41,7 @@ class BrokerRunner:
         self._faults = RequestFaults()
         self._is_disk_full = False
         self._is_refusing = False
-        # Bound but not listening: the port stays ours, and refuses, while the broker is down.
+        # Bound but not listening: while the broker is down, the port stays ours and refuses connections.
         self._port_holder: socket.socket | None = None
         self._disk: FaultyDisk | None = None
         self._broker: Broker | None = None
@@ -57,7 +57,7 @@ class BrokerRunner:
     # Start and stop.
 
     async def do_start(self) -> int:
-        """Serve, and return the port."""
+        """Start the broker, and return its port."""
         port = self._hold_port()
         try:
             await self._start(port)
@@ -70,7 +70,7 @@ class BrokerRunner:
         return port
 
     async def do_stop(self) -> None:
-        """Stop cleanly; replies that a fault holds back are sent first."""
+        """Stop cleanly; replies held by a fault are sent first."""
         self._running()
         assert self._serving is not None
         assert self._listener is not None
@@ -83,10 +83,10 @@ class BrokerRunner:
         await self._end_quietly()
 
     async def do_crash(self, *, lose_unsynced: bool) -> int:
-        """End at once, and return how many bytes were lost."""
+        """End the broker at once, and return how many bytes were lost."""
         self._running()
         assert self._disk is not None
-        # From here on nothing reaches the disk, and, in the same turn of the loop, nothing reaches a client.
+        # From now on nothing reaches the disk. In the same iteration of the loop, connections to clients are cut too.
         self._disk.cut_power()
         await self._end_quietly()
         return self._disk.lose_unsynced() if lose_unsynced else 0
@@ -243,7 +243,7 @@ class BrokerRunner:
         return self._disk
 
     async def _end_quietly(self) -> None:
-        """End what is left and report no failures. Also after a clean stop: a client may have connected meanwhile."""
+        """End what is left and report no failures. Also after a clean stop: a client may have connected during it."""
         listener = self._listener
         self._broker = self._listener = self._serving = None
         self._faults.is_down = True

@@ -1,49 +1,49 @@
-"""What can go wrong with a broker inside a test, one class each. All say what to do."""
+"""What can go wrong with a broker in a test: one class for each case. All messages say what to do."""
 
 from respool.model.errors import RespoolError
 
 
 class TestBrokerError(RespoolError):
-    """Something about the broker of a test, not about what is tested."""
+    """A problem with a test's broker, not with the code under test."""
 
-    # pytest would take the name for that of a class of tests.
+    # pytest would take the class for a test class because of its name.
     __test__ = False
 
 
 class BrokerDidNotStart(TestBrokerError):
-    """It gave up while starting; the message has the reason, and the end of its log."""
+    """The start failed; the message has the reason and the end of the broker's log."""
 
 
 class PortTaken(BrokerDidNotStart):
-    """Something listens on the port that was asked for."""
+    """Another process listens on the requested port."""
 
 
 class BrokerFailed(TestBrokerError):
-    """The broker stopped by itself, which it must not: a bug in Respool. The message has the end of its log."""
+    """The broker stopped by itself: a bug in Respool. The message has the end of its log."""
 
 
 class BrokerUnresponsive(TestBrokerError):
-    """The broker did not do in time what it was told."""
+    """The broker did not complete a command in time."""
 
 
 class BrokerNotRunning(TestBrokerError):
-    """It was not started, or is stopped or crashed just now."""
+    """The broker was not started, or it is stopped or crashed."""
 
 
 class BrokerRunning(TestBrokerError):
-    """It was started already: one broker is one `with` block."""
+    """The broker is already started: use one `with` block for each broker."""
 
 
 class BrokerClosed(TestBrokerError):
-    """It was closed, and its data is gone unless a folder was given."""
+    """The broker was closed, and its data was removed unless a folder was given."""
 
 
 class BrokerForked(TestBrokerError):
-    """This process was forked off the one that has the broker: its address is of use here, its other doors are not."""
+    """This process was forked from the broker's process: it can use the broker's address, but not control it."""
 
 
 class UnknownFault(TestBrokerError):
-    """There is no such API or error, or the API's reply has no place for the error."""
+    """There is no such API or error, or the API's response has no field for the error."""
 
 
 BY_NAME = {

@@ -1,6 +1,6 @@
-"""Faults, as a test injects them: `broker.faults.lose_replies(topic="rides")`.
+"""The faults that a test can inject: `broker.faults.lose_replies(topic="rides")`.
 
-Each call returns a `Fault`, which counts how often it struck and ends with `clear()` or with its `with` block.
+Each call returns a `Fault`, which counts how often it occurred and ends with `clear()` or with its `with` block.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class Fault:
-    """One injected fault. As a context manager it lasts for the block."""
+    """One injected fault. As a context manager it lasts until the end of the block."""
 
     def __init__(self, clear: Callable[[], object], struck: Callable[[], Any]) -> None:
         self._clear = clear
@@ -17,11 +17,11 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """How often it struck so far."""
+        """How often the fault has occurred so far."""
         return int(self._struck())
 
     def clear(self) -> None:
-        """No more of it. Held replies are sent now."""
+        """End the fault. Held replies are sent now."""
         self._clear()
 
     def __enter__(self) -> Self:
@@ -43,11 +43,11 @@ class Faults:
     # Connections.
 
     def drop_connections(self, client_id: str | None = None) -> int:
-        """Break the open connections, all or those of one client id; return how many. Clients may connect again."""
+        """Close open connections, all or those of one client id; return how many. Clients may connect again."""
         return int(self._call("drop_connections", client_id=client_id))
 
     def refuse_connections(self) -> Fault:
-        """Let nobody connect: the port refuses. Connections that are open stay; drop them too if they should not."""
+        """Refuse new connections. Open connections stay; close them with `drop_connections`."""
         self._call("refuse_connections", refuse=True)
         return Fault(clear=lambda: self._call("refuse_connections", refuse=False), struck=lambda: 0)
 
@@ -62,9 +62,9 @@ class Faults:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Do what is asked, and answer so much later, by the broker's clock. Without `seconds`: when it is cleared.
+        """Execute requests, but delay the replies: by `seconds` of the broker's time, or until the fault is cleared.
 
-        The connection's later requests wait behind it.
+        Later requests of the same connection wait too.
         """
         return self._inject(
             "delay", api, topic=topic, client_id=client_id, times=times, seconds=seconds
@@ -78,7 +78,7 @@ class Faults:
         client_id: str | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """Do what is asked, and break the connection where the answer would have come: the client cannot know."""
+        """Execute requests, but close the connection instead of replying: the client cannot know the outcome."""
         return self._inject("lose", api, topic=topic, client_id=client_id, times=times)
 
     def answer_with_error(
@@ -90,7 +90,7 @@ class Faults:
         client_id: str | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """Do nothing of what is asked, and answer with an error of Kafka's, such as NOT_LEADER_OR_FOLLOWER."""
+        """Do not execute requests, and reply with a Kafka error, such as NOT_LEADER_OR_FOLLOWER."""
         return self._inject(
             "error", api, topic=topic, client_id=client_id, times=times, error=error
         )
@@ -98,12 +98,12 @@ class Faults:
     # The disk.
 
     def fill_disk(self) -> Fault:
-        """No room on the disk: nothing can be appended until it is cleared."""
+        """Simulate a full disk: nothing can be appended until the fault is cleared."""
         self._call("fill_disk", is_full=True)
         return Fault(clear=lambda: self._call("fill_disk", is_full=False), struck=lambda: 0)
 
     def clear(self) -> None:
-        """No more faults of any kind."""
+        """Clear all faults."""
         self._call("clear_faults")
 
     def _inject(self, kind: str, api: str, **rule: Any) -> Fault:

@@ -1,12 +1,11 @@
-"""A real folder that can lose its power or its room: `ports.disk` between the broker and `LocalDisk`.
+"""A real folder with a simulated loss of power or of disk space: a `ports.disk` between the broker and `LocalDisk`.
 
-It knows of every log file how much of it was synced. When the power is cut, everything opened before fails, and what
-was appended and not synced is cut off: one of the things that a crash of the machine may leave, on a file system that
-keeps its own bookkeeping in order (ext4, xfs). Names and small files stay. What the sparse indexes hold stays too; the
-broker does not believe them after a crash. The simulator (`respool.sim`) draws all of that at random; here a test
-finds the same each time.
+It knows the synced length of every log file. When the power is cut, all files opened before fail, and unsynced data is
+truncated. That is one of the possible results of a crash on a file system with a metadata journal (ext4, xfs). Names
+and small files are kept. So are the sparse indexes, which the broker does not trust after a crash. The simulator
+(`respool.sim`) draws all of that at random; here a test gets the same result each time.
 
-A sync need not wait for the real disk, since nothing but `cut_power` will ever take something away (`waits_for_disk`).
+A sync need not wait for the real disk if only `cut_power` can lose data (`waits_for_disk`).
 """
 
 import os
@@ -22,11 +21,11 @@ Buffers = Sequence[bytes | bytearray | memoryview]
 
 
 class PowerCut(DiskFailed):
-    """The broker that asks is one that has crashed."""
+    """The call came from a broker that has crashed."""
 
 
 class _Known:
-    """What is known of one log file: its name now, and how much of it a power cut leaves."""
+    """One log file: its present name, and how much of it survives a power cut."""
 
     __slots__ = ("path", "synced")
 
@@ -36,7 +35,7 @@ class _Known:
 
 
 class FaultyDisk:
-    """A `ports.disk.Disk`. Works in other threads may be under way at any time."""
+    """A `ports.disk.Disk`. Calls from several threads may be in progress at any time."""
 
     def __init__(self, root: str, *, waits_for_disk: bool) -> None:
         self._root = root
@@ -47,15 +46,15 @@ class FaultyDisk:
         self._is_cut = False
         self.is_full = False
 
-    # What tests do to it.
+    # For tests.
 
     def cut_power(self) -> None:
-        """Nothing that was not synced before this moment was ever synced."""
+        """Cut the power: later syncs fail, so they make nothing durable."""
         with self._lock:
             self._is_cut = True
 
     def lose_unsynced(self) -> int:
-        """Cut off what was never synced, and return how many bytes that was. No work may be in progress."""
+        """Truncate log files to their synced length; return how many bytes were lost. No call may be in progress."""
         assert self._is_cut
         lost = 0
         for known in self._known.values():
@@ -65,7 +64,7 @@ class FaultyDisk:
                 lost += size - known.synced
         return lost
 
-    # What open files tell.
+    # For open files.
 
     def check(self, call: str, path: str, *, takes_room: bool = False) -> None:
         if self._is_cut:
@@ -186,7 +185,7 @@ class _TroubledLogFile:
         return self._inner.read(position, size, cached_only=cached_only)
 
     def file_range(self, position: int, size: int) -> FileRange | None:
-        """None: who read the file itself would pass by the troubles."""
+        """Return None: a client that read the file itself would bypass the faults."""
         del position, size
         return None
 

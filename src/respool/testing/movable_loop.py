@@ -1,9 +1,8 @@
-"""An event loop whose time can be moved on, and that knows when it has nothing left to do.
+"""An event loop whose time can be advanced, and that knows when it has nothing left to do.
 
-All waiting in the broker goes through its loop: `call_later`, `asyncio.sleep`, `asyncio.timeout`. They all ask
-`loop.time()`, so a loop that adds a shift to it wakes, at once and in the order they are due, everything that would
-have been woken meanwhile. uvloop keeps its timers in C and cannot be told, so a broker inside tests runs on asyncio's
-own loop.
+All waiting in the broker uses its loop: `call_later`, `asyncio.sleep`, `asyncio.timeout`. They all use `loop.time()`.
+So a loop that adds a shift to it runs everything that would have become due in that time, at once and in order. uvloop
+keeps its timers in C, where they cannot be shifted, so a broker inside tests runs on asyncio's own loop.
 """
 
 import asyncio
@@ -25,9 +24,9 @@ SETTLE_S_MAX = 10.0
 
 class MovableLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        # Before the loop is set up: that asks for the time.
+        # Set before the loop is initialized, which reads the time.
         self.shift_ms = 0
-        # Those who asked for a timer may have gone since, and most timers are never cancelled.
+        # Weak, because the creators of timers may have ended, and most timers are never cancelled.
         self._timers: list[weakref.ref[asyncio.TimerHandle]] = []
         self._timers_max = 64
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
@@ -52,7 +51,7 @@ class MovableLoop(asyncio.SelectorEventLoop):
         return timer
 
     def cancel_timers(self) -> None:
-        """Nothing that was put off until later will happen: whoever did so has crashed."""
+        """Cancel all timers, because the broker that set them has crashed."""
         for one in self._timers:
             timer = one()
             if timer is not None:
@@ -60,19 +59,19 @@ class MovableLoop(asyncio.SelectorEventLoop):
         self._timers = []
 
     async def move_on(self, ms: int, *, is_busy: Callable[[], bool]) -> bool:
-        """Let so much time have passed, and return when what became due is done: whether that came in time.
+        """Advance the time, and return when everything that became due is done; False if that took too long.
 
-        `is_busy` tells of work elsewhere that this loop waits for: syncs and deletions on other threads.
+        `is_busy` says whether work that this loop waits for is in progress: syncs and deletions on other threads.
         """
         assert ms >= 0
         self.shift_ms += ms
         return await self.settle(is_busy=is_busy)
 
     async def settle(self, *, is_busy: Callable[[], bool]) -> bool:
-        """Return when nothing is ready to run and no work is under way elsewhere."""
+        """Return when nothing is ready to run and no work is in progress elsewhere; False if that took too long."""
         settled: asyncio.Future[None] = self.create_future()
         self._waiting.append((is_busy, settled))
-        # Not `asyncio.timeout`: that goes by the time that is moved.
+        # Not `asyncio.timeout`, which uses the shifted time.
         give_up_at = time.monotonic() + SETTLE_S_MAX
         try:
             while not settled.done() and time.monotonic() < give_up_at:
@@ -82,7 +81,7 @@ class MovableLoop(asyncio.SelectorEventLoop):
             self._waiting = [one for one in self._waiting if one[1] is not settled]
 
     def _on_idle(self) -> bool:
-        """Nothing is ready, and no timer is due. Whether that woke somebody."""
+        """Called when nothing is ready and no timer is due. Returns True if that woke a waiter."""
         settled = [future for is_busy, future in self._waiting if not is_busy()]
         for future in settled:
             if not future.done():
@@ -92,7 +91,7 @@ class MovableLoop(asyncio.SelectorEventLoop):
 
 
 class _TellingSelector(selectors.DefaultSelector):
-    """Tells when the loop is about to wait: it asks with a time-out of 0 while there is something to run."""
+    """Calls `on_idle` when the loop is about to wait: with callbacks to run, the loop selects with a timeout of 0."""
 
     def __init__(self, on_idle: Callable[[], bool]) -> None:
         super().__init__()
@@ -100,7 +99,7 @@ class _TellingSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout > 0:
-            # What clients sent already comes first: an answer to it may be part of what is waited for.
+            # Data that clients have already sent comes first: its handling may be part of what is waited for.
             ready = super().select(0)
             if ready:
                 return ready

@@ -1,4 +1,4 @@
-"""pytest's side: fixtures that hand a test a broker. pytest loads this wherever Respool is installed, so it is light.
+"""The pytest plugin: fixtures with brokers. pytest loads it wherever Respool is installed, so it imports little.
 
 def test_rides(respool_broker): ...                      # a broker of its own, in a thread
 
@@ -27,10 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _keep_asserts_plain(config: pytest.Config) -> None:
-    """pytest rewrites the assertions of whole packages that bring a plugin. Here that is a broker of 350 modules.
+    """Exclude this package from pytest's assertion rewriting, which covers whole packages that contain a plugin.
 
-    It would cost two seconds at a first start, at every one where no bytecode may be written. There is no official way
-    to decline; where this one is gone, it is only slower.
+    With 350 modules that would cost two seconds at the first start, or at every start if no bytecode may be written.
+    pytest has no official way to decline; without this private attribute, starting is only slower.
     """
     marked = getattr(getattr(config.pluginmanager, "rewrite_hook", None), "_must_rewrite", None)
     if isinstance(marked, set):
@@ -39,7 +39,7 @@ def _keep_asserts_plain(config: pytest.Config) -> None:
 
 @pytest.fixture
 def respool_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
-    """A broker of the test's own. Its arguments come from the marker `respool`, the nearest one winning."""
+    """A broker for this test only. Its arguments come from the markers `respool`; the nearest one has priority."""
     from respool.testing import Broker
 
     arguments: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def respool_session_arguments() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def respool_session_broker(respool_session_arguments: dict[str, Any]) -> Iterator["Broker"]:
-    """One broker for all tests. Give each test topics and groups of its own; leave its time and its life alone."""
+    """One broker for all tests. Each test should use its own topics and groups, and not stop it or advance its time."""
     from respool.testing import Broker
 
     with Broker(**respool_session_arguments) as broker:
@@ -73,8 +73,8 @@ def respool_session_broker(respool_session_arguments: dict[str, Any]) -> Iterato
 def respool_topic(request: pytest.FixtureRequest, respool_session_broker: "Broker") -> str:
     """A new topic on the shared broker, with one partition, named after the test.
 
-    For others there is `respool_session_broker.new_topic(...)`.
+    For other topics use `respool_session_broker.new_topic(...)`.
     """
-    # Kafka takes letters, digits, dots, dashes and underscores, 249 of them.
+    # Kafka allows letters, digits, dots, dashes and underscores, at most 249 of them.
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name).strip("-.")[:200]
     return respool_session_broker.new_topic(name or "topic")

@@ -1,11 +1,11 @@
-"""A broker in a process of its own, and the channel to it: a socket pair that no other process can reach.
+"""A broker in its own process, and the channel to it: a socket pair that no other process can use.
 
 ```
 command  {"name": "advance", "arguments": {"ms": 1000}}\n
 answer   {"result": null}\n   or   {"error": "PortTaken", "message": "..."}\n
 ```
-The first command is `open`, with the plan. When the other end closes, for whatever reason, the child stops its broker
-and exits.
+The first command is `open`, with the plan. When the other end is closed, for any reason, the child stops its broker and
+exits.
 """
 
 import json
@@ -22,7 +22,7 @@ from respool.testing.backend import COMMAND_S_MAX, with_log
 from respool.testing.broker_plan import TestBrokerPlan
 from respool.testing.errors import BY_NAME, BrokerFailed, BrokerUnresponsive, TestBrokerError
 
-# The child finds the modules that this process finds.
+# The child imports modules from the same paths as this process.
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
     "from respool.testing.process_main import main; main(int(sys.argv[1]))"
@@ -35,7 +35,7 @@ class ProcessBackend:
 
     def __init__(self, plan: TestBrokerPlan) -> None:
         self._lock = threading.Lock()
-        # Without a name: removed when the last process closes it.
+        # Without a name: it is removed when the last process closes it.
         self._log_file = tempfile.TemporaryFile("w+b")  # noqa: SIM115 - closed in `close`
         ours, theirs = socket.socketpair()
         with theirs:

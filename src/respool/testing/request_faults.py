@@ -1,7 +1,7 @@
-"""Faults in answering: replies that come late, never, or say an error. They strike on the broker's loop.
+"""Faults in replies: they come late, never, or contain an error. They occur on the broker's event loop.
 
-Which requests: those of one API, and, where that is asked for, those that name a topic or come from a client id; a
-number of times, or until the fault is cleared.
+A fault applies to requests of one API, and optionally only to those that name a topic or have a client id. It occurs a
+number of times, or until it is cleared.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ class _Rule:
     api: ApiSpec
     topic: str | None
     client_id: str | None
-    # How often it still strikes; None: until it is cleared.
+    # How often it will still occur; None: until it is cleared.
     times: int | None
-    # For a delay: how long; None: until it is cleared.
+    # The delay; None: until it is cleared.
     seconds: float | None
-    # For an error.
+    # The error code.
     code: int
     struck: int = 0
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -43,7 +43,7 @@ class RequestFaults:
     def __init__(self) -> None:
         self._rules: dict[int, _Rule] = {}
         self._numbers = count(1)
-        # Crashed: whoever comes in while the door is closing hears nothing.
+        # The broker has crashed: connections that are still accepted get no reply.
         self.is_down = False
 
     def inject(
@@ -57,7 +57,7 @@ class RequestFaults:
         seconds: float | None = None,
         error: str | int = 0,
     ) -> int:
-        """Let a fault strike from now on, and return its number.
+        """Inject a fault from now on, and return its number.
 
         Raises:
             UnknownFault: there is no such API or error.
@@ -81,7 +81,7 @@ class RequestFaults:
         return rule.number
 
     def clear(self, number: int) -> None:
-        """It strikes no more, and replies it holds leave."""
+        """End the fault, and send the replies it holds."""
         self._rules[number].times = 0
         self._rules[number].released.set()
 
@@ -93,14 +93,14 @@ class RequestFaults:
         return self._rules[number].struck
 
     def let_go(self) -> None:
-        """Replies held now leave; a broker that stops would wait for them."""
+        """Send held replies now, because a stopping broker would wait for them."""
         for rule in self._rules.values():
             rule.released.set()
             if rule.times != 0:
                 rule.released = asyncio.Event()
 
     def handle(self, request: Request, broker: Broker) -> Outcome:
-        """What the broker answers by: itself, unless a fault strikes."""
+        """Return the broker's own outcome, unless a fault applies."""
         if self.is_down:
             raise CloseConnection("the broker is down")
         for rule in self._rules.values():
@@ -133,7 +133,7 @@ def _strike(rule: _Rule, request: Request, broker: Broker) -> Outcome:
 
 
 async def _lose(outcome: Outcome) -> Reply:
-    """Do all that was asked for, and say nothing: the connection breaks where the answer would have been."""
+    """Execute the request, and close the connection instead of replying."""
     await _reply_of(outcome)
     raise CloseConnection("the reply is lost, as the test wants it")
 
@@ -141,7 +141,7 @@ async def _lose(outcome: Outcome) -> Reply:
 async def _delay(rule: _Rule, outcome: Outcome) -> Reply:
     reply = await _reply_of(outcome)
     try:
-        # By the broker's time: moving it on brings the reply.
+        # By the broker's time: advancing the clock releases the reply.
         async with asyncio.timeout(rule.seconds):
             await rule.released.wait()
     except TimeoutError:

@@ -23,7 +23,7 @@ _LOGGERS = ("respool", "asyncio")
 
 
 class ThreadBackend:
-    """A `Backend`. Callers wait; nothing of the broker runs in their threads."""
+    """A `Backend`. Callers wait; no code of the broker runs in their threads."""
 
     def __init__(self, plan: TestBrokerPlan) -> None:
         # One command at a time: starting, stopping and crashing must not overlap.
@@ -80,7 +80,7 @@ class ThreadBackend:
 
 
 class _Log(logging.Handler):
-    """Keeps the last lines. Log levels are the user's: a library does not change them."""
+    """Keeps the last log lines. Log levels are up to the user: a library does not change them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,8 +94,8 @@ class _Log(logging.Handler):
         self.lines.append(self.format(record))
 
 
-# A forked process must not keep the broker's sockets open: its port would still seem to listen after the broker has
-# ended, and clients would not see their connections close.
+# A forked process must not keep the broker's sockets open: otherwise its port would still seem to listen after the
+# broker has ended, and clients would not notice that their connections are closed.
 _backends: WeakSet[ThreadBackend] = WeakSet()
 
 
@@ -103,7 +103,8 @@ def _release_sockets() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for backend in _backends:
         for fd in [key.fd for key in (backend.loop.selector.get_map() or {}).values()]:
-            # Not closed: Python's socket objects keep the number, and would close another file that gets it.
+            # Replaced, not closed: Python's socket objects keep the number, and would later close another file with
+            # that number.
             os.dup2(nowhere, fd, inheritable=False)
     os.close(nowhere)
 

@@ -10,16 +10,16 @@ from respool.sim.clients.group_member import GroupView
 
 @dataclass(slots=True)
 class FinalReads:
-    """What new readers found in the end: values by offset, for each isolation level."""
+    """What new readers found after the faults: values by offset, for each isolation level."""
 
     committed: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
     uncommitted: dict[TopicPartition, dict[int, bytes]] = field(default_factory=dict)
-    # What each producer's group has committed.
+    # The offset that each producer's group has committed.
     group_offsets: dict[str, int] = field(default_factory=dict)
 
 
 def check(history: History, final: FinalReads, groups: Mapping[str, GroupView]) -> None:
-    """SimReport to the history what is broken."""
+    """Report broken guarantees to the history."""
     checker = _Checker(history, final)
     for sent in history.sends.values():
         checker.check_sent(sent)
@@ -41,7 +41,7 @@ class _Checker:
         self._uncommitted = _offsets_of(final.uncommitted)
 
     def check_sent(self, sent: Sent) -> None:
-        """A2, A3: what was acknowledged is there, where it was said to be. A4: once."""
+        """A2, A3: acknowledged records exist at their acknowledged offsets. A4: only once."""
         places = self._uncommitted.get(sent.value, ())
         if sent.is_idempotent and len(places) > 1:
             self._violate("A4", f"{_text(sent)} is at {places}")
@@ -55,7 +55,7 @@ class _Checker:
             self._violate("A3", f"{_text(sent)} is not shown to readers of committed records")
 
     def check_transaction(self, transaction: SentTransaction) -> None:
-        """A6, A8, A9: whole or not at all, as it was asked for."""
+        """A6, A8, A9: a transaction is visible as a whole or not at all, according to its outcome."""
         visible = [one for one in transaction.writes if one.value in self._committed]
         acknowledged = [one for one in transaction.writes if one.outcome == "ok"]
         title = f"transaction {transaction.number} of {transaction.producer}"
@@ -72,7 +72,7 @@ class _Checker:
             )
 
     def check_order(self) -> None:
-        """A13: a producer's records lie in the order they were sent in, in each partition."""
+        """A13: in each partition, a producer's records are in the order they were sent."""
         last: dict[tuple[str, TopicPartition], int] = {}
         for sent in self._history.sends.values():
             if not sent.is_idempotent:
@@ -84,7 +84,7 @@ class _Checker:
                 last[sent.producer, name] = offset
 
     def check_reads_stay(self) -> None:
-        """A2: what any reader has got is still there, at the same offset, and so are all between."""
+        """A2: every record that any reader got still exists at its offset, and so do all records in between."""
         for reads, final in (
             (self._history.read_committed, self._committed),
             (self._history.read_uncommitted, self._uncommitted),
@@ -101,7 +101,7 @@ class _Checker:
                     self._violate("A1", f"{name}@{offset}: {value[:40]!r}, it was {before[:40]!r}")
 
     def check_group_offset(self, producer: str, offset: int) -> None:
-        """A8 for the offset that a transaction commits: it is that of the last one that was committed."""
+        """A8 for the offset that a transaction commits: the group has the offset of the last committed transaction."""
         possible = {-1}
         for transaction in self._history.transactions:
             if transaction.producer != producer or transaction.group_offset is None:
@@ -119,7 +119,7 @@ class _Checker:
             self._violate("A8", f"{producer}'s group is at {offset}, it should be at {possible}")
 
     def check_group(self, group: str, view: GroupView) -> None:
-        """B5: whatever lies before a committed offset was given to a member."""
+        """B5: every record below a committed offset was delivered to a member."""
         for name, offset in view.committed.items():
             delivered = view.delivered.get(name, set())
             for one in self._final.committed.get(name, {}):

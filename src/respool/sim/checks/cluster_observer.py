@@ -13,7 +13,7 @@ class ClusterObserver:
     def __init__(self, store: SimStore) -> None:
         self._store = store
         self._seen: tuple[int, ClusterView] | None = None
-        # Of the same revision.
+        # The partitions of the same revision.
         self._partitions: dict[TopicPartition, PartitionImage] | None = None
 
     @property
@@ -21,7 +21,7 @@ class ClusterObserver:
         return self._store.revision
 
     def view(self) -> ClusterView:
-        """Everything, as an operator's command sees it."""
+        """Return the whole cluster, as an operator's command reads it."""
         revision = self._store.revision
         if self._seen is None or self._seen[0] != revision:
             view = read_view(self._store.snapshot("").values)
@@ -38,12 +38,12 @@ class ClusterObserver:
         return self._partitions
 
     def image_at(self, key: str) -> PartitionImage | None:
-        """What is stored of a partition now."""
+        """Return the stored state of a partition."""
         stored = self._store.get(key)
         return None if stored is None else keys.decode_partition(stored.value)
 
     def epoch_of(self, broker: BrokerId) -> int | None:
-        """The broker epoch it is registered with; None while it is not."""
+        """The broker epoch of the broker's registration; None if it is not registered."""
         endpoint = self.view().brokers.get(broker)
         return None if endpoint is None else endpoint.epoch
 

@@ -1,7 +1,7 @@
-"""What clients did and saw in a simulated run, and the violations found meanwhile.
+"""What clients did and read in a simulated run, and the violations found so far.
 
 Each operation is recorded when it begins and when its outcome is known: "ok", "fail" (it certainly has no effect) or
-"info" (nobody knows). Every value ever sent is unique. Names of rules (A1, B3, ...) are those of the reliability notes:
+"info" (unknown). Every value that is sent is unique. The rules (A1, B3, ...) have their names in the reliability notes:
 
     A1 two values at one offset          A2 an acknowledged value is lost       A3 ... is never read
     A4 an idempotent value twice         A5 bytes nobody sent                   A6 a failed transaction is read
@@ -11,7 +11,7 @@ Each operation is recorded when it begins and when its outcome is known: "ok", "
     A21 records vanish before their time
     B1 one partition, two owners         B2 a stale member commits              B3 a committed offset is lost
     B5 skipped by a group                B9 offsets before their commit
-    C, D what must hold inside (invariants.py), and that all goes on once all is well again
+    C, D internal invariants (invariants.py), and that all clients finish after the faults have ended
 """
 
 import itertools
@@ -35,9 +35,9 @@ class Sent:
     record: NewRecord
     name: TopicPartition
     producer: str
-    # acks=all, from a producer that knows its own retries.
+    # Sent with acks=all and idempotence.
     is_idempotent: bool
-    # Whether an acknowledgement promises that it stays, whatever happens to the machine.
+    # Whether an acknowledgement promises that the record survives every fault of this run.
     is_durable: bool
     transaction: "SentTransaction | None" = None
     # The highest acknowledged offset of the partition when this record was sent.
@@ -51,10 +51,10 @@ class SentTransaction:
     number: int
     producer: str
     writes: list[Sent] = field(default_factory=list)
-    # What it committed for its group.
+    # The offset that it committed for its group.
     group_offset: int | None = None
     is_commit_invoked: bool = False
-    # ok: committed. fail: it must never be seen. info: either, but as a whole.
+    # ok: committed. fail: it must never be read. info: either, but as a whole.
     outcome: Outcome = "fail"
 
 
@@ -73,7 +73,7 @@ class History:
         self.transactions: list[SentTransaction] = []
         # The value at each offset, as acknowledged or read.
         self.seen: dict[TopicPartition, dict[int, bytes]] = {}
-        # Values that readers of each kind got, and where.
+        # Values read with each isolation level, and their places.
         self.read_committed: dict[bytes, tuple[TopicPartition, int]] = {}
         self.read_uncommitted: dict[bytes, tuple[TopicPartition, int]] = {}
         self.counts: Counter[str] = Counter()
@@ -84,7 +84,7 @@ class History:
         self._acknowledged: dict[TopicPartition, int] = {}
 
     def violate(self, rule: str, text: str) -> None:
-        # The first few tell the story; a broken log breaks rules without end.
+        # The first few explain the bug; a broken log violates rules without end.
         if len(self.violations) < VIOLATIONS_MAX:
             violation = Violation(rule, text)
             self.violations.append(violation)
@@ -99,7 +99,7 @@ class History:
             self.sends[sent.value] = sent
 
     def on_sent(self, sends: Iterable[Sent], base_offset: int) -> None:
-        """They are acknowledged; without an offset (-1) when the broker knew them for old ones."""
+        """The records were acknowledged; `base_offset` is -1 when the broker recognized them as duplicates."""
         for number, sent in enumerate(sends):
             self.counts["sends acknowledged"] += 1
             sent.outcome = "ok"

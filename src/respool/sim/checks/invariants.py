@@ -1,9 +1,9 @@
-"""What must be true inside a broker whenever nothing is under way, seen from outside of its rules.
+"""Invariants of an idle broker, checked from outside its own code.
 
 C3   log start <= last stable offset <= high watermark <= log end
-C11  what a partition knows of its producers is what its log says, however it is read
-D    a transaction that its client has left is ended by its coordinator, also where it wrote nothing that a reader
-     would have to wait for
+C11  a partition's producer state agrees with its log, however the log is read
+D    a transaction that its client has abandoned is ended by its coordinator, even if it wrote no records for which a
+     reader would have to wait
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,10 +19,10 @@ from respool.log.partition_log import ProducerState
 from respool.model.ids import TopicPartition
 from respool.sim.checks.history import History
 
-# A partition on a machine.
+# A partition on a machine: (host, partition).
 Replica = tuple[str, TopicPartition]
 
-# A coordinator has something to write yet for these.
+# The states in which a coordinator still has something to write.
 UNDER_WAY = ListTransactions(
     states=frozenset(
         one.kafka_name
@@ -37,7 +37,7 @@ UNDER_WAY = ListTransactions(
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """One partition's state that a restart must bring back."""
+    """The state of one partition that must survive a restart."""
 
     log_end: int
     producers: dict[int, ProducerState]
@@ -46,7 +46,7 @@ class Inside:
 def look_inside(
     broker: Broker, names: Iterable[TopicPartition], history: History
 ) -> dict[TopicPartition, Inside]:
-    """Check the order of offsets everywhere, and copy what is known of these partitions."""
+    """Check the order of offsets in all partitions, and copy the state of the named ones."""
     for partition in broker.partitions:
         if not partition.is_online:
             history.violate(
@@ -73,12 +73,12 @@ def look_inside(
 
 
 def transactions_under_way(broker: Broker) -> Iterator[str]:
-    """What this broker's coordinators have not ended, or not yet written to all partitions."""
+    """Yield transactions that this broker's coordinators have not ended, or whose markers are not all written."""
     for number, runtime in broker.transactions.runtimes:
         if not runtime.is_active:
             yield f"coordinator {number} is not at work"
             continue
-        # It is only looked at: nothing is written for this request, and no timer set.
+        # The decision is only inspected: nothing is written for it, and no timer is set.
         decision = runtime.machine.decide(UNDER_WAY, ticket=Ticket(-1), now_ms=0, wall_ms=0)
         for answer in decision.answers:
             yield from (str(one) for one in answer.reply.transactions)
@@ -87,10 +87,10 @@ def transactions_under_way(broker: Broker) -> Iterator[str]:
 def compare(
     before: Mapping[Replica, Inside], after: Mapping[Replica, Inside], history: History
 ) -> None:
-    """Nobody wrote in between, neither clients nor coordinators, so a restart must not tell.
+    """Check that a restart changed nothing: neither clients nor coordinators wrote in between.
 
-    That a transaction's end is written need not be known after a crash: it is written again then, by a newer
-    coordinator, and changes nothing else.
+    A coordinator may forget in a crash that a transaction's markers are written; then a newer coordinator writes them
+    again, which changes nothing else.
     """
     for name, one in before.items():
         other = after.get(name)

@@ -1,4 +1,4 @@
-"""What a replica's log holds, batch by batch or record by record, for comparing it with another's."""
+"""The content of a replica's log, by batch or by record, for comparison with another replica's."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,21 +16,21 @@ class StoredBatch(NamedTuple):
     base_offset: int
     last_offset: int
     leader_epoch: int
-    # Of all its bytes as they are stored.
+    # The checksum of all its stored bytes.
     crc: int
 
 
 class StoredRecord(NamedTuple):
-    """What compaction leaves of a record, if it leaves it."""
+    """What compaction preserves of a record, if it keeps the record."""
 
     offset: int
     leader_epoch: int
-    # Of its key and value.
+    # The checksum of its key and value.
     crc: int
 
 
 def batches_between(log: PartitionLog, start: Offset, end: Offset) -> list[StoredBatch]:
-    """The batches from the one that holds `start` to the last that lies before `end` as a whole."""
+    """The batches from the one that contains `start` to the last one that lies entirely below `end`."""
     return [
         StoredBatch(header.base_offset, header.last_offset, header.leader_epoch, crc32(data))
         for header, data in _walk(log, start, end)

@@ -1,4 +1,4 @@
-"""After the faults: in time all replicas of a simulated cluster are in sync, and all brokers agree."""
+"""Checks after the faults: in time, all replicas of a simulated cluster are in sync, and all brokers agree."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ class ReplicaAgreement:
     def _missing_in_image(
         self, machine: Machine, name: TopicPartition, image: PartitionImage
     ) -> Iterator[str]:
-        """C17: every broker has heard of it."""
+        """C17: every broker's image has the current leader, leader epoch and ISR."""
         assert machine.broker is not None
         topic = machine.broker.image.topics.get(name.topic)
         known = topic.partitions[name.partition] if topic is not None else None
@@ -85,7 +85,7 @@ class ReplicaAgreement:
             yield f"broker {machine.id} believes {known}, the store has {image}"
 
     def _compare(self, name: TopicPartition, image: PartitionImage) -> None:
-        """C4: byte for byte; only where no broker compacts for itself."""
+        """C4: the logs are equal byte for byte. Not checked for topics that each broker compacts on its own."""
         if name.topic.startswith("__") or image.leader is None:
             return
         contents = {}

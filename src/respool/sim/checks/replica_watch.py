@@ -1,11 +1,11 @@
 """Invariants that must hold at every moment, checked against all brokers of a simulated cluster and the store.
 
-C1   a partition has one leader per epoch: one process, since a restarted one has lost state
-C2   leader epochs increase, and a leader is elected among replicas that had everything
+C1   a partition has one leader per epoch: one process, because a restarted process has lost state
+C2   leader epochs increase, and only a replica with all committed data is elected
 C3   offsets are in order on every replica, and a high watermark never decreases
 C4   committed batches are the same on every replica whose high watermark covers them
-C6   every replica that is in sync by the store has all committed batches
-C7   a broker acts only while it is registered: it stops before its lease expires, and is replaced after
+C6   every replica that the store lists as in sync has all committed batches
+C7   a broker acts only while it is registered: it stops before its lease expires, and is replaced only afterwards
 
 When a leader's high watermark is seen above all earlier ones, the batches below it are recorded as committed, and every
 log is compared with them from then on.
@@ -36,16 +36,16 @@ from respool.sim.runtime.machine import Machine
 LOOK_EVERY_S = 0.05
 START = Offset(0)
 
-# By topic id: a recreated topic has the same name.
+# By topic id, because a recreated topic has the same name.
 Place = tuple[TopicId, int]
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything of a partition that was ever committed."""
+    """Everything that was ever committed in a partition."""
 
     end: Offset = START
-    # By offset: batches, or records if the partition is compacted.
+    # By base offset: batches, or records if the partition is compacted.
     content: dict[int, StoredBatch | StoredRecord] = field(default_factory=dict)
 
 
@@ -61,7 +61,7 @@ class ReplicaWatch:
         is_synced: bool,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`is_synced`: who is in sync has it on the disk."""
+        """`is_synced`: in-sync replicas have all acknowledged data on disk."""
         self._machines = {one.id: one for one in machines}
         self._observer = observer
         self._restarter = restarter
@@ -69,12 +69,12 @@ class ReplicaWatch:
         self._is_synced = is_synced
         self._tell = tell
         self._ledgers: dict[Place, Ledger] = {}
-        # Which process led in an epoch.
+        # The process that led in each epoch.
         self._leaders: dict[tuple[Place, int], str] = {}
-        # The high watermark last seen, of each replica in each epoch, and how often its log had been cut off by then.
-        # One that went and came back is another.
+        # The last seen high watermark of each replica in each epoch, with its count of truncations at that time. A
+        # replica that was closed and opened again counts as another one.
         self._watermarks: dict[tuple[Partition, int], tuple[Offset, int]] = {}
-        # How far each replica was compared with the ledger.
+        # The offset up to which each replica was compared with the ledger.
         self._compared: dict[Partition, Offset] = {}
         self._images: dict[str, PartitionImage] = {}
         self._elected: dict[tuple[str, int], BrokerId] = {}
@@ -87,12 +87,13 @@ class ReplicaWatch:
 
     def look(self) -> None:
         online: dict[tuple[BrokerId, Place], Partition] = {}
-        # Of others nobody can say what they have: they do not run, or have just crashed and have not said so.
+        # The state of other brokers is unknown: they do not run, or have crashed and not registered since.
         trusted = {one for one in self._machines if self._restarter.has_everything(one)}
         for machine in self._machines.values():
             if machine.broker is not None and machine.process is not None:
                 if not machine.is_stopping:
-                    # A stopping broker refuses connections, so it is taken for dead (`membership/failure_detector.py`).
+                    # A stopping broker refuses connections, so others consider it dead
+                    # (`membership/failure_detector.py`).
                     self._check_lease(machine.process.name, machine.broker)
                 for partition in machine.broker.partitions:
                     if partition.is_online:
@@ -121,7 +122,8 @@ class ReplicaWatch:
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
         key = (partition, partition.leader_epoch)
         before, truncations = self._watermarks.get(key, (START, log.truncations))
-        # Who follows the copy of a compacted log cuts off more than it must: where a gap begins, not an epoch in it.
+        # A follower of a compacted log may truncate more than it must: to the start of a gap, not to an epoch inside
+        # it.
         was_cut = _is_compacted(name) and log.was_truncated_since(truncations)
         if high_watermark < before and not was_cut:
             self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")
@@ -134,7 +136,7 @@ class ReplicaWatch:
     def _check_sole_leader(self, process: str, partition: Partition) -> None:
         leader = partition.leader
         if leader is None or len(leader.image.replicas) == 1:
-            # Nobody else has anything of it, so it may go on where it was.
+            # No other broker has a replica, so this one may continue as leader of the same epoch.
             return
         name, epoch = partition.name, partition.leader_epoch
         first = self._leaders.setdefault((_place(partition), epoch), process)
@@ -167,7 +169,7 @@ class ReplicaWatch:
         for offset, one in _content(partition, start, end):
             committed = ledger.content.get(offset)
             if committed == one or (committed is None and may_be_gone):
-                # The leader may have compacted it before it was written down.
+                # The leader may have compacted the record before it was added to the ledger.
                 continue
             self._violate("C4", partition.name, f"{process} has {one}, committed is {committed}")
             return
@@ -225,7 +227,7 @@ class ReplicaWatch:
             return
         if image.leader_epoch < before.leader_epoch:
             violate("C2", "the epoch goes down")
-        # Where all have crashed, the last leader is as good as any. C6 says whether it has everything.
+        # If all replicas have crashed, the last leader may be elected. C6 checks whether it has everything.
         complete: set[BrokerId | None] = {*before.isr, *before.elr} or {before.last_leader}
         if image.leader != before.leader and image.leader not in complete:
             violate("C2", "an unclean election")
@@ -250,5 +252,5 @@ def _content(
 
 
 def _is_compacted(name: TopicPartition) -> bool:
-    """Each broker compacts for itself, so bytes differ."""
+    """True if each broker compacts its own log, so that bytes differ."""
     return name.topic.startswith("__")

@@ -1,4 +1,4 @@
-"""Simulated consumers by assignment, and one who looks at the offsets that transactions commit."""
+"""Simulated consumers with assigned partitions, and a client that watches offsets committed by transactions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ _UNPACKED_MAX = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polled:
-    """What one fetch says of one partition."""
+    """The result of one fetch for one partition."""
 
     code: int
     high_watermark: int = -1
     stable_offset: int = -1
     log_start: int = -1
-    # Records for the application, and where to go on.
+    # Records for the application, and the offset to fetch from next.
     records: Sequence[tuple[int, NewRecord]] = ()
     next_offset: int = -1
     batches: Sequence[RecordBatch] = ()
 
 
 class SimConsumer(SimClient):
-    """Reads partitions and checks each reply against what it has seen before."""
+    """Reads partitions and checks each reply against earlier ones."""
 
     def __init__(
         self,
@@ -44,21 +44,23 @@ class SimConsumer(SimClient):
         rack: str = "",
         **client: Any,
     ) -> None:
-        """`rack`: where it stands; it may be told to read from a replica there (KIP-392)."""
+        """`rack`: the client's rack; the leader may refer it to a replica there (KIP-392)."""
         super().__init__(name, **client)
         self.names = tuple(names)
         self.is_committed = is_committed
         self._rack = rack
-        # Replicas it was told to read from, rather than from the leader.
+        # Preferred read replicas named by leaders.
         self._closer: dict[TopicPartition, BrokerId] = {}
-        # The highest ends it was told, by partition: (high watermark, last stable offset).
+        # The highest ends seen in replies, by partition: (high watermark, last stable offset).
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
 
     async def poll(
         self, name: TopicPartition, position: int, *, wait_ms: int = 0, bytes_max: int = 1 << 20
     ) -> Polled:
-        """Raises:
-        PeerUnreachable: no answer.
+        """Fetch once.
+
+        Raises:
+            PeerUnreachable: there was no reply.
         """
         wish = {
             "partition": name.partition,
@@ -67,8 +69,9 @@ class SimConsumer(SimClient):
         }
         closer = self._closer.get(name)
         if self.is_cluster:
-            # Followers are asked in it, too, as real clients do: one that knows a newer leader refuses, and so nobody
-            # hears there what is committed by now, and then less from the one that led before (seed 1000046).
+            # Sent to followers too, as real clients do. A follower that knows a newer leader refuses the request.
+            # Otherwise the client could get a newer high watermark there, and then an older one from the former leader
+            # (seed 1000046).
             await self.leader_of(name)
             wish["current_leader_epoch"] = self.epoch_of(name)
         fields = {
@@ -92,7 +95,7 @@ class SimConsumer(SimClient):
         (answer,) = reply.responses[0].partitions
         code = int(answer.error_code)
         if code and closer is not None:
-            # Whatever is wrong there, even that it does not reach so far: the leader knows better, whoever that is now.
+            # Whatever the error is, even an offset that the follower does not have yet: ask the current leader.
             del self._closer[name]
             self.on_code(code, leader=name)
             return Polled(code=NOT_LEADER)
@@ -117,7 +120,7 @@ class SimConsumer(SimClient):
             raise
 
     async def end_of(self, name: TopicPartition) -> int | None:
-        """Where ListOffsets says that the partition ends, for our kind of reader."""
+        """The end of the partition according to ListOffsets, for this isolation level."""
         wish = {"partition_index": name.partition, "current_leader_epoch": -1, "timestamp": LATEST}
         if self.is_cluster:
             await self.leader_of(name)
@@ -136,7 +139,7 @@ class SimConsumer(SimClient):
         if code:
             return None
         if not self.is_cluster:
-            # Of several brokers' epochs this is the last record's, which may be old.
+            # With several brokers, this is the epoch of the last record, which may be old.
             self.on_epoch(name, answer.leader_epoch)
         if self.is_committed:
             self._check_ends(name, -1, answer.offset)
@@ -144,12 +147,12 @@ class SimConsumer(SimClient):
             self._check_ends(name, answer.offset, -1)
         return int(answer.offset)
 
-    # -- what a reply must be ----------------------------------------------------------------------------------------
+    # -- checks of replies -------------------------------------------------------------------------------------------
 
     def _check_fetched_ends(
         self, name: TopicPartition, high_watermark: int, stable_offset: int
     ) -> None:
-        """A new leader, or a follower, may not know yet how far all is committed. ListOffsets has to."""
+        """A new leader or a follower may reply with an old high watermark to a fetch. ListOffsets may not."""
         if self.is_cluster:
             before = self._ends.get(name, (-1, -1))
             high_watermark = max(before[0], high_watermark)
@@ -178,7 +181,7 @@ class SimConsumer(SimClient):
             if not check_stored(header, batch.data):
                 self._violate("A5", name, f"the batch at {header.base_offset} fails its checksum")
                 break
-            # The first may begin before the position; all others follow without a gap, for nothing is compacted.
+            # The first batch may begin before the position; the others follow without a gap, as nothing is compacted.
             if header.base_offset > expected or (batches and header.base_offset != expected):
                 self._violate("A15", name, f"{header.base_offset} comes where {expected} should be")
             if header.last_offset >= limit:
@@ -201,7 +204,7 @@ class SimConsumer(SimClient):
     def _records_of(
         self, batches: Sequence[RecordBatch], position: int, aborted: Any
     ) -> Iterator[tuple[int, NewRecord]]:
-        """Leave out what was aborted, as clients do: from a transaction's first offset to its marker."""
+        """Skip aborted records, as clients do: from a transaction's first offset to its marker."""
         coming = sorted((one.first_offset, one.producer_id) for one in aborted or ())
         ignored: set[int] = set()
         for batch in batches:
@@ -232,7 +235,7 @@ class SimConsumer(SimClient):
 
 
 class AssignedConsumer(SimConsumer):
-    """Follows its partitions from the beginning; sometimes it goes back and reads again."""
+    """Reads its partitions from the beginning; sometimes it seeks back and reads again."""
 
     async def work(self) -> None:
         positions = dict.fromkeys(self.names, 0)
@@ -270,12 +273,12 @@ class AssignedConsumer(SimConsumer):
 
 
 class OffsetWatcher(SimClient):
-    """Looks at the offsets that transactional producers commit: B9, and B3 for them."""
+    """Watches the offsets that transactional producers commit, to check B9, and B3 for these offsets."""
 
     def __init__(
         self, name: str, *, groups: dict[str, str], position_of: TopicPartition, **client: Any
     ) -> None:
-        """`groups`: the name of the producer that commits for each group."""
+        """`groups`: for each group, the name of the producer that commits its offsets."""
         super().__init__(name, **client)
         self._groups = groups
         self._name = position_of
@@ -315,7 +318,7 @@ class OffsetWatcher(SimClient):
 async def fetch_offset(
     client: SimClient, group: str, name: TopicPartition, *, is_stable: bool
 ) -> tuple[int, int]:
-    """The error code, and what the group has committed for the partition; -1 for nothing."""
+    """Return the error code, and the group's committed offset of the partition; -1 if there is none."""
     topics = [{"name": name.topic, "partition_indexes": [name.partition]}]
     reply = await client.ask_coordinator(
         "group",

@@ -1,4 +1,4 @@
-"""A simulated member of a classic consumer group: joins, reads its share, commits; sometimes leaves or falls silent."""
+"""A simulated member of a classic consumer group: joins, reads its partitions, commits; sometimes leaves or hangs."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
-# The member is not what it believes to be, and joins again.
+# The member's generation or id is outdated, so it joins again.
 OUTDATED = frozenset({ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS})
 
 SESSION_TIMEOUT_MS = 8_000
@@ -25,14 +25,14 @@ HEARTBEAT_MS = 2_000
 
 @dataclass(slots=True)
 class GroupView:
-    """What is known of a group from all its members together."""
+    """What all members of a group know together."""
 
-    # The newest generation anyone has a share in, and who has what in each.
+    # The newest generation with an assignment, and the assignment of each generation by member.
     generation: int = -1
     shares: dict[int, dict[str, set[TopicPartition]]] = field(default_factory=dict)
-    # The highest offset whose commit was acknowledged, and all that were ever asked for.
+    # The highest acknowledged committed offset.
     committed: dict[TopicPartition, int] = field(default_factory=dict)
-    # Offsets of records that a member was given.
+    # Offsets of records that were delivered to a member.
     delivered: dict[TopicPartition, set[int]] = field(default_factory=dict)
 
 
@@ -61,7 +61,7 @@ class GroupMember(SimConsumer):
             return
 
     async def _serve(self) -> None:
-        """Read and commit until the group wants something else."""
+        """Read and commit until the group rebalances."""
         for name in self._positions:
             position = await self._committed(name)
             if position is None:
@@ -79,7 +79,7 @@ class GroupMember(SimConsumer):
                 await self._leave()
                 return
             if whim < 0.02:
-                # It hangs for so long that the group goes on without it, and then commits what it has.
+                # It hangs until the group has removed it, and then tries to commit what it has read.
                 await self.pause(2 * SESSION_TIMEOUT_MS)
                 if not await self._commit():
                     return

@@ -1,8 +1,8 @@
-"""A simulated operator that changes the cluster while it works: reassigns replicas, drains brokers, adds partitions,
-throttles replication, and has internal topics compacted.
+"""A simulated operator that changes a running cluster: reassigns replicas, drains brokers, adds partitions, throttles
+replication, and has internal topics compacted.
 
-Some changes are requests to any broker; some are guarded writes to the metadata store, as the command line does them.
-Refused changes are ignored.
+Some changes are requests to any broker; others are guarded writes to the metadata store, as the command line tools do
+them. Refused changes are ignored.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.machine import Machine
 from respool.wire.api_table import Api
 
-# Guarded writes sometimes lose to concurrent ones.
+# Guarded writes sometimes conflict with concurrent ones.
 TRIES_MAX = 5
 PARTITIONS_MAX = 4
 
@@ -100,7 +100,7 @@ class Operator:
         await self._ask(Api.ELECT_LEADERS, 2, election_type=0, topic_partitions=None, timeout=5_000)
 
     async def _grow(self, _machine: Machine) -> None:
-        """Add a partition that no client uses: it exercises the brokers."""
+        """Add a partition that no client uses, as exercise for the brokers."""
         topics = self._observer.view().topics
         names = sorted(
             name
@@ -139,7 +139,7 @@ class Operator:
         await self._alter_topic(topic, dict.fromkeys(lists, "*"))
 
     async def _compact(self, _machine: Machine) -> None:
-        """Have internal topics compacted all the time: with default configs they are too small here."""
+        """Have internal topics compacted continually; with the default configs they are too small for that here."""
         settings = {
             "segment.bytes": str(self._rng.choice((1_024, 5_000))),
             "min.cleanable.dirty.ratio": self._rng.choice(("0.01", "0.5")),
@@ -181,6 +181,6 @@ class Operator:
                 await asyncio.sleep(0.05)
                 continue
             except RequestError:
-                # It cannot be, as things are.
+                # Not possible in the present state of the cluster.
                 return
             return

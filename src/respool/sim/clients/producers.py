@@ -1,4 +1,4 @@
-"""Simulated producers: idempotent ones with several batches in flight, and plain ones."""
+"""Simulated producers: idempotent ones with several batches in flight, and non-idempotent ones."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ DELIVERY_TIMEOUT_MS = 60_000
 
 
 class SimProducer(SimClient):
-    """What producers share: unique records, and Produce requests."""
+    """What all producers share: unique records, and Produce requests."""
 
     def __init__(self, name: str, *, names: Sequence[TopicPartition], **client: Any) -> None:
         super().__init__(name, **client)
         self.names = tuple(names)
         self._count = 0
-        # How often a record spans sectors, so that a part of it can be lost.
+        # The odds that a record spans several sectors, so that a power cut may lose a part of it.
         self._large_odds = self.rng.choice((0.0, 0.2, 0.7))
 
     def new_records(
@@ -69,7 +69,7 @@ class SimProducer(SimClient):
         acks: int = ACKS_ALL,
         transactional_id: str | None = None,
     ) -> tuple[int, int]:
-        """The error code and the base offset."""
+        """Return the error code and the base offset."""
         data = {"index": name.partition, "records": batch}
         reply = await self.ask_leader(
             name,
@@ -95,10 +95,10 @@ class SentBatch:
 
 
 def lost_before_one_of(sent: Sequence[SentBatch], codes: Sequence[int]) -> SentBatch | None:
-    """A batch whose answer shows that the broker has lost what was acknowledged before it.
+    """Return a batch whose reply shows that the broker has lost acknowledged batches before it.
 
-    Only the first that was sent to a partition at a time can show it. The others may be answered before those in front
-    of them, by another leader: then they are sent again, and one of them is the first.
+    Only a partition's first batch in flight can show that. Later ones may reach a new leader before the first does;
+    they are sent again, and in time one of them is the first.
     """
     firsts = {one.name: one for one in reversed(sent)}
     for one, code in zip(sent, codes, strict=True):
@@ -108,13 +108,13 @@ def lost_before_one_of(sent: Sequence[SentBatch], codes: Sequence[int]) -> SentB
 
 
 class IdempotentProducer(SimProducer):
-    """Up to five batches in flight; what is not acknowledged is sent again, in order, until it is."""
+    """Has up to five batches in flight, and sends unacknowledged ones again, in order, until they are acknowledged."""
 
     in_flight_max = 5
 
     def __init__(self, name: str, **producer: Any) -> None:
         super().__init__(name, **producer)
-        # Partitions that took the last batch.
+        # Partitions whose last batch was acknowledged.
         self._calm: set[TopicPartition] = set()
 
     async def work(self) -> None:
@@ -131,7 +131,7 @@ class IdempotentProducer(SimProducer):
                 while len(pending) < self.in_flight_max and self.rng.random() < 0.7:
                     pending.append(self._new_batch(producer_id, sequences))
             if not await self._send(pending):
-                # Delivery took too long. What became of the rest nobody knows; a new id begins anew.
+                # The delivery timeout has passed. The outcome of the other batches is unknown; use a new producer id.
                 pending.clear()
                 producer_id = -1
             await self.pause(400)
@@ -150,10 +150,10 @@ class IdempotentProducer(SimProducer):
         return SentBatch(name, sends, data, self.loop.time())
 
     async def _send(self, pending: list[SentBatch]) -> bool:
-        """Send what may be sent once, and forget what is acknowledged. False when it is time to give up."""
+        """Send pending batches once, and remove the acknowledged ones. False if the delivery timeout has passed."""
         sending = self._next_of(pending)
         for name in {one.name: None for one in sending}:
-            # Beforehand, so that all leave in their order.
+            # Look leaders up first, so that all batches are sent in their order.
             await self.leader_of(name)
         results = await asyncio.gather(*(self._try(one) for one in sending))
         failed: set[TopicPartition] = set()
@@ -177,9 +177,9 @@ class IdempotentProducer(SimProducer):
         return not any(self.has_passed(one.begun_s, DELIVERY_TIMEOUT_MS) for one in pending)
 
     def _next_of(self, pending: list[SentBatch]) -> list[SentBatch]:
-        """Several at a time for a partition that took the last one; where something failed, one after the other.
+        """Several batches of a partition if its last one was acknowledged; after a failure, one at a time.
 
-        A later batch must not get through on a new connection when an earlier one was lost with the old one.
+        A later batch must not arrive on a new connection after an earlier one was lost with the old connection.
         """
         sending: list[SentBatch] = []
         names: set[TopicPartition] = set()
@@ -218,10 +218,10 @@ class IdempotentProducer(SimProducer):
 
 
 class PlainProducer(SimProducer):
-    """No idempotence: what is not answered may be there or not, and what is sent again may be there twice."""
+    """Without idempotence: unanswered records may be lost or written, and records sent again may be duplicates."""
 
     def __init__(self, name: str, *, acks: int, keeps_unsynced: bool, **producer: Any) -> None:
-        """`keeps_unsynced`: nothing in this run takes what was not synced, so even acks=1 is a promise."""
+        """`keeps_unsynced`: no fault of this run loses unsynced data, so even acks=1 is durable."""
         super().__init__(name, **producer)
         self._acks = acks
         self._is_durable = acks == ACKS_ALL or keeps_unsynced

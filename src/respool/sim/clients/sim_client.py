@@ -1,7 +1,7 @@
-"""What all simulated clients share: a process of their own, connections to brokers, who leads and who coordinates.
+"""What all simulated clients share: a process of their own, connections to brokers, known leaders and coordinators.
 
-A client speaks bytes over the simulated network and retries as real clients do. It looks leaders and coordinators up,
-and does so again when it is told that it is wrong, or hears nothing.
+A client sends bytes over the simulated network and retries as real clients do. It looks leaders and coordinators up,
+and does so again when a broker says that it is not the one, or does not reply.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ CONCURRENT_TRANSACTIONS = 51
 STORAGE_ERROR = 56
 PRODUCER_FENCED = 90
 
-# What passes when it is tried again, maybe elsewhere.
+# Transient errors: a retry may succeed, maybe with another broker.
 RETRIABLE = frozenset(
     {
         UNKNOWN_TOPIC,
@@ -66,7 +66,7 @@ _KEY_TYPES: Mapping[Coordinator, int] = {"group": 0, "transaction": 1}
 
 
 class SimClient:
-    """One client process. Subclasses say what it does in `work`."""
+    """One client process. Subclasses implement `work`."""
 
     def __init__(
         self,
@@ -85,19 +85,19 @@ class SimClient:
         self.rng = rng
         self.history = history
         self.process = loop.new_process(name)
-        # Set when no new work is to be begun.
+        # True when no new work may begin.
         self.is_winding_down = False
         self._brokers = brokers
         self._peers = TcpPeers(
             brokers, connect_timeout_ms=2_000, request_timeout_ms=request_timeout_ms
         )
-        # Joining a group takes as long as its members take.
+        # JoinGroup replies only when all members have joined.
         self._patient_peers = TcpPeers(brokers, connect_timeout_ms=2_000, request_timeout_ms=45_000)
         self._leaders: dict[TopicPartition, BrokerId] = {}
         self._coordinators: dict[tuple[Coordinator, str], BrokerId] = {}
-        # A18: the newest epoch of each partition's leader it has been told of.
+        # A18: the newest leader epoch of each partition in replies.
         self._epochs: dict[TopicPartition, int] = {}
-        # One broker knows all there is to know. Of several, each may be behind the others.
+        # A single broker knows the newest state. One of several may be behind the others.
         self.is_cluster = len(brokers) > 1
         self._correlation_id = 0
 
@@ -122,8 +122,10 @@ class SimClient:
     async def ask(
         self, broker: BrokerId, api: Api, version: int, *, patiently: bool = False, **fields: Any
     ) -> Any:
-        """Raises:
-        PeerUnreachable: nobody knows what became of it.
+        """Send a request and return the reply.
+
+        Raises:
+            PeerUnreachable: the request's outcome is unknown.
         """
         self._correlation_id += 1
         self.history.counts["requests"] += 1
@@ -146,7 +148,7 @@ class SimClient:
             self.loop.trace.tell(self.loop.time(), f"{self.name}: {text}")
 
     async def ask_leader(self, name: TopicPartition, api: Api, version: int, **fields: Any) -> Any:
-        """Ask the leader we believe in; who it is, is forgotten when it does not answer."""
+        """Send a request to the leader we know; forget the leader if it does not reply."""
         broker = await self.leader_of(name)
         try:
             return await self.ask(broker, api, version, **fields)
@@ -173,7 +175,7 @@ class SimClient:
         leader: TopicPartition | None = None,
         coordinator: tuple[Coordinator, str] | None = None,
     ) -> None:
-        """Look up anew who is not the one any more."""
+        """Forget a leader or coordinator that this error shows to be wrong, so that it is looked up again."""
         if code and leader is not None:
             self._leaders.pop(leader, None)
         if code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR) and coordinator is not None:
@@ -206,13 +208,13 @@ class SimClient:
                 if one.leader_id >= 0:
                     self._leaders[found] = BrokerId(one.leader_id)
                 else:
-                    # Who led it in an earlier epoch is not to be asked in this one: it may know of it, and be behind.
+                    # A former leader may not be used in the new epoch: it may know the epoch, and yet be behind.
                     self._leaders.pop(found, None)
         if name not in self._leaders:
             await self.pause()
 
     def on_epoch(self, name: TopicPartition, epoch: int) -> bool:
-        """False: it is old news, and no client goes by it."""
+        """Learn a leader epoch. False if it is outdated, so that the client ignores this reply."""
         before = self._epochs.get(name, -1)
         if epoch < before and not self.is_cluster:
             self.history.violate("A18", f"{self.name}: {name} has epoch {epoch}, {before} before")
@@ -220,7 +222,7 @@ class SimClient:
         return epoch >= before
 
     def epoch_of(self, name: TopicPartition) -> int:
-        """The leader epoch to ask in; -1 while none is known."""
+        """The leader epoch to send in requests; -1 if none is known."""
         return self._epochs.get(name, -1)
 
     async def _find_coordinator(self, kind: Coordinator, key: str) -> BrokerId:
@@ -248,12 +250,12 @@ class SimClient:
     # -- time --------------------------------------------------------------------------------------------------------
 
     async def pause(self, ms_max: float = 200.0) -> None:
-        """A while before the next try."""
+        """Sleep for a while before the next attempt."""
         await asyncio.sleep((0.1 + 0.9 * self.rng.random()) * ms_max / 1000)
 
     def has_passed(self, since_s: float, ms: float) -> bool:
         return (self.loop.time() - since_s) * 1000 > ms
 
     def unexpected(self, what: str, code: int) -> None:
-        """A code that no broker may answer this with."""
+        """Report an error code that brokers may not return for this request."""
         self.history.violate("unexpected", f"{self.name}: {what} was answered with {code}")

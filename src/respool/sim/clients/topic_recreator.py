@@ -1,9 +1,9 @@
-"""A simulated client that deletes and recreates a topic again and again, and checks which records are in it.
+"""A simulated client that repeatedly deletes and recreates a topic, and checks which records are in it.
 
-One topic after the other has the same name. Nothing of one may be read in the next, and what was acknowledged in one is
-there as long as that is. A life of the topic is known by its id; clients that produce name it by its name, so a leader
-that has not heard of the new one takes their records into the old one. Here the leader is asked first which one it
-knows; brokers never know of an older one than they did.
+These topics follow each other under the same name. Records of one must never be read in the next, and acknowledged
+records exist as long as their topic does. A topic id identifies one life of the topic. Produce requests name a topic by
+its name, so a leader that does not know the new topic yet appends their records to the old one. Therefore this client
+first asks the leader which topic it knows; a broker never goes back to an older one.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ _UNPACKED_MAX = 1 << 24
 
 @dataclass(slots=True)
 class Life:
-    """One topic of that name."""
+    """One topic of this name, from its creation to its deletion."""
 
     id: UUID
     number: int
     sent: int = 0
-    # What was acknowledged, by its offset.
+    # Acknowledged values by offset.
     acknowledged: dict[int, bytes] = field(default_factory=dict)
 
     @property
@@ -40,15 +40,15 @@ class Life:
 
 class TopicRecreator(SimClient):
     def __init__(self, name: str, *, topic: Mapping[str, Any], **client: Any) -> None:
-        """`topic` is how it is created."""
+        """`topic`: the topic in CreateTopics requests."""
         super().__init__(name, **client)
         self._topic = topic
         self._life: Life | None = None
         self._lives = 0
         self._doomed: set[UUID] = set()
-        # Sent, and not answered: a produce request names a topic by its name, and may arrive late, in the next one.
+        # Sent but not answered: a Produce request names a topic by its name, and may arrive late, in the next topic.
         self._unsure: set[bytes] = set()
-        # Whom this life's leader was last found to be.
+        # The last known leader of this life.
         self._leader: BrokerId | None = None
 
     async def work(self) -> None:
@@ -57,7 +57,7 @@ class TopicRecreator(SimClient):
                 await self._live()
             except PeerUnreachable:
                 self._leader = None
-            # Often at once: what the last one was is being put away then.
+            # Often at once, while brokers still delete the last topic.
             await self.pause(self.rng.choice((5.0, 200.0)))
         while self._life is not None and self._life.acknowledged:
             try:
@@ -96,7 +96,7 @@ class TopicRecreator(SimClient):
         await self._write(life)
 
     async def _delete(self, topic_id: UUID) -> None:
-        """By its id: however late that arrives, it harms no other. Nobody relies on this one from now on."""
+        """Delete by topic id, so that a late request deletes no other topic. Nothing is read from this one any more."""
         self._doomed.add(topic_id)
         self._life = self._leader = None
         topics = [{"name": None, "topic_id": topic_id}]
@@ -105,7 +105,7 @@ class TopicRecreator(SimClient):
             await self._create()
 
     async def _look(self, broker: BrokerId) -> Any:
-        """The topic as this broker knows it; None: it does not."""
+        """Return the topic as this broker knows it, or None if it does not."""
         reply = await self.ask(
             broker,
             Api.METADATA,
@@ -118,7 +118,7 @@ class TopicRecreator(SimClient):
         return None if int(found.error_code) else found
 
     async def _led_by(self, life: Life) -> BrokerId | None:
-        """Who leads this life, and knows it."""
+        """Return the leader of this life, if the leader knows it."""
         if self._leader is None:
             asked = self.any_broker()
             for _ in range(2):
@@ -166,7 +166,7 @@ class TopicRecreator(SimClient):
             self._on_refused("a batch", code)
 
     async def _read(self, life: Life) -> bool:
-        """All there is. Whether what was acknowledged is there; it may not be known to be committed yet."""
+        """Read everything. False if acknowledged records are missing, which may not be known to be committed yet."""
         leader = await self._led_by(life)
         if leader is None:
             return False

@@ -1,8 +1,8 @@
 """A simulated transactional producer: it writes to several partitions and commits a group's offset, all or nothing.
 
-It does what a careful client does. It sends again what was not answered, asks again for an end whose answer was lost,
-starts anew when it is fenced, and aborts when it cannot go on. Sometimes it dies in the middle: another process of the
-same name takes over, and the old one, which does not know, tries to commit all the same.
+It behaves as a careful client does. It retries unanswered requests, asks again for the end of a transaction when the
+reply was lost, initializes its producer id again when it is fenced, and aborts when it cannot continue. Sometimes it
+dies in the middle: a process with the same transactional id takes over, and the old one, unaware, tries to commit.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from respool.wire.api_table import Api
 INVALID_PRODUCER_ID_MAPPING = 49
 TRANSACTION_ABORTABLE = 120
 FENCED = frozenset({INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING})
-# The client may only abort, or start anew.
+# The client may only abort, or initialize its producer id again.
 HOPELESS = frozenset({INVALID_TXN_STATE, TRANSACTION_ABORTABLE})
-# How long a step is tried again before the transaction is given up.
+# How long a step is retried before the transaction is aborted.
 STEP_PATIENCE_MS = 20_000
 
 Way = Literal["on", "abort", "anew"]
@@ -38,7 +38,7 @@ Way = Literal["on", "abort", "anew"]
 
 @dataclass(slots=True)
 class _Identity:
-    """Who the coordinator says we are, and how far we have counted."""
+    """The producer id and epoch from the coordinator, and the next sequence numbers."""
 
     producer_id: int
     epoch: int
@@ -47,16 +47,16 @@ class _Identity:
 
 class SimTransactionalProducer(SimProducer):
     def __init__(self, name: str, *, version: int, timeout_ms: int, **producer: Any) -> None:
-        """`version` 1 is that of clients before KIP-890, 2 of those after it."""
+        """`version` 1 behaves as clients before KIP-890 do, 2 as later ones."""
         super().__init__(name, **producer)
         self._version = version
         self._timeout_ms = timeout_ms
         self.group = f"group-of-{name}"
         self._identity: _Identity | None = None
-        # What was added to the transaction under way; clients before KIP-890 must say so.
+        # What was added to the open transaction; clients before KIP-890 must add partitions and offsets explicitly.
         self._added: set[object] = set()
         self._offset = 0
-        # A request of the transaction under way was not answered, and may come late.
+        # A request of the open transaction was not answered, and may arrive late.
         self._is_in_doubt = False
         self._in_vain: list[asyncio.Task[int]] = []
 
@@ -68,8 +68,8 @@ class SimTransactionalProducer(SimProducer):
             self._is_in_doubt = False
             await self._run_transaction()
             if self._is_in_doubt and self._version == 1:
-                # Before KIP-890 all transactions of a producer have one epoch. An end that comes late ends the next
-                # one, whatever its client asks for; only a new epoch keeps it out.
+                # Before KIP-890 all transactions of a producer have the same epoch. A late EndTxn would end the next
+                # transaction, whatever its client wants; only a new epoch fences it.
                 self._identity = None
             await self.pause(300)
         await asyncio.gather(*self._in_vain)
@@ -92,7 +92,7 @@ class SimTransactionalProducer(SimProducer):
             if way == "on":
                 way = await self._write_batch(transaction, self.rng.choice(self.names))
         if way == "on" and self.rng.random() < 0.05:
-            # It dies with a batch on its way, which may come at any time.
+            # The process dies with a batch in flight, which may arrive at any time.
             name = self.rng.choice(self.names)
             late = self._send_in_vain(name, transaction, self._identity)
             self._in_vain.append(self.process.spawn(late))
@@ -138,7 +138,7 @@ class SimTransactionalProducer(SimProducer):
     async def _send_in_vain(
         self, name: TopicPartition, transaction: SentTransaction, me: _Identity | None
     ) -> int:
-        """One batch of a process that is gone, or does not know that it was replaced; nobody tries it again."""
+        """Send one batch of a process that is dead, or unaware that it was replaced; nobody retries it."""
         assert me is not None
         sends = self.new_records(
             name, 1, is_idempotent=True, is_durable=True, transaction=transaction
@@ -162,12 +162,12 @@ class SimTransactionalProducer(SimProducer):
         offset = self._offset
         way = await self._persist(lambda: self._send_offset(offset))
         self._added.add("offset")
-        # Without an answer it may be part of the transaction, which is aborted then.
+        # Without a reply it may be part of the transaction, which is then aborted.
         transaction.group_offset = offset
         return way
 
     async def _persist(self, step: Any) -> Way:
-        """Try a step again until it is done, or it is clear that the transaction cannot go on."""
+        """Retry a step until it succeeds, or until the transaction cannot continue."""
         begun_s = self.loop.time()
         while True:
             try:
@@ -201,7 +201,7 @@ class SimTransactionalProducer(SimProducer):
             transaction.outcome = "ok"
             self.history.counts["transactions committed"] += 1
         else:
-            # It may be committed or not: only a new start makes sure that it is over.
+            # It may be committed or not: only a new InitProducerId makes sure that it has ended.
             await self._start_anew()
 
     async def _abort(self) -> None:
@@ -213,7 +213,7 @@ class SimTransactionalProducer(SimProducer):
             await self._start_anew()
 
     async def _start_anew(self) -> None:
-        """Another process of our name takes over; now and then the old one comes back to commit."""
+        """Replace this process by one with the same transactional id; sometimes the old one comes back to commit."""
         zombie, self._identity = self._identity, None
         while self._identity is None and not self.is_winding_down:
             self._identity = await self._init()
@@ -232,9 +232,9 @@ class SimTransactionalProducer(SimProducer):
 
     @property
     def _may_have_committed(self) -> bool:
-        """Whether the last transaction's commit was asked for already: then saying so again is no harm."""
+        """True if the commit of the last transaction was requested before, so that repeating it does no harm."""
         mine = [one for one in self.history.transactions[-50:] if one.producer == self.name]
-        # The very last is the one that the old process wrote to in vain.
+        # The very last transaction is the one in which the old process wrote in vain.
         return len(mine) > 1 and mine[-2].is_commit_invoked
 
     # -- requests ----------------------------------------------------------------------------------------------------

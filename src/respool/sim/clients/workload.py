@@ -1,4 +1,4 @@
-"""The clients of a simulated run: drawn and created by its seed."""
+"""The clients of a simulated run, drawn and created from its seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ class WorkloadFactory:
         self._brokers = brokers
         self._seed = seed
         self._rng = rng_of("cast", seed)
-        # The racks of the brokers, which clients may be in, too.
+        # The racks of the brokers; clients may be in them too.
         self._racks = [one for one in dict.fromkeys(racks) if one]
 
     def new_client(self, kind: type[Kind], name: str, **more: Any) -> Kind:
@@ -62,7 +62,7 @@ class WorkloadFactory:
         )
 
     def draw_workload(self, names: Sequence[TopicPartition], *, keeps_unsynced: bool) -> Workload:
-        """Draw the clients of these partitions."""
+        """Draw the clients that use these partitions."""
         rng, workload = self._rng, Workload()
         for number in range(rng.randint(0, 2)):
             workload.clients.append(

@@ -1,7 +1,7 @@
-"""What a test may do to a simulated disk, and what it may count on it.
+"""The faults of a simulated disk, and its counters.
 
-A fault is ordered beforehand ("the second sync of a .log fails") and strikes when the call comes; the code under
-test cannot tell it from the real thing.
+A test schedules a fault ("the second sync of a .log fails"), which occurs at that call; the code under test cannot tell
+it from a real fault.
 """
 
 from collections.abc import Callable
@@ -25,22 +25,22 @@ DiskCall = Literal[
     "make_folder",
     "sync_folder",
 ]
-# The calls that leave the disk as it is; all others count as changes.
+# Calls that only read; all others count as changes.
 _LOOKS = frozenset({"read"})
 
 
 class ProcessGone(Exception):
-    """The simulated process was killed or lost its power; its handles reach nothing any more."""
+    """The simulated process was killed or lost its power; its open files are unusable."""
 
 
 @dataclass(slots=True)
 class DiskCounters:
-    """What the process asked of the disk since it opened it."""
+    """Counters of the calls since the process opened the disk."""
 
     appends: int = 0
     appended_bytes: int = 0
     reads: int = 0
-    # Out of log files by `read`; small files read whole are counted apart.
+    # Read from log files by `read`; small files that are read whole are counted separately.
     bytes_read: int = 0
     small_files_read: int = 0
     small_file_bytes_read: int = 0
@@ -54,7 +54,7 @@ class DiskCounters:
 class _Failure:
     call: DiskCall
     path: str
-    # How many matching calls still pass before the failure begins, and how many fail then (None: all).
+    # How many matching calls still succeed before the failure begins, and how many then fail (None: all).
     passes: int
     fails: int | None
     error: type[StorageError]
@@ -62,13 +62,13 @@ class _Failure:
 
 @dataclass(slots=True)
 class DiskFaults:
-    """The faults ordered for one disk."""
+    """The faults scheduled for one disk."""
 
-    # Bytes of file content the disk holds at the most; None for no limit.
+    # The bytes of file content that the disk can hold; None: no limit.
     capacity_bytes: int | None = None
-    # Told when the power goes during a call, before the call raises ProcessGone.
+    # Called when the power fails during a call, before the call raises ProcessGone.
     on_cut: Callable[[], None] = lambda: None
-    # How many calls have failed as ordered.
+    # How many calls have failed because of scheduled faults.
     failures_struck: int = 0
     _failures: list[_Failure] = field(default_factory=list)
     _changes_left: int | None = None
@@ -82,7 +82,7 @@ class DiskFaults:
         path: str = "*",
         error: type[StorageError] = DiskFailed,
     ) -> None:
-        """Let the nth such call from now raise `error`, and those after it, `times` in all (None: for ever).
+        """Make `times` matching calls raise `error` (None: all), beginning with the nth from now.
 
         `path` is a shell pattern in which `*` also matches '/', such as `*.log`.
         """
@@ -94,19 +94,19 @@ class DiskFaults:
     def cut_power_after(self, changes: int) -> None:
         """Let that many changing calls succeed; the next one is interrupted and raises ProcessGone.
 
-        Counting up from 0 walks a test through every point at which a power cut may come.
+        A test that counts up from 0 covers every point at which the power may fail.
         """
         assert changes >= 0
         self._changes_left = changes
 
     def heal(self) -> None:
-        """Forget every fault ordered, the capacity too."""
+        """Cancel all scheduled faults, and the capacity limit."""
         self.capacity_bytes = None
         self._failures.clear()
         self._changes_left = None
 
     def strike(self, call: DiskCall, path: str) -> None:
-        """Raise what was ordered for this call, if anything."""
+        """Raise the error that is scheduled for this call, if any."""
         failed: type[StorageError] | None = None
         for failure in self._failures:
             if failure.call != call or not fnmatchcase(path, failure.path):
@@ -123,7 +123,7 @@ class DiskFaults:
             raise failed(f"{call} {path}: simulated I/O error")
 
     def is_cut(self, call: DiskCall) -> bool:
-        """Whether the power goes during this call."""
+        """True if the power fails during this call."""
         if self._changes_left is None or call in _LOOKS:
             return False
         if self._changes_left:

@@ -1,4 +1,4 @@
-"""The process that has a simulated disk open: every call passes here, and here the faults strike."""
+"""The process that has a simulated disk open: every call passes through it and may fail here."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ _FREE_WITHOUT_LIMIT = 10**12
 
 
 class DiskProcess:
-    """One opening of a platter: ordered faults, counters, and whether the process still lives."""
+    """One opening of a platter: scheduled faults, counters, and whether the process is alive."""
 
     def __init__(self, platter: Platter, rng: Random, faults: DiskFaults) -> None:
         self.faults = faults
@@ -21,7 +21,7 @@ class DiskProcess:
         self._gone = False
 
     def begin(self, call: DiskCall, path: str) -> None:
-        """The door of every call: raise what was ordered for it."""
+        """Start a call: raise the error that is scheduled for it."""
         self.check_alive()
         if self.faults.is_cut(call):
             self.end()
@@ -37,7 +37,7 @@ class DiskProcess:
         self._gone = True
 
     def take_room(self, path: str, extra: int) -> None:
-        """Raise DiskFull when the disk has no room for so many bytes more."""
+        """Raise DiskFull if the disk has no space for `extra` more bytes."""
         if extra > 0 and extra > (free := self.free_bytes()):
             raise DiskFull(f"{path}: {extra} bytes wanted, {free} free")
 
@@ -51,7 +51,7 @@ class DiskProcess:
     def file_range(
         self, path: str, file: PlatterFile, position: int, size: int
     ) -> FileRange | None:
-        """Where neighbours find these bytes; None where there are none."""
+        """The file range at which other processes on this machine read these bytes; None if local reads are off."""
         self.check_alive()
         platter = self._platter
         if not platter.name:
@@ -59,5 +59,5 @@ class DiskProcess:
         return FileRange(f"/{platter.name}/{path}", platter.power_cuts, file.number, position, size)
 
     def torn(self, data: bytes) -> bytes:
-        """As much of an interrupted write as got through."""
+        """The random part of an interrupted write that was written."""
         return data[: self._rng.randint(0, len(data))]

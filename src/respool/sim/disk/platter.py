@@ -1,13 +1,13 @@
-"""What a simulated machine's disk holds: each file and folder twice, as seen and as stored.
+"""The content of a simulated machine's disk: each file and folder twice, as seen and as stored.
 
-`seen` is the page cache: what any process on the machine reads. `stored` is what a power cut leaves. Between the two
-lies what was not synced, and a power cut decides about it at random, harder than most real file systems would:
+`seen` is the page cache: what any process on the machine reads. `stored` is what survives a power cut for sure. What
+was not synced is kept or lost at random in a power cut, more harshly than by most real file systems:
 
-- each 512-byte sector of a file by itself: the new bytes, the old ones, or zeros where there were none;
-- a file's length: anything between the shortest and the longest it has been since its last sync;
-- each change of a name by itself, but never half a rename, and never a change without those it builds on.
+- each 512-byte sector of a file separately: the new bytes, the old ones, or zeros if there were none;
+- a file's length: anything between its shortest and its longest since its last sync;
+- each change of a name separately, but never half a rename, and never a change without those it depends on.
 
-A file's sync says nothing about its name, and a folder's sync nothing about its files' content.
+A file's sync does not store its name, and a folder's sync does not store its files' content.
 """
 
 from collections.abc import Iterator
@@ -20,23 +20,23 @@ _BLOCK_BYTES = 128 * SECTOR_BYTES
 
 
 class PlatterFile:
-    """One file's bytes."""
+    """The bytes of one file."""
 
     def __init__(self, content: bytes = b"", *, synced: bool = False) -> None:
         self.seen = bytearray(content)
         self.stored = bytearray(content if synced else b"")
-        # Everything before this position is the same in both, sectors of a failed sync aside.
+        # Before this position both are the same, except for sectors of a failed sync.
         self._changed_from = len(self.stored)
         self._shortest = len(self.stored)
         self._longest = len(self.seen)
-        # Sectors that a failed sync marked clean without writing them, with what they held. As long as nobody writes
-        # them again, no later sync will store them.
+        # Sectors that a failed sync marked clean without writing them, with their content. Unless they are written
+        # again, no later sync stores them.
         self._dropped: dict[int, bytes] = {}
-        # Parts of the file that are not in memory, as [start, end).
+        # Parts of the file that are not in the page cache, as [start, end).
         self._cold: list[tuple[int, int]] = []
         self._mapped = False
-        # Its inode, once it has a name. Real disks give those of deleted files to the next ones; here others may have
-        # it at the same time.
+        # Its inode number, once it has a name. Real file systems reuse numbers of deleted files; here several files may
+        # have the same number at once.
         self.number = 0
 
     def append(self, data: bytes) -> None:
@@ -44,7 +44,7 @@ class PlatterFile:
         self._longest = max(self._longest, len(self.seen))
 
     def resize(self, size: int) -> None:
-        # A new object: views into the old one may still be held.
+        # A new bytearray: memoryviews of the old one may still exist.
         kept = self.seen[:size]
         self.seen = kept + bytes(size - len(kept))
         self._dropped = {
@@ -57,7 +57,7 @@ class PlatterFile:
         self._longest = max(self._longest, size)
 
     def map(self) -> None:
-        """From now on bytes may change anywhere without a call."""
+        """Map the file: from now on bytes may change anywhere without a call."""
         self._mapped = True
         self._changed_from = 0
 
@@ -74,12 +74,12 @@ class PlatterFile:
         self._settle()
 
     def fail_sync(self) -> None:
-        """What Linux does when writing back fails: it reports once, and takes the pages for clean from then on."""
+        """Do what Linux does when writeback fails: report it once, and treat the pages as clean from then on."""
         for sector in self._changed_sectors():
             self._dropped[sector] = self._seen_sector(sector)
 
     def evict(self) -> None:
-        """The system needs the memory: what a failed sync took for clean is read from the disk again."""
+        """Evict clean pages from the cache: those that a failed sync left unwritten are read from the disk again."""
         for sector, content in self._dropped.items():
             if self._seen_sector(sector) == content:
                 at = sector * SECTOR_BYTES
@@ -87,7 +87,7 @@ class PlatterFile:
         self._dropped.clear()
 
     def cut_power(self, rng: Random) -> None:
-        """Decide what of the unsynced bytes is left."""
+        """Decide which of the unsynced bytes survive."""
         odds = _odds(rng)
         size = self._length_after_cut(rng, odds)
         left = bytearray(self.stored)
@@ -98,7 +98,7 @@ class PlatterFile:
             if self._dropped.get(sector) != new and rng.random() < odds:
                 left[at : at + len(new)] = new
             elif at + SECTOR_BYTES > self._shortest and rng.random() < 0.5:
-                # The file was shorter in between, so the place may have been given back and taken anew.
+                # The file was shorter in between, so the block may have been freed and allocated again.
                 end = min(at + SECTOR_BYTES, len(left))
                 begin = min(max(at, self._shortest), end)
                 left[begin:end] = bytes(end - begin)
@@ -116,7 +116,7 @@ class PlatterFile:
         return any(low < end and start < high for low, high in self._cold)
 
     def warm(self, start: int, end: int) -> None:
-        """These bytes have been read from the disk and are in memory now."""
+        """These bytes were read from the disk and are in the page cache now."""
         rest = []
         for low, high in self._cold:
             rest += [(low, min(high, start)), (max(low, end), high)]
@@ -139,7 +139,7 @@ class PlatterFile:
         return rng.choice((len(self.stored), len(self.seen), between, aligned))
 
     def _changed_sectors(self) -> Iterator[int]:
-        """Those that read otherwise than they are stored."""
+        """The sectors whose seen content differs from the stored one."""
         start = _sector_start(self._changed_from)
         for block in range(start, max(len(self.seen), len(self.stored)), _BLOCK_BYTES):
             end = block + _BLOCK_BYTES
@@ -159,7 +159,7 @@ class PlatterFile:
 
 
 class PlatterFolder:
-    """One folder's names."""
+    """The names in one folder."""
 
     def __init__(self) -> None:
         self.seen: dict[str, Node] = {}
@@ -172,7 +172,7 @@ Place = tuple[PlatterFolder, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _NameChange:
-    """A creation (no source), a deletion (no target) or a rename, not yet on the disk for sure."""
+    """A creation (no source), a deletion (no target) or a rename that may not be on disk yet."""
 
     node: Node
     source: Place | None = None
@@ -193,14 +193,14 @@ class _NameChange:
 
 @dataclass(slots=True)
 class Platter:
-    """The whole disk: the tree of names, and the changes to it that no folder sync has covered."""
+    """The whole disk: the tree of names, and the changes to it that no folder sync has stored."""
 
-    # What its machine is called among those that read each other's files; empty: none does.
+    # The machine's name in file ranges, for local reads; empty: no local reads.
     name: str = ""
     root: PlatterFolder = field(default_factory=PlatterFolder)
     power_cuts: int = 0
     _pending: list[_NameChange] = field(default_factory=list)
-    # Of each disk its own: what another run did must make no difference to this one.
+    # Each disk has its own numbers, so that earlier runs do not affect this one.
     _numbers: Iterator[int] = field(default_factory=lambda: cycle(range(3)))
 
     def create(self, target: Place, node: Node) -> None:
@@ -224,19 +224,19 @@ class Platter:
         self._store([change for change in self._pending if change.touches(folder)])
 
     def cut_power(self, rng: Random) -> None:
-        """Decide what is left of all that was not synced, and see only that from now on."""
+        """Decide which unsynced changes survive, and make the result the seen content."""
         self.power_cuts += 1
         odds = _odds(rng)
         self._store([change for change in self._pending if rng.random() < odds])
         self._pending.clear()
-        # The walk goes on below a folder by the names it has after this step.
+        # The walk descends into a folder by the names it has after this step.
         for folder in _folders(self.root):
             folder.seen = dict(folder.stored)
         for file in self.files():
             file.cut_power(rng)
 
     def files(self) -> Iterator[PlatterFile]:
-        """Every file that has a name, in the order of the names."""
+        """Every file that has a name, sorted by name."""
         for folder in _folders(self.root):
             for name in sorted(folder.seen):
                 node = folder.seen[name]
@@ -253,7 +253,7 @@ class Platter:
         self._pending.append(change)
 
     def _store(self, chosen: list[_NameChange]) -> None:
-        """Store these changes, and the earlier ones of the same names and nodes that they build on."""
+        """Store these changes, and the earlier changes of the same names and nodes that they depend on."""
         wanted = set(chosen)
         touched: set[object] = set()
         for change in reversed(self._pending):
@@ -277,7 +277,7 @@ def _folders(folder: PlatterFolder) -> Iterator[PlatterFolder]:
 
 
 def _odds(rng: Random) -> float:
-    """The chance of each unsynced thing. Some cuts leave everything and some nothing: coins alone hardly ever would."""
+    """The odds that each unsynced change survives. Fixed odds would hardly ever keep everything or nothing."""
     return rng.choice((0.0, 0.1, 0.5, 0.5, 0.9, 1.0))
 
 

@@ -1,12 +1,12 @@
-"""A disk in memory that forgets what was not synced: `ports.disk` for tests and for the simulator.
+"""A disk in memory that forgets unsynced data: `ports.disk` for tests and for the simulator.
 
     disk = SimDisk(Random(seed))
     ...                              # the code under test appends, syncs, renames
-    disk.crash()                     # the power goes: unsynced bytes and names are lost or kept at random
+    disk.crash()                     # power cut: unsynced bytes and names are lost or kept at random
     disk = disk.reopen()             # what the next process finds
 
-`kill()` is `kill -9`: the process goes, the page cache stays, nothing written is lost. Everything that was opened
-before raises ProcessGone from then on. The same seed and the same calls give the same disk.
+`kill()` is `kill -9`: the process dies, the page cache stays, and no written data is lost. Every file that was opened
+before raises ProcessGone from then on. The same seed and the same calls produce the same disk.
 """
 
 from random import Random
@@ -23,7 +23,7 @@ _TO_THE_END = 2**63
 
 
 class SimDisk:
-    """One data folder, as one process sees it."""
+    """One data folder, as one process uses it."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class SimDisk:
         name: str = "",
         platter: Platter | None = None,
     ) -> None:
-        """`name`: what neighbours know it by, that read its files; empty where there are none."""
+        """`name`: the disk's name in file ranges, for local reads; empty: no local reads."""
         self._rng = rng
         self._platter = platter or Platter(name=name)
         self._process = DiskProcess(self._platter, rng, DiskFaults(capacity_bytes=capacity_bytes))
 
     @property
     def faults(self) -> DiskFaults:
-        """Order faults here."""
+        """The faults of this disk; schedule them here."""
         return self._process.faults
 
     @property
@@ -54,24 +54,24 @@ class SimDisk:
 
     @property
     def unsynced_bytes(self) -> int:
-        """How much longer files are than what a power cut leaves for sure."""
+        """By how much files are longer than what a power cut certainly keeps."""
         return sum(max(0, len(file.seen) - len(file.stored)) for file in self._platter.files())
 
-    # -- what tests do to it ---------------------------------------------------------------------------------------
+    # -- for tests -------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Cut the power: unsynced data is lost or kept at random. A process stopped by a fault may crash too."""
+        """Cut the power: unsynced data is lost or kept at random. Also allowed after a fault has ended the process."""
         self._process.end()
         self._platter.cut_power(self._rng)
 
     def kill(self) -> None:
-        """End the process and keep all it wrote. What it did not sync, a later power cut may still take."""
+        """End the process and keep all it wrote. A later power cut may still lose what it did not sync."""
         self._process.end()
 
     def reopen(self) -> "SimDisk":
-        """What the next process finds. Ends this one, where neither `crash` nor `kill` did.
+        """Return the disk that the next process finds. Ends this process, unless `crash` or `kill` did.
 
-        Of the faults, the capacity stays.
+        All faults are cancelled, except the capacity limit.
         """
         self._process.end()
         return SimDisk(self._rng, capacity_bytes=self.faults.capacity_bytes, platter=self._platter)
@@ -83,10 +83,10 @@ class SimDisk:
         file.corrupt(position, mask)
 
     def local_read(self, file_range: FileRange) -> bytes:
-        """What another process reads from the range, also after the process that named the range has died.
+        """Read the file range as another process does, also after the process that returned the range has died.
 
         Raises:
-            LocalReadFailed: the file is gone. So it is after a power cut: a reader on the same machine loses power too.
+            LocalReadFailed: the file is gone, or the power was cut: a reader on the same machine loses power too.
         """
         node: PlatterFile | PlatterFolder | None = self._platter.root
         for name in names_of(file_range.path.removeprefix(f"/{self._platter.name}/")):
@@ -102,11 +102,11 @@ class SimDisk:
         return data
 
     def make_cold(self, path: str, start: int = 0, end: int = _TO_THE_END) -> None:
-        """Throw a part of a file out of memory: `cached_only` reads of it fail until a plain read brings it back."""
+        """Evict a part of a file from the page cache: its `cached_only` reads fail until a plain read loads it."""
         self._file(path).make_cold(start, end)
 
     def drop_cache(self) -> None:
-        """Throw everything clean out of memory, and with it what failed syncs never wrote."""
+        """Evict all clean pages from the page cache, including those that failed syncs did not write."""
         for file in self._platter.files():
             file.evict()
 
@@ -183,11 +183,11 @@ class SimDisk:
         try:
             self._process.begin("replace", path)
         except ProcessGone:
-            # Interrupted: the temporary file lies there, written to some point.
+            # Interrupted: the temporary file is left behind, partly written.
             part = PlatterFile(self._process.torn(content))
             self._platter.create((file_range[0], file_range[1] + ".tmp"), part)
             raise
-        # For a moment the old and the new content both take room.
+        # The old and the new content both take space for a moment.
         self._process.take_room(path, len(content))
         self._platter.create(file_range, PlatterFile(content, synced=True))
         self._platter.sync_folder(file_range[0])

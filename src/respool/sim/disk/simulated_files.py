@@ -11,7 +11,7 @@ from respool.sim.disk.platter import PlatterFile
 
 
 class SimLogFile:
-    """A `LogFile` on a `SimDisk`. It goes on reading its file after the file's name is gone, as on a real disk."""
+    """A `LogFile` on a `SimDisk`. It can still read its file after the file was deleted, as on a real disk."""
 
     def __init__(self, process: DiskProcess, path: str, file: PlatterFile) -> None:
         self._process = process
@@ -55,7 +55,7 @@ class SimLogFile:
         return data
 
     def file_range(self, position: int, size: int) -> FileRange | None:
-        """None where no other machine reads its files."""
+        """None if local reads are off."""
         return self._process.file_range(self._path, self._file, position, size)
 
     def sync(self) -> None:
@@ -123,7 +123,7 @@ def _sync(process: DiskProcess, path: str, file: PlatterFile) -> None:
     try:
         process.begin("sync", path)
     except DiskFailed:
-        # The handle goes on working, and its next sync succeeds: code that takes that for safety loses data here.
+        # The file stays usable, and its next sync succeeds: code that takes this for durability loses data here.
         file.fail_sync()
         raise
     file.sync()

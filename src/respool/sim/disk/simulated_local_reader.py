@@ -10,18 +10,18 @@ from respool.sim.disk.simulated_disk import SimDisk
 
 class SimLocalReader:
     host = "the one machine"
-    # Logs are small here.
+    # Logs are small here, so every size is read locally.
     local_read_bytes_min = 1
 
     def __init__(self, rng: Random | None = None) -> None:
-        """With a random source a read takes a random time, in which the file may change; else none."""
+        """With `rng`, a read takes a random time, during which the file may change; without it, no time."""
         self._rng = rng
         self._disks: dict[str, Callable[[], SimDisk]] = {}
         self.reads = 0
         self.failed_reads = 0
 
     def add(self, name: str, disk: Callable[[], SimDisk]) -> None:
-        """`disk` returns the current view: each process of the broker has its own."""
+        """`disk` returns the machine's disk as its current process uses it."""
         self._disks[name] = disk
 
     async def read(self, file_range: FileRange) -> memoryview:

@@ -1,4 +1,4 @@
-"""Faults of a simulated cluster: of several machines at once, or of the leader or the controller."""
+"""Faults of a simulated cluster: of several machines at once, of a leader or of the controller."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ class ClusterFaults:
         await self._cut(ways, self._a_while_s())
 
     async def _cut_off(self, machine: Machine) -> None:
-        """Isolate it from all other brokers, and maybe from the store and from clients."""
+        """Isolate the machine from all other brokers, and maybe from the store and from clients."""
         others = [one.host for one in self._machines if one is not machine]
         if self._rng.random() < 0.5:
             others += [one.host for one in self.clients]
@@ -131,7 +131,7 @@ class ClusterFaults:
             one.store_conditions.is_cut = False
 
     async def _late_watches(self, machine: Machine) -> None:
-        """Its watches deliver changes later than those of all others."""
+        """The machine's watches deliver changes later than those of all others."""
         machine.store_conditions.watch_lag_ms_max = self._rng.choice((200.0, 2_000.0))
         await asyncio.sleep(self._a_while_s())
         machine.store_conditions.watch_lag_ms_max = 0.0
@@ -145,7 +145,7 @@ class ClusterFaults:
         await self._pause(self._controller() or machine)
 
     async def _pause(self, machine: Machine) -> None:
-        """SIGSTOP, often for longer than its lease; when it resumes it does not know that time has passed."""
+        """SIGSTOP, often for longer than its lease; after SIGCONT the process does not know that time has passed."""
         if not machine.is_up:
             return
         machine.pause()
@@ -174,7 +174,7 @@ class ClusterFaults:
                 self._restarter.kill(machine)
 
     async def _rolling_restart(self, _machine: Machine) -> None:
-        """Restart one broker after the other, as an upgrade does."""
+        """Restart the brokers one by one, as an upgrade does."""
         if self._is_rolling:
             return
         self._is_rolling = True
@@ -197,12 +197,12 @@ class ClusterFaults:
     # -- at a trigger -----------------------------------------------------------------------------------------
 
     async def _struck_at_election(self, _machine: Machine) -> None:
-        """Hit a leader that was just elected: before, while or after it and its followers apply that."""
+        """Fault a leader that was just elected: before, while or after it and its followers apply the election."""
         leader = await self._triggers.next_election(MOMENT_PATIENCE_S)
         await self._strike(leader)
 
     async def _struck_at_isr_change(self, _machine: Machine) -> None:
-        """Hit a leader whose ISR just changed in the store, and which may not know it yet."""
+        """Fault a leader whose ISR just changed in the store, and which may not know it yet."""
         leader = await self._triggers.next_isr_change(MOMENT_PATIENCE_S)
         await self._strike(leader)
 
@@ -239,5 +239,5 @@ class ClusterFaults:
         return next((one for one in self._machines if one.id == broker), None)
 
     def _a_while_s(self) -> float:
-        """Shorter than a lease, about as long, or much longer."""
+        """A duration shorter than a lease, about as long, or much longer."""
         return self._rng.choice((0.3, 1.0, 1.5, 3.0)) * self._rng.random() * self._ttl_s

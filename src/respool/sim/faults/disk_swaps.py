@@ -1,7 +1,7 @@
 """Faults that start a broker of a simulated cluster without its disk.
 
-Either the disk is not mounted: the broker finds an empty folder, and its own again later; partitions that only that
-disk has stay offline meanwhile. Or the disk is replaced: then other brokers must have everything that was on it.
+Either the disk is not mounted: the broker finds an empty folder, and gets its own disk back later; partitions that are
+only on that disk stay offline meanwhile. Or the disk is replaced: then other brokers must have all of its content.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class DiskSwaps:
             machine = self._without_its_disk()
             if machine is None:
                 return
-            # It may be the only replica of a partition by now, and others may wait for its own disk.
+            # The broker may have the only replica of a partition by now, and other replicas may wait for its own disk.
             await self._operator.add_replicas(machine.id)
             if machine.is_without_its_disk and not self._restarter.is_busy(machine):
                 await self._change_disk(machine)
@@ -51,7 +51,7 @@ class DiskSwaps:
             return
         async with self._restarter.restart(machine):
             await self._restarter.end(machine)
-            # One at a time: a partition that only two of them have would wait for both.
+            # One machine at a time: a partition that only two of them have would wait for both.
             if not machine.is_up and self._without_its_disk() is None:
                 machine.unmount_disk()
         await asyncio.sleep(self._rng.choice((0.5, 5.0, 15.0)) * self._rng.random())

@@ -23,7 +23,7 @@ class MachineFaults:
         self._network = network
         self._restarter = restarter
         self._rng = rng
-        # The order is part of what a seed means.
+        # The order affects what a seed draws.
         self.faults: Mapping[str, Fault] = {
             "power cut": self._power_cut,
             "power cut in a call": self._power_cut_in_a_call,
@@ -61,7 +61,7 @@ class MachineFaults:
         async with self._restarter.restart(machine):
             machine.disk.faults.cut_power_after(self._rng.randrange(40))
             await asyncio.sleep(2 * self._rng.random())
-            # A quiet disk is never interrupted.
+            # A disk without calls is never interrupted.
             self._restarter.cut_power(machine)
 
     async def _kill(self, machine: Machine) -> None:

@@ -37,7 +37,7 @@ class Nemesis:
         disks: DiskSwaps | None = None,
         is_synced: bool = True,
     ) -> None:
-        """`is_synced`: acknowledged data is on the disk. Else the last in-sync replica is spared, see `Restarter`."""
+        """`is_synced`: acknowledged data is on disk. Otherwise the last in-sync replica is spared, see `Restarter`."""
         self.counts: Counter[str] = Counter()
         self._loop = loop
         self._network = network
@@ -51,7 +51,7 @@ class Nemesis:
         if cluster is not None:
             self._faults.update(cluster.faults)
         possible = [one for one in self._faults if is_synced or one not in UNRULY]
-        # A few kinds at a time find more than all together; the seed draws how often each occurs.
+        # A few kinds at a time find more bugs than all together; the seed draws how often each occurs.
         odds = rng.choice((0.1, 0.3, 0.6))
         self.kinds = [one for one in possible if rng.random() < odds] or [rng.choice(possible)]
         if rng.random() < 0.4 and is_synced:
@@ -113,13 +113,13 @@ class Nemesis:
             machine.resume()
             machine.pace.stall_odds = 0.0
             machine.disk.faults.heal()
-        # Before any is stopped: one that stops while it registers may wait for another one.
+        # Start all before any is stopped: a broker that stops while it registers may wait for another one.
         self._start_all()
         for machine in self._machines:
             if machine.is_stopping:
                 await machine.stop()
             if machine.is_up and self._needs_restart(machine):
-                # As an operator does when the disk is repaired.
+                # As an operator does after the disk was repaired.
                 self._restarter.kill(machine)
             self._start_all()
         if self._of_cluster is not None:
@@ -135,7 +135,7 @@ class Nemesis:
                 self._restarter.start(machine)
 
     async def _until_started(self, machine: Machine) -> None:
-        """A start that found no store just before may still fail; it is repeated, as systemd does."""
+        """Repeat the start until it succeeds, as systemd does: a start that found no store may only fail now."""
         for _ in range(STARTED_LOOKS_MAX):
             if machine.broker is not None:
                 return

@@ -2,10 +2,10 @@
 
 The durability of topics limits the faults. With respool.flush=always every crash is allowed. With less, committed data
 is only in the memory of the in-sync replicas, and may be lost when the last of them crashes; this breaks no guarantee.
-A killed broker cannot know whether its machine kept its memory, so a kill counts as a power cut. So `may_crash` is
-checked first, against the true state. Between a crash and the store's knowledge of it, an ISR could become crashed
-replicas only; the partition would wait for an operator, as documented for two failures at once. `spare_in_sync` keeps
-such writes from the store. The same applies to replaced disks, whatever is synced.
+A killed broker cannot know whether its machine kept its memory, so a kill counts as a power cut. Therefore `may_crash`
+is checked first, against the true state. Before the store knows of a crash, an ISR could shrink to crashed replicas
+only; the partition would then wait for an operator, as documented for two failures at once. `spare_in_sync` keeps such
+writes from the store. The same applies to replaced disks, whatever is synced.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Restarter:
         observer: ClusterObserver,
         is_synced: bool,
     ) -> None:
-        """`is_synced`: acknowledged data is on the disk, so no replica needs to be spared."""
+        """`is_synced`: acknowledged data is on disk, so no replica needs to be spared."""
         self._loop = loop
         self._machines = {one.id: one for one in machines}
         self._rng = rng
@@ -41,7 +41,7 @@ class Restarter:
         self._restarting: set[str] = set()
         # How many crashes were skipped because they would have lost data that is not guaranteed.
         self.spared = 0
-        # The store's revision when a machine crashed: until it has registered after that, the store may wrongly list it
+        # The store's revision when a machine crashed. Until the machine registers again, the store may wrongly list it
         # as in sync.
         self._crashed_at: dict[BrokerId, int] = {}
         # The same for machines whose disks were replaced.
@@ -57,7 +57,7 @@ class Restarter:
 
     @asynccontextmanager
     async def restart(self, machine: Machine) -> AsyncIterator[None]:
-        """End this process; it is restarted after a while."""
+        """Enter the block to end this machine's process; after the block it is restarted with a delay."""
         self._restarting.add(machine.host)
         try:
             yield
@@ -68,7 +68,7 @@ class Restarter:
             self._restarting.discard(machine.host)
 
     def kill(self, machine: Machine) -> bool:
-        """False if that is not allowed now."""
+        """Kill the process; return False if that is not allowed now."""
         if not self.may_crash(machine):
             return False
         self._on_crash(machine)
@@ -76,7 +76,7 @@ class Restarter:
         return True
 
     def cut_power(self, machine: Machine) -> bool:
-        """False if that is not allowed now."""
+        """Cut the power; return False if that is not allowed now."""
         if not self.may_crash(machine):
             return False
         self._on_crash(machine)
@@ -84,15 +84,15 @@ class Restarter:
         return True
 
     async def stop(self, machine: Machine) -> None:
-        """Stop cleanly, if possible: a broker that does not reach the store stops as if it had crashed."""
+        """Stop cleanly, if possible: for a broker that cannot reach the store, a stop is like a crash."""
         if self.may_crash(machine):
             self._on_crash(machine)
             await machine.stop()
-            # It may have registered again meanwhile, after its lease had expired.
+            # It may have registered again during the stop, after its lease had expired.
             self._on_crash(machine)
 
     async def end(self, machine: Machine) -> None:
-        """Kill it, stop it or cut its power, if that is allowed now."""
+        """Kill the process, stop it or cut its power, if that is allowed now."""
         how = self._rng.random()
         if how < 0.4:
             self.kill(machine)
@@ -102,7 +102,7 @@ class Restarter:
             self.cut_power(machine)
 
     def change_disk(self, machine: Machine) -> bool:
-        """Give a stopped machine its own disk again, or an empty one if it has it. False if that is not allowed now."""
+        """Mount a stopped machine's own disk again, or else an empty one. False if that is not allowed now."""
         if not self.is_elsewhere(machine):
             self.spared += 1
             return False
@@ -114,23 +114,23 @@ class Restarter:
         return True
 
     def may_crash(self, machine: Machine) -> bool:
-        """True if it certainly loses nothing."""
+        """True if the crash certainly loses no committed data."""
         if self._is_synced or self.is_elsewhere(machine):
             return True
         self.spared += 1
         return False
 
     def is_elsewhere(self, machine: Machine) -> bool:
-        """Whether everything committed here is also somewhere else, for sure; but for what waits for another disk."""
+        """True if other brokers have everything committed here, except partitions that wait for another disk."""
         me = machine.id
         entry = self._observer.view().registry.get(me)
         folder = None if entry is None else entry.folder
         for image in self._observer.partitions().values():
             waits_for_other = image.last_leader == me and image.last_folder not in (None, folder)
             if waits_for_other and machine.is_without_its_disk:
-                # Else it may be its own that is waited for, which it has not registered with yet.
+                # A broker with its own disk may have to register first: the partition may wait for exactly this disk.
                 continue
-            # No other replica to copy from, or this is the last one.
+            # The broker has the only complete replica, or was the last leader.
             if me in (*image.isr, *image.elr, image.last_leader) and not any(
                 self.has_everything(one) for one in image.isr if one != me
             ):
@@ -138,17 +138,17 @@ class Restarter:
         return True
 
     def has_everything(self, broker: BrokerId) -> bool:
-        """Whether the store is right when it says that this broker is in sync."""
+        """True if the broker really has all data of the partitions for which the store lists it as in sync."""
         machine = self._machines[broker]
         return (
             machine.is_up and machine.broker is not None and self._is_registered_since_crash(broker)
         )
 
     def spare_in_sync(self, puts: Mapping[str, bytes]) -> None:
-        """For `SimStore.screens`: let no partition come into the hands of replicas that have all crashed already.
+        """For `SimStore.screens`: refuse writes that would leave a partition to crashed replicas only.
 
         Raises:
-            StoreUnavailable: as in an outage, which everybody must stand.
+            StoreUnavailable: the write is refused, as in an outage, which brokers must tolerate.
         """
         self._forget_what_is_over()
         if self._is_synced and not self._replaced_at:
@@ -165,14 +165,14 @@ class Restarter:
                 raise StoreUnavailable(f"{key} would be in the hands of {hands}, all crashed")
 
     def _hands(self, image: PartitionImage) -> Sequence[BrokerId]:
-        """Who is believed to have all of it."""
+        """The replicas that the store believes to be complete."""
         if not self._is_synced or image.isr:
             return image.isr
         last = image.last_leader
         return image.elr or (() if last is None else (last,))
 
     def _is_left(self, broker: BrokerId) -> bool:
-        """Whether it has what it had when it was in sync: also where it has lost its lease, and nothing else."""
+        """True if the broker still has the data it had when it was in sync, even if it has lost its lease."""
         if self._is_synced:
             return broker not in self._replaced_at
         if self._observer.epoch_of(broker) is None:
@@ -180,9 +180,9 @@ class Restarter:
         return self._is_registered_since_crash(broker)
 
     def _is_registered_since_crash(self, broker: BrokerId) -> bool:
-        """Whether the store speaks of the process that runs now, or ran last, and will for a while.
+        """True if the store's registration is of the process that runs now or ran last, and is not about to end.
 
-        One may register though it was asked to stop before; it is gone soon, and its stop may be none that counts.
+        A process may still register after it was asked to stop; it ends soon, and its stop may not count as clean.
         """
         if self._machines[broker].is_stopping:
             return False

@@ -1,4 +1,4 @@
-"""Events that faults wait for: elections and ISR changes, as they are written to the metadata store."""
+"""Events that faults wait for: elections and ISR changes, seen as they are written to the metadata store."""
 
 import asyncio
 from collections.abc import Sequence
@@ -57,6 +57,6 @@ class Triggers:
 def _notify(waiting: list["asyncio.Future[BrokerId]"], leader: BrokerId) -> None:
     waiters, waiting[:] = waiting[:], []
     for event in waiters:
-        # The waiter is in another process than the writer, and resumes later.
+        # The waiter belongs to another process than the writer, and resumes later.
         if not event.done():
             event.set_result(leader)

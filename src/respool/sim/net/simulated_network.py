@@ -1,9 +1,9 @@
-"""A network in memory: connections between simulated processes that are slow, cut, reset, or end with their process.
+"""A network in memory: connections between simulated processes that are slow, cut, reset, or lost with their process.
 
-It behaves as TCP does. Bytes of one direction arrive in order, each direction at its own pace. A cut between two
-machines, which may be one-way, holds bytes back until it heals: nobody is told. A killed process's machine closes its
-connections; a machine that lost its power says nothing, and refuses them once it is up again. Connections do not know
-of each other, so what goes over two of them may arrive in any order.
+It behaves as TCP does. Bytes of one direction arrive in order, and each direction has its own latency. A network
+partition between two machines, which may be one-way, holds bytes back until it heals, and nobody is notified. When a
+process is killed, its machine closes the connections. A machine without power sends nothing, and it refuses the old
+connections once it is up again. Bytes of different connections may arrive in any order.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 @dataclass(slots=True)
 class NetworkConditions:
-    """How the network behaves now. Changed while it runs."""
+    """How the network behaves at present. It may change during a run."""
 
     latency_ms_min: float = 0.05
     latency_ms_max: float = 1.0
-    # Now and then something takes far longer.
+    # The odds of a stall: a delivery that takes far longer.
     stall_odds: float = 0.0
     stall_ms_max: float = 200.0
-    # How often a write arrives in pieces.
+    # The odds that a write arrives in pieces.
     split_odds: float = 0.02
 
 
@@ -42,7 +42,7 @@ class SimNetwork:
         self._loop = loop
         self._rng = rng
         self._listeners: dict[Address, SimServer] = {}
-        # One-way cuts, as (from, to) machines.
+        # Cut directions, as (source, target) hosts.
         self._cuts: set[tuple[str, str]] = set()
         self._hosts_down: set[str] = set()
         self._links: list[SimConnection] = []
@@ -72,9 +72,9 @@ class SimNetwork:
             or self.is_cut(client.host, target)
             or self.is_cut(target, client.host)
         ):
-            # No packet is answered. The client has a timeout of its own.
+            # No packet is answered; the client has its own timeout.
             await self._loop.create_future()
-        # Another process may listen there by now.
+        # Another process may have started to listen there since.
         server = self._listeners[host, port]
         if not server.process.is_alive or server.is_closed:
             await asyncio.sleep(self.latency_s())
@@ -84,7 +84,7 @@ class SimNetwork:
         self._links.append(link)
         protocol = factory()
         link.client.connect_to(protocol, peername=(host, port))
-        # The kernel accepts, even for a process that stands still.
+        # The kernel accepts connections even while the process is paused.
         self._loop.call_soon(
             self._accept,
             link,
@@ -103,14 +103,14 @@ class SimNetwork:
         link.server.connect_to(server.factory(), peername=peername)
         link.server.begin()
 
-    # -- what happens to it ------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------------
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing more gets from one machine to the other; the way back is not concerned."""
+        """Lose contact in one direction: nothing from `source` reaches `target`; the other direction still works."""
         self._cuts.add((source, target))
 
     def heal(self, source: str | None = None, target: str | None = None) -> None:
-        """Mend one cut, or all. What was held back goes on its way."""
+        """Heal one cut, or all of them, and deliver what was held back."""
         if source is not None and target is not None:
             self._cuts.discard((source, target))
         else:
@@ -122,7 +122,7 @@ class SimNetwork:
         return (source, target) in self._cuts
 
     def on_process_gone(self, process: Process, *, power_cut: bool) -> None:
-        """A killed process's connections are closed by its machine; of one without power nobody hears."""
+        """Close the connections of a killed process; after a power cut, peers get no notice."""
         if power_cut:
             self._hosts_down.add(process.host)
         for link in self._links:
@@ -138,11 +138,11 @@ class SimNetwork:
         return host in self._hosts_down
 
     def links_of(self, host: str) -> list[SimConnection]:
-        """The connections that are open to or from a machine, oldest first."""
+        """Return the open connections to or from a machine, oldest first."""
         self._forget_ended()
         return [one for one in self._links if host in one.hosts]
 
-    # -- for its connections -----------------------------------------------------------------------------------------
+    # -- for connections ---------------------------------------------------------------------------------------------
 
     @property
     def loop(self) -> SimLoop:
@@ -167,7 +167,7 @@ class SimNetwork:
 
 
 class SimServer:
-    """What `create_server` gives: as much of asyncio's as the listener uses."""
+    """The server that `create_server` returns, with the part of asyncio's interface that the listener uses."""
 
     def __init__(
         self, network: SimNetwork, process: Process, factory: Factory, address: Address

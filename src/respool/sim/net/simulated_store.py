@@ -1,11 +1,11 @@
-"""A metadata store in memory, reached over a network that delays, cuts and loses answers: `ports.metadata_store`.
+"""A metadata store in memory, behind a network that delays, cuts and loses replies: `ports.metadata_store`.
 
     store = SimStore(clock=clock)
-    client = store.client(rng)            # one for each broker process, with conditions of its own
-    client.conditions.is_cut = True           # it is disconnected, and its watches lag
+    client = store.client(rng)            # one for each broker process, with its own conditions
+    client.conditions.is_cut = True           # the client is disconnected, and its watches lag
 
-The store itself is one thing that never fails halfway, as etcd is for its clients; an outage is all clients cut. A
-transaction whose answer is lost may have happened or not: its caller is told StoreUnavailable, and must read.
+The store itself never fails halfway, as etcd does not for its clients; an outage disconnects all clients. A transaction
+whose reply is lost may have been applied or not: its caller gets StoreUnavailable and must read.
 """
 
 import asyncio
@@ -36,22 +36,22 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class StoreConditions:
-    """How the connection of one client to the store behaves now. Changed while it runs."""
+    """How one client's connection to the store behaves at present. It may change during a run."""
 
     latency_ms_max: float = 0.0
-    # How far a watch may lag behind.
+    # How far a watch may lag behind, at most.
     watch_lag_ms_max: float = 0.0
-    # Nothing gets through, either way.
+    # Nothing gets through in either direction.
     is_cut: bool = False
-    # The odds of a call being lost on its way there, and of its answer being lost on the way back.
+    # The odds that a call is lost before it takes effect, and that its reply is lost afterwards.
     lost_call_odds: float = 0.0
     lost_answer_odds: float = 0.0
-    # How long a client waits for an answer.
+    # How long a client waits for a reply.
     timeout_ms: float = 3_000.0
 
 
 class SimStore:
-    """What all clients share."""
+    """The state that all clients share."""
 
     def __init__(self, *, clock: Clock, history_changes_max: int = 10_000) -> None:
         self._values: dict[str, StoredValue] = {}
@@ -60,15 +60,15 @@ class SimStore:
             revision=1, changes_max=history_changes_max, bytes_max=64 * 1024 * 1024
         )
         self._watchers: dict[asyncio.Event, None] = {}
-        # Told of each write at the moment it happens.
+        # Called with each write when it happens.
         self.listeners: list[Callable[[Sequence[KeyChanged]], None]] = []
-        # Asked before each write; one that raises StoreUnavailable has prevented it.
+        # Called before each write; raising StoreUnavailable prevents it.
         self.screens: list[Callable[[Mapping[str, bytes]], None]] = []
 
     def client(self, rng: Random | None = None) -> "SimStoreClient":
         return SimStoreClient(self, rng or rng_of("store", 0))
 
-    # -- one step each -----------------------------------------------------------------------------------------------
+    # -- operations, each atomic -------------------------------------------------------------------------------------
 
     @property
     def revision(self) -> int:
@@ -139,7 +139,7 @@ class SimStore:
         return self._leases.next_due_in_ms()
 
     def compact(self) -> None:
-        """Forget all changes so far, as an operator of etcd does now and then. The values stay."""
+        """Forget all changes so far, as an etcd compaction does. The values stay."""
         self._history.forget_up_to(self._history.revision)
 
     def add_watcher(self, news: asyncio.Event) -> None:
@@ -172,7 +172,7 @@ class SimStore:
 
 
 class SimStoreClient:
-    """A `MetadataStore`: one broker's way to the store."""
+    """A `MetadataStore`: one broker's connection to the store."""
 
     def __init__(self, store: SimStore, rng: Random) -> None:
         self.conditions = StoreConditions()
@@ -203,7 +203,7 @@ class SimStoreClient:
         return await self._call(lambda: self._store.transact(held, wanted, gone, lease))
 
     async def watch(self, prefix: str, *, after_revision: int) -> AsyncIterator[KeyChanged]:
-        """Late, but without a gap and without repeating itself. A cut ends it after a while."""
+        """Yield changes late, but without gaps and repetitions. A cut ends the watch after a while."""
         revision = after_revision
         news = asyncio.Event()
         self._store.add_watcher(news)
@@ -241,7 +241,7 @@ class SimStoreClient:
         self._closing.set()
 
     async def _call(self, step: Callable[[], T]) -> T:
-        """There and back. The step itself happens at one moment, or never."""
+        """Run `step` in the store, with the latency of both directions. It takes effect in an instant, or never."""
         self._check_open()
         conditions = self.conditions
         await self._travel()
@@ -263,7 +263,7 @@ class SimStoreClient:
         raise StoreUnavailable(f"no answer within {self.conditions.timeout_ms:.0f} ms")
 
     async def _wait_for(self, news: asyncio.Event) -> None:
-        """Until there is something new, the client is closed, or a lease runs out and makes news."""
+        """Wait until there is a change, the client is closed, or a lease expires, which causes a change."""
         waits = [asyncio.ensure_future(one.wait()) for one in (news, self._closing)]
         in_ms = self._store.next_expiry_in_ms()
         timeout_s = None if in_ms is None else max(in_ms, 1) / 1000

@@ -1,4 +1,4 @@
-"""One simulated connection: two ends, and what is on its way between them."""
+"""One simulated connection: two ends, and the bytes in transit between them."""
 
 import asyncio
 from collections import deque
@@ -10,10 +10,10 @@ from respool.sim.runtime.process import Process
 if TYPE_CHECKING:
     from respool.sim.net.simulated_network import SimNetwork
 
-# What both kernels buffer of a direction; beyond it the writer is told to pause.
+# How much both kernels buffer in one direction; beyond it the writer must pause.
 WINDOW_BYTES = 256 * 1024
 
-# Bytes, or the end of them: said politely, or not.
+# Bytes, or the end of the stream: a clean close or a reset.
 Segment = bytes | Literal["close", "reset"]
 
 
@@ -25,7 +25,7 @@ class SimConnection:
         self.client = SimTransport(self, client)
         self.server = SimTransport(self, server)
         self.client.peer, self.server.peer = self.server, self.client
-        # The next bytes from the server are lost, and the connection with them.
+        # Whether the next bytes from the server are lost, and the connection with them.
         self.loses_next_reply = False
         self.hosts = (client.host, server.host)
 
@@ -34,13 +34,13 @@ class SimConnection:
         return self.client.has_ended and self.server.has_ended
 
     def reset(self) -> None:
-        """Both ends lose it at once, and what was under way is gone."""
+        """Both ends lose the connection at once, and bytes in transit are lost."""
         for end in (self.client, self.server):
             end.forget_arriving()
             end.lose(ConnectionResetError(104, "connection reset"))
 
     def flush(self) -> None:
-        """A cut may have healed."""
+        """Send what was held back, in case a cut has healed."""
         for end in (self.client, self.server):
             end.flush()
 
@@ -53,7 +53,7 @@ class SimConnection:
 
 
 class SimTransport(asyncio.Transport):
-    """One end, as its protocol sees it."""
+    """One end of a connection, as its protocol uses it."""
 
     def __init__(self, link: SimConnection, process: Process) -> None:
         super().__init__()
@@ -69,11 +69,11 @@ class SimTransport(asyncio.Transport):
         self._has_begun = False
         self._is_reading_paused = False
         self._is_writer_paused = False
-        # Arrived and not given to the protocol.
+        # Arrived, but not yet delivered to the protocol.
         self._unread: deque[Segment] = deque()
         # Held back by a network partition.
         self._held: deque[Segment] = deque()
-        # Bytes of ours that the other end has not taken.
+        # Bytes that we sent and the other end has not read.
         self._bytes_under_way = 0
         self._last_arrival_s = 0.0
         # What was sent before a reset must not arrive after it.
@@ -91,7 +91,7 @@ class SimTransport(asyncio.Transport):
         return self._is_closing
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The window is what it is."""
+        """Do nothing: the window is fixed."""
 
     def get_write_buffer_size(self) -> int:
         return max(0, self._bytes_under_way - WINDOW_BYTES)
@@ -137,7 +137,7 @@ class SimTransport(asyncio.Transport):
         self._peername = peername
 
     def begin(self) -> None:
-        """The connection is there, for this end."""
+        """Notify this end's protocol that the connection is established."""
         if self._has_begun or self.has_ended:
             return
         self._has_begun = True
@@ -145,7 +145,7 @@ class SimTransport(asyncio.Transport):
         self._read()
 
     def send(self, segment: Segment) -> None:
-        """Put something on its way to the other end, behind all that was sent before."""
+        """Send a segment to the other end, after everything sent before."""
         self._held.append(segment)
         self.flush()
 
@@ -157,18 +157,18 @@ class SimTransport(asyncio.Transport):
             self._sent += 1
             arrives_s = max(self._last_arrival_s, self._loop.time() + network.latency_s())
             self._last_arrival_s = arrives_s
-            # In the name of the machine, not of the process: it may be gone when it comes.
+            # Scheduled for the machine, not the process: the process may be dead when the segment arrives.
             self._loop.call_at(
                 arrives_s, peer.on_arrival, segment, self._sent, context=self._loop.world.context
             )
 
     def on_arrival(self, segment: Segment, number: int) -> None:
-        """The machine has it; the process gets it when it runs."""
+        """The segment has reached the machine; the process reads it when it runs."""
         if number <= self._arrivals_void_before:
             return
         if self.has_ended or not self.process.is_alive:
             if isinstance(segment, bytes) and not self._network.is_host_down(self.process.host):
-                # Who sends to what has ended is told so.
+                # Sending to a closed connection causes a reset.
                 self.peer.lose(ConnectionResetError(104, "connection reset by peer"))
             return
         if isinstance(segment, bytes):
@@ -182,7 +182,7 @@ class SimTransport(asyncio.Transport):
         self._held.clear()
 
     def lose(self, error: Exception | None) -> None:
-        """This end has no connection any more, and its protocol is told."""
+        """Close this end and notify its protocol."""
         if self.has_ended:
             return
         self.has_ended = self._is_closing = True
@@ -190,7 +190,7 @@ class SimTransport(asyncio.Transport):
             self._call_soon(self._tell_lost, error)
 
     def vanish(self) -> None:
-        """The process is gone: there is nobody to tell."""
+        """The process is dead, so there is no protocol to notify."""
         self.has_ended = self._is_closing = True
         self._held.clear()
 
@@ -242,7 +242,7 @@ class SimTransport(asyncio.Transport):
         protocol.buffer_updated(size)
 
     def on_taken(self, size: int) -> None:
-        """The other end has read so many of our bytes."""
+        """The other end has read `size` of our bytes."""
         self._bytes_under_way -= size
         if self._is_writer_paused and self._bytes_under_way <= WINDOW_BYTES and not self.has_ended:
             self._is_writer_paused = False

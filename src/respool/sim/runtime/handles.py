@@ -1,7 +1,7 @@
-"""Callbacks that wait for their turn in a simulated loop: asyncio's handles, that know whose they are.
+"""Callbacks scheduled on a simulated loop: asyncio's handles that also know their process.
 
-A run makes a hundred thousand of them, so they are made without what asyncio does for its debug mode. They have the
-attributes that asyncio's own have, which `_run` uses.
+A run creates about a hundred thousand handles, so their constructors skip what asyncio does for its debug mode. They
+set the attributes of asyncio's own handles, which `_run` uses.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Timer(asyncio.TimerHandle):
         self.process = process
 
     def cancel(self) -> None:
-        # The loop drops it when its time comes. What it would have called is let go of now.
+        # The loop drops the timer when it is due. The references to the callback are released now.
         self._cancelled = True
         self._callback = None
         self._args = None

@@ -1,4 +1,4 @@
-"""Blocking work without threads: done at once, held back until the test lets it go, or done while time passes."""
+"""Blocking work without threads: run at once, held until the test releases it, or run after a simulated delay."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class InlineOffload:
-    """A `ports.offload.Offload`. While it holds, works pile up, so that a test can put things in order around them."""
+    """A `ports.offload.Offload` that runs work inline. While it holds work, a test can order other events around it."""
 
     def __init__(self, *, hold: bool = False) -> None:
         self._holding = hold
@@ -22,7 +22,7 @@ class InlineOffload:
 
     @property
     def held(self) -> int:
-        """How many works wait."""
+        """The number of calls that wait."""
         return len(self._held)
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -33,14 +33,14 @@ class InlineOffload:
         return await done
 
     def lock(self) -> AbstractContextManager[object]:
-        # One work at a time, so there is nothing to keep apart.
+        # Only one call runs at a time, so no lock is needed.
         return nullcontext()
 
     def hold(self) -> None:
         self._holding = True
 
     def release(self, works: int | None = None) -> None:
-        """Do the next so many held works, oldest first; without a number do all, and hold no more."""
+        """Run the next `works` held calls, oldest first; without a number, run all of them and stop holding."""
         if works is None:
             self._holding = False
         for _ in range(len(self._held) if works is None else works):
@@ -49,18 +49,20 @@ class InlineOffload:
 
 @dataclass(slots=True)
 class DiskPace:
-    """How slow the disk is now, in milliseconds for each half of a work. Changed while it runs."""
+    """How slow the disk is at present, in milliseconds for each half of a call. It may change during a run."""
 
     ms_min: float = 0.05
     ms_max: float = 1.5
-    # Now and then one takes far longer.
+    # The odds of a stall: a call that takes far longer.
     stall_odds: float = 0.0
     stall_ms_max: float = 500.0
 
 
 class DelayedOffload:
-    """A `ports.offload.Offload` on a simulated loop: a work waits for a thread, then for the disk; then it is done, in
-    one step, and a while later its caller hears of it. So requests come in between, and so may the end of the process.
+    """A `ports.offload.Offload` on a simulated loop, with delays.
+
+    A call waits for a free thread, then for the disk; then it runs in one step, and after another delay its caller gets
+    the result. Requests may arrive in between, and the process may end.
     """
 
     def __init__(self, rng: Random, *, threads: int, pace: DiskPace) -> None:
@@ -76,7 +78,7 @@ class DelayedOffload:
         return await done
 
     def lock(self) -> AbstractContextManager[object]:
-        # A work is one step, so there is nothing to keep apart.
+        # A call runs in one step, so no lock is needed.
         return nullcontext()
 
     def _start(self) -> None:
@@ -91,7 +93,7 @@ class DelayedOffload:
         try:
             result = work()
         except ProcessGone:
-            # Whoever waits died with the process.
+            # The process died, and its waiters with it.
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the one who waits
             loop.call_later(self._delay_s(), self._finish, done, done.set_exception, error)
@@ -115,7 +117,7 @@ class DelayedOffload:
 
 
 def _run_into(done: asyncio.Future[T], work: Callable[[], T]) -> None:
-    # Work that was handed over is done even when nobody waits for it any more, as a thread would do it.
+    # Work that was handed over is done even if its caller was cancelled, as a thread would do it.
     try:
         result = work()
     except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the one who waits

@@ -1,7 +1,7 @@
-"""A simulated machine with a broker on it: it starts, is killed, loses its power, stands still, and starts again.
+"""A simulated machine with a broker: it starts, is killed, loses power, is paused, and starts again.
 
-The broker, its listener and its connections are the real ones. What is simulated lies below the ports: disk, clock,
-threads, random source, metadata store; and below asyncio: time and sockets.
+The broker, its listener and its connections are the real ones. The simulation replaces what is below the ports (disk,
+clock, threads, random source, metadata store) and what is below asyncio (time and sockets).
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Machine:
         clock_rate: float = 1.0,
         local_reader: SimLocalReader | None = None,
     ) -> None:
-        """`local_reader` lets other brokers read its files."""
+        """`local_reader`: other brokers read this machine's files through it."""
         self.settings = settings
         self.id = BrokerId(settings.broker_id)
         self.host = f"broker-{settings.broker_id}"
@@ -56,17 +56,17 @@ class Machine:
         self._seed = seed
         self.disk = self._new_disk("disk")
         self._disks_taken = 0
-        # The one that it has when all is well, while another is in its place.
+        # The machine's own disk, while another disk is mounted in its place.
         self._own_disk: SimDisk | None = None
         if local_reader is not None:
             local_reader.add(self.host, lambda: self.disk)
-        # Whether its ready tasks overtake each other.
+        # Whether ready tasks of its processes overtake each other.
         self.shuffles_tasks = False
         self.process: Process | None = None
         self.broker: Broker | None = None
-        # Why the broker stopped by itself, which it must not.
+        # Why the broker stopped by itself, which it must never do.
         self.failure: BaseException | None = None
-        # A process that could not start because of its disk, or its store.
+        # How many processes could not start because of their disk or the metadata store.
         self.failed_starts = 0
         self.starts = 0
         self._loop = loop
@@ -91,7 +91,7 @@ class Machine:
         return self.is_up and self._asked_to_stop.is_set()
 
     def start(self) -> None:
-        """Start a new process on what the last one left. It takes a while."""
+        """Start a new process on the disk that the last one left. It takes a while until the broker serves."""
         assert not self.is_up
         self.starts += 1
         self._network.on_host_up(self.host)
@@ -104,12 +104,12 @@ class Machine:
         self.process.spawn(self._serve(self.process), name="serve")
 
     def kill(self) -> None:
-        """kill -9: what was written stays, synced or not; connections are closed by the system."""
+        """kill -9: written data stays, synced or not, and the operating system closes the connections."""
         self._end(power_cut=False)
 
     def cut_power(self, *, is_disk_cut: bool = False) -> None:
-        """What was not synced is lost or kept at random, and nobody hears of the machine any more."""
-        # A call that was interrupted is still on the stack, and its file half written.
+        """Cut the power: unsynced data is lost or kept at random, and peers get no sign that the machine is down."""
+        # With `is_disk_cut`, the interrupted disk call is still on the stack and its file half written.
         self._is_disk_cut = is_disk_cut
         self._end(power_cut=True)
 
@@ -124,26 +124,26 @@ class Machine:
         return self._own_disk is not None
 
     def unmount_disk(self) -> None:
-        """The next process finds an empty disk in the place of its own."""
+        """Replace the disk by an empty one, which the next process finds."""
         assert self._own_disk is None
         self._own_disk = self.disk
         self.replace_disk()
 
     def mount_disk(self) -> None:
-        """The next process finds its own again."""
+        """Mount the machine's own disk again, for the next process."""
         assert not self.is_up
         assert self._own_disk is not None
         self.disk, self._own_disk = self._own_disk, None
         self.disk.faults.heal()
 
     def replace_disk(self) -> None:
-        """The next process finds an empty one; what was on this one is gone."""
+        """Replace the disk by an empty one for good: its content is lost."""
         assert not self.is_up
         self._disks_taken += 1
         self.disk = self._new_disk(f"disk {self._disks_taken}")
 
     def pause(self) -> None:
-        """SIGSTOP: its clock goes on, it does not."""
+        """SIGSTOP: the process stands still while its clock runs."""
         assert self.process is not None
         self.process.is_paused = True
 
@@ -165,14 +165,14 @@ class Machine:
         if power_cut and not self._is_disk_cut:
             self.disk.crash()
         elif power_cut:
-            # After the interrupted call has left its torn bytes.
+            # After the interrupted call has written its torn bytes.
             self._loop.call_soon(self.disk.crash, context=self._loop.world.context)
         else:
             self.disk.kill()
         self._network.on_process_gone(process, power_cut=power_cut)
 
     async def _serve(self, process: Process) -> None:
-        """What `node.py` does, without signals."""
+        """Do what `node.py` does, without signals."""
         try:
             await self._serve_until_stopped()
         except ProcessGone:
@@ -180,7 +180,7 @@ class Machine:
         except (RespoolError, StoreUnavailable) as error:
             self.failed_starts += 1
             logger.warning("%s could not start: %s", process.name, error)
-        # A call that dies with its process ends here too.
+        # False if the process was killed in the middle of a call.
         if process.is_alive:
             self._end(power_cut=False)
 
@@ -219,7 +219,7 @@ class Machine:
         await self._asked_to_stop.wait()
         if broker.failed.done():
             error = broker.failed.result()
-            # What a disk without power could not do is no failure of the broker's.
+            # A disk call that failed because the power is off is not a failure of the broker.
             if not isinstance(error, ProcessGone):
                 self.failure = self.failure or error
             return

@@ -1,7 +1,7 @@
-"""A simulated process: whatever it scheduled can be held still, or be gone from one moment to the next.
+"""A simulated process: everything it scheduled can be paused, or removed in an instant.
 
-Which process a callback or task belongs to is known by its context: tasks and timers inherit it from whoever made
-them. So code under simulation need not know that it shares its event loop with other machines.
+The context of a callback or task tells which process it belongs to: tasks and timers inherit the context of their
+creator. So the code under simulation need not know that it shares its event loop with other machines.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ class Process:
     def __init__(self, loop: "SimLoop", *, name: str, host: str, number: int) -> None:
         self._loop = loop
         self.name = name
-        # The machine it runs on: networks are cut between machines, not processes.
+        # The machine it runs on: network partitions separate machines, not processes.
         self.host = host
         self.number = number
         self.is_alive = True
-        # It did not come to an end by itself.
+        # Whether it was killed instead of ending by itself.
         self.was_killed = False
-        # A stopped process (SIGSTOP): what is ready waits.
+        # A stopped process (SIGSTOP): its ready callbacks wait.
         self.is_paused = False
-        # Let its ready tasks overtake each other. asyncio would not; code should not mind.
+        # Whether its ready tasks overtake each other. asyncio keeps their order, but correct code does not rely on it.
         self.shuffles_tasks = False
-        # Callbacks that are due, in the order asyncio promises.
+        # Callbacks that are due, in the order that asyncio guarantees.
         self.ready: deque[Callback | Timer] = deque()
-        # Those under way, and some that are done, in the order of starting: asyncio itself knows them as a set.
+        # Unfinished tasks and some finished ones, in the order they started; asyncio keeps them in an unordered set.
         self.tasks: list[asyncio.Task[Any]] = []
         self._tasks_max = 64
         self.context = contextvars.copy_context()
@@ -42,7 +42,7 @@ class Process:
     def spawn(
         self, work: Coroutine[Any, Any, Any], *, name: str | None = None
     ) -> "asyncio.Task[Any]":
-        """Start something that belongs to this process, from wherever."""
+        """Start a task that belongs to this process; the caller may belong to another."""
         return self._loop.create_task(work, name=name, context=self.context.copy())
 
     def own(self, task: "asyncio.Task[Any]") -> None:
@@ -52,7 +52,7 @@ class Process:
             self._tasks_max = 64 + 2 * len(self.tasks)
 
     def kill(self) -> None:
-        """Nothing of it runs any more, not even clean-up. The call that is on the stack just now may still return."""
+        """Run none of its code from now on, not even clean-up. The call on the stack may still return."""
         if not self.is_alive:
             return
         self.is_alive = False
@@ -69,5 +69,5 @@ def process_of(context: contextvars.Context) -> Process | None:
 
 
 def current_process() -> Process:
-    """Whose code runs now."""
+    """Return the process whose code runs now."""
     return _current.get()

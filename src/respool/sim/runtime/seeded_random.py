@@ -5,7 +5,7 @@ from uuid import UUID
 
 
 def rng_of(who: str, seed: int | str) -> Random:
-    """The generator of one participant: draws of one do not change the draws of the others."""
+    """Return the random source of one participant: its draws do not change the draws of the others."""
     return Random(f"{who} {seed}")  # noqa: S311 - nothing here is secret
 
 

@@ -3,10 +3,10 @@
     loop = SimLoop(seed)
     loop.run(main)          # the same seed and the same code: the same run, callback by callback
 
-Time stands still while anything is ready and then jumps to the next timer. Callbacks of one process run in the order
-they were scheduled, as asyncio promises; which process runs next is drawn at random, and so is, on request, which of
-a process's ready tasks does. There are no sockets and no threads: connections go over `network`, and who asks for an
-executor is told that there is none.
+Time stands still while any callback is ready and then jumps to the next timer. Callbacks of one process run in the
+order they were scheduled, as asyncio guarantees. The process that runs next is drawn at random; with `shuffles_tasks`,
+so is the process's ready task. There are no sockets and no threads: connections use `network`, and requests for an
+executor fail.
 
 Only `_run_once` and a few attributes of asyncio's handles are private; `tests/sim/runtime/test_sim_loop.py` pins those.
 """
@@ -29,7 +29,7 @@ from respool.sim.runtime.trace import Trace
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
-# A run that takes longer is stuck in a circle.
+# A run that exceeds these limits repeats itself without end.
 STEPS_MAX = 2_000_000
 STEPS_WITHOUT_TIME_MAX = 200_000
 VIRTUAL_SECONDS_MAX = 3600.0 * 24
@@ -38,11 +38,11 @@ _number = attrgetter("number")
 
 
 class SimulationStuck(Exception):
-    """Nothing will ever happen again, or the same for ever."""
+    """Nothing is scheduled any more, or the run repeats itself without end."""
 
 
 class Network(Protocol):
-    """Who carries bytes between processes."""
+    """Carries bytes between processes."""
 
     async def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
@@ -54,7 +54,7 @@ class Network(Protocol):
 
 
 class OwnedFuture(asyncio.Future[Any]):
-    """One that knows whose it is, and whether somebody waited for it when it failed."""
+    """A future that knows its process, and whether a task awaited it when it failed."""
 
     __slots__ = ("process", "was_awaited")
 
@@ -71,9 +71,9 @@ class SimLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.trace = trace or Trace()
         self.network: Network | None = None
-        # How far time may go.
+        # The limit of virtual time.
         self.virtual_s_max = VIRTUAL_SECONDS_MAX
-        # What nobody caught.
+        # Exceptions that nothing caught.
         self.unhandled: list[BaseException] = []
         self._rng = rng_of("loop", seed)
         self._now_s = 0.0
@@ -83,13 +83,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self._steps_at_this_time = 0
         self._is_over = False
         self._processes: list[Process] = []
-        # Invariant: whoever has something ready is in here.
+        # Invariant: every process with a ready callback is in here.
         self._busy: dict[Process, None] = {}
         self.world = self.new_process("world", host="world")
         self.set_exception_handler(_keep_unhandled)
         self.set_task_factory(_own_task)
 
-    # -- what simulations do with it ---------------------------------------------------------------------------------
+    # -- for simulations ---------------------------------------------------------------------------------------------
 
     def new_process(self, name: str, *, host: str | None = None) -> Process:
         process = Process(self, name=name, host=host or name, number=len(self._processes))
@@ -97,10 +97,10 @@ class SimLoop(asyncio.BaseEventLoop):
         return process
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run to the end of `main`, and close. Garbage is not collected meanwhile: it would come at any time.
+        """Run `main` to its end, and close. Garbage collection is off: it would run at unpredictable times.
 
         Raises:
-            SimulationStuck: the end will never come.
+            SimulationStuck: `main` will never end.
         """
         was_collecting = gc.isenabled()
         gc.disable()
@@ -114,7 +114,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 gc.enable()
 
     def unfinished_tasks(self) -> list["asyncio.Task[Any]"]:
-        """Tasks of living processes that are not done, other than the one that asks."""
+        """Return unfinished tasks of living processes, except the calling task."""
         asking = asyncio.current_task(self)
         return [
             task
@@ -151,7 +151,7 @@ class SimLoop(asyncio.BaseEventLoop):
         future.process = process_of(contextvars.copy_context()) or self.world
         return future
 
-    # There is one thread, so every call is from it.
+    # There is one thread, so every call comes from it.
     call_soon_threadsafe = call_soon
 
     def call_later(
@@ -180,7 +180,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return timer
 
     def _run_once(self) -> None:
-        """Run whatever there is, until the loop is told to stop."""
+        """Run ready callbacks and timers until the loop is stopped."""
         trace = self.trace
         while not self._stopping:  # type: ignore[attr-defined]
             process = self._next_process()
@@ -226,16 +226,16 @@ class SimLoop(asyncio.BaseEventLoop):
         raise AssertionError(f"a simulation has no threads to run {func} in")
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """There is none."""
+        """Do nothing: there is no executor."""
 
-    # -- choosing ----------------------------------------------------------------------------------------------------
+    # -- scheduling --------------------------------------------------------------------------------------------------
 
     def _next_process(self) -> Process | None:
         busy = self._busy
         if len(busy) == 1:
             (process,) = busy
             return process if process.ready and not process.is_paused else None
-        # In the order they were made in, so that the draw decides, and not who was the first to have something to do.
+        # Sorted by creation, so that only the draw decides, and not which process had a ready callback first.
         ready = sorted([one for one in busy if one.ready and not one.is_paused], key=_number)
         if len(ready) <= 1:
             return ready[0] if ready else None
@@ -248,7 +248,7 @@ class SimLoop(asyncio.BaseEventLoop):
             return ready.popleft()
         if not process.shuffles_tasks or self._rng.random() < 0.7:
             return ready.popleft()
-        # Any task may go first that has no earlier callback waiting; plain callbacks keep their order.
+        # A task may run first if none of its earlier callbacks waits; plain callbacks keep their order.
         firsts = {0}
         seen: set[object] = set()
         for index, handle in enumerate(ready):
@@ -283,14 +283,15 @@ class SimLoop(asyncio.BaseEventLoop):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _bury(self) -> None:
-        """End what was left in the middle, so that nothing is heard of it when it is collected."""
+        """Close unfinished coroutines, so that the garbage collector reports nothing about them."""
         for process in self._processes:
             process.is_alive = False
             for task in process.tasks:
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                     coroutine = task.get_coro()
-                    # Clean-up that wants to await, or finds its disk gone, is what a dead process does not do.
+                    # A dead process does no clean-up: errors of clean-up code that awaits or uses its lost disk are
+                    # ignored.
                     with suppress(BaseException):
                         coroutine.close()
                 elif not task.cancelled():
@@ -316,7 +317,7 @@ def _keep_unhandled(loop: asyncio.AbstractEventLoop, about: dict[str, Any]) -> N
     assert isinstance(loop, SimLoop)
     future = about.get("future")
     if isinstance(future, OwnedFuture) and future.process.was_killed and future.was_awaited:
-        # Whoever waited for it was about to hear how it ended, and died before that.
+        # The waiter would have received the exception, but died before.
         return
     error = about.get("exception")
     loop.unhandled.append(error or RuntimeError(about.get("message", "an unknown failure")))

@@ -1,10 +1,10 @@
-"""Time that passes when the test says so, and time that passes with a simulated loop."""
+"""Clocks for tests: one is advanced by the test, the other follows a simulated loop."""
 
 import asyncio
 
 
 class SimClock:
-    """A `ports.clock.Clock`. The monotonic time starts at 0; the wall clock runs along and may be set off from it."""
+    """A `ports.clock.Clock`. The monotonic time starts at 0; the wall clock advances with it and may be skewed."""
 
     def __init__(self, *, now_ms: int = 1_700_000_000_000) -> None:
         self._started_at_ms = now_ms
@@ -34,15 +34,15 @@ class SimClock:
         self._slept_ms += ms
 
     def skew(self, ms: int) -> None:
-        """Set the wall clock forward or back, as an operator or NTP would; the monotonic time does not notice."""
+        """Set the wall clock forward or back, as an operator or NTP would; the monotonic time does not change."""
         self._started_at_ms += ms
 
 
 class NodeClock:
     """A `ports.clock.Clock` of one machine, on the event loop's time.
 
-    Machines disagree about the wall clock, which an operator, or NTP, may set forward or back. The monotonic time
-    stays sane, but not every machine's second is as long as the next one's.
+    The wall clocks of machines differ, and an operator or NTP may set them forward or back. The monotonic time never
+    jumps, but its rate differs between machines.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class NodeClock:
         skew_ms: int = 0,
         rate: float = 1.0,
     ) -> None:
-        """`rate`: how fast it goes; 1.01 is 10 ms too fast every second."""
+        """`rate`: the clock's speed; at 1.01 it gains 10 ms every second."""
         self._loop = loop
         self._rate = rate
         self._started_at_ms = started_at_ms
-        # How far the wall clock is off.
+        # The error of the wall clock.
         self.skew_ms = skew_ms
 
     def now_ms(self) -> int:

@@ -27,7 +27,7 @@ class SimGauge:
 @dataclass(slots=True)
 class SimHistogram:
     values: list[float] = field(default_factory=list)
-    # Of those that were counted elsewhere.
+    # Bucket counts of values that were counted elsewhere.
     counts: list[int] = field(default_factory=list)
     total: float = 0
 
@@ -70,27 +70,27 @@ class SimMetrics:
         self._collectors.append(collect)
 
     def collected(self, name: str) -> dict[tuple[str, ...], float]:
-        """What a scrape would read of a family that a collector yields, by the values of its labels."""
-        # All of them, in their order, as a scrape does.
+        """Return what a scrape would read for a collector's metric family, keyed by label values."""
+        # Run all collectors in their order, as a scrape does.
         families = {
             one.name: dict(one.samples) for collect in self._collectors for one in collect()
         }
         return families[name]
 
     def value(self, name: str, **labels: str) -> float:
-        """What a counter or gauge stands at; 0 when nobody has asked for it yet."""
+        """The value of a counter or gauge; 0 if it does not exist yet."""
         found = self._instruments.get(_key(name, labels))
         assert not isinstance(found, SimHistogram), f"{name} is a histogram"
         return 0 if found is None else found.value
 
     def counted(self, name: str, **labels: str) -> int:
-        """How many values a histogram has been given in bulk."""
+        """How many values were added to a histogram in bulk."""
         found = self._instruments.get(_key(name, labels))
         assert found is None or isinstance(found, SimHistogram), f"{name} is no histogram"
         return 0 if found is None else sum(found.counts)
 
     def observed(self, name: str, **labels: str) -> list[float]:
-        """All values a histogram has been given one by one."""
+        """All values that a histogram observed one by one."""
         found = self._instruments.get(_key(name, labels))
         assert found is None or isinstance(found, SimHistogram), f"{name} is no histogram"
         return [] if found is None else found.values

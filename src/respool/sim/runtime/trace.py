@@ -1,4 +1,4 @@
-"""What happened in a simulated run: a number that tells two runs apart, and lines for people on request."""
+"""Trace of a simulated run: a digest that identifies the run, and readable lines on request."""
 
 from collections.abc import Callable
 from zlib import crc32
@@ -8,7 +8,7 @@ _PRIME = 0x100000001B3
 
 
 class Trace:
-    """Everything that influences a run is mixed into `digest`: equal digests, equal runs."""
+    """Mixes everything that influences a run into `digest`: equal digests mean equal runs."""
 
     def __init__(self, *, show: Callable[[str], None] | None = None) -> None:
         self.digest = 0xCBF29CE484222325
@@ -16,7 +16,7 @@ class Trace:
         self._show = show
 
     def step(self, process: int, now_us: int) -> None:
-        """A callback of this process runs."""
+        """Count one callback of this process and mix it into the digest."""
         self.steps += 1
         self.digest = ((self.digest ^ (now_us << 8 | process)) * _PRIME) & _MASK
 
@@ -29,7 +29,7 @@ class Trace:
         self.tell(now_s, text)
 
     def tell(self, now_s: float, text: str) -> None:
-        """Something worth a line, for people only."""
+        """Show a line to people; the digest does not change."""
         if self._show is not None:
             self._show(f"{now_s * 1000:12.3f} ms  {text}")
 
