@@ -18,14 +18,14 @@ from records.record_examples import (
     new_records,
 )
 from respool.columnar.arrow_columns import ALL_COLUMNS, schema_of
-from respool.columnar.column_errors import (
+from respool.columnar.decode_columns import decode
+from respool.columnar.errors import (
     BatchFormatUnknown,
     BatchTooLarge,
     BatchUnreadable,
     CorruptBatch,
     UnknownColumn,
 )
-from respool.columnar.decode_columns import decode
 from respool.model.ids import Offset
 from respool.records.batch import HEADER_BYTES, Codec, seal
 from respool.records.build import NewRecord, build_batch

@@ -20,7 +20,9 @@ from records.record_examples import (
 )
 from records.record_examples import rows_of as message_rows
 from respool.columnar.arrow_columns import ALL_COLUMNS, HEADER_TYPE, TYPES
-from respool.columnar.column_errors import (
+from respool.columnar.decode_columns import decode
+from respool.columnar.encode_columns import ProducerStamp, encode, encoded_size, restamp
+from respool.columnar.errors import (
     BatchNotEncodable,
     ColumnInvalid,
     ColumnTypeMismatch,
@@ -28,8 +30,6 @@ from respool.columnar.column_errors import (
     RowOutOfRange,
     TimestampInvalid,
 )
-from respool.columnar.decode_columns import decode
-from respool.columnar.encode_columns import ProducerStamp, encode, encoded_size, restamp
 from respool.columnar.row_buffers import RowBuffers
 from respool.records.batch import HEADER_BYTES, Codec, crc_of, read_header
 from respool.records.build import NewRecord, build_batch

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
-from respool.columnar.column_errors import ColumnTypeMismatch
+from respool.columnar.errors import ColumnTypeMismatch
 from respool.columnar.murmur import murmur2, murmur2_partitions
 
 # From Kafka's own test of its hash.

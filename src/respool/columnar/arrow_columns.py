@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from respool.columnar.column_errors import UnknownColumn
+from respool.columnar.errors import UnknownColumn
 
 KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS = ALL_COLUMNS = (
     "key",

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from respool.columnar.column_errors import ColumnInvalid, ColumnTypeMismatch
 from respool.columnar.compiled import Bytes, Numbers, readable
+from respool.columnar.errors import ColumnInvalid, ColumnTypeMismatch
 
 NULL = -1
 

@@ -19,8 +19,8 @@ from respool.columnar.arrow_columns import (
     VALUE,
 )
 from respool.columnar.batch_headers import BASE_OFFSET, BEGIN, END, RECORD_COUNT
-from respool.columnar.column_errors import CorruptBatch
 from respool.columnar.compiled import Bytes, Numbers, Places
+from respool.columnar.errors import CorruptBatch
 from respool.columnar.record_table import RECORD_BYTES_MIN
 
 _WANTED = dict(

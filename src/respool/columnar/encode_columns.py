@@ -7,8 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from respool.columnar import record_writer as kernels
-from respool.columnar.column_errors import BatchNotEncodable, RowOutOfRange, TimestampInvalid
 from respool.columnar.compiled import Bytes, Numbers
+from respool.columnar.errors import BatchNotEncodable, RowOutOfRange, TimestampInvalid
 from respool.columnar.row_buffers import RowBuffers
 from respool.model.ids import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset
 from respool.records.batch import (

@@ -29,13 +29,13 @@ from respool.columnar.batch_headers import (
     RECORD_COUNT,
     walk_headers,
 )
-from respool.columnar.column_errors import (
+from respool.columnar.compiled import Numbers, readable
+from respool.columnar.errors import (
     BatchFormatUnknown,
     BatchTooLarge,
     BatchUnreadable,
     CorruptBatch,
 )
-from respool.columnar.compiled import Numbers, readable
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.records.batch import (
     CODEC_MASK,

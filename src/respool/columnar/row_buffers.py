@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from respool.columnar.arrow_columns import HEADER_TYPE, HEADERS, KEY, TIMESTAMP, VALUE
 from respool.columnar.byte_column import ByteColumn, byte_column, rising
-from respool.columnar.column_errors import ColumnTypeMismatch, NullNotAllowed, TimestampInvalid
 from respool.columnar.compiled import Numbers
+from respool.columnar.errors import ColumnTypeMismatch, NullNotAllowed, TimestampInvalid
 from respool.columnar.record_writer import TIME_TO_COME, HeaderColumns
 from respool.model.ids import NO_TIMESTAMP
 

@@ -19,7 +19,7 @@ from respool.client.kafka.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from respool.columnar.column_errors import NullNotAllowed, TimestampInvalid
+from respool.columnar.errors import NullNotAllowed, TimestampInvalid
 from support.all_clients import CLIENTS
 from support.broker_process import BrokerProcess
 from support.message import CODECS, KafkaClient, Message, Received

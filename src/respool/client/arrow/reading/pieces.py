@@ -6,8 +6,8 @@ from respool.client.arrow.errors import BatchDamaged
 from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
 from respool.client.arrow.reading.cursor import Cursor
 from respool.client.arrow.reading.projection import Projection
-from respool.columnar.column_errors import BatchTooLarge, BatchUnreadable
 from respool.columnar.decode_columns import DECOMPRESSED_MAX, decode
+from respool.columnar.errors import BatchTooLarge, BatchUnreadable
 from respool.wire.fetch_reply import FetchedPart
 
 # When so much has been decompressed it is handed on, and the rest of what was fetched comes after it.
