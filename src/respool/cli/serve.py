@@ -118,7 +118,7 @@ def serve(
             str(error), hint="see all settings with: respool serve --print-config"
         ) from error
     if print_config:
-        output.note_some(unknown_variables(os.environ))
+        output.note_some([*loaded.renamed, *unknown_variables(os.environ)])
         output.print_line(write_example(loaded).rstrip("\n"))
         return
 
