@@ -213,6 +213,7 @@ def test_commands_reach_brokers_behind_tls_and_a_login(
         assert "rides\t3\t2\t7d" in run("topic", "list", *way).out
         assert run("group", "list", *way).code == 0
         assert run("replay", "list", *way).code == 0
+        assert run("transaction", "list", *way).code == 0
 
 
 def test_groups_are_described_moved_and_deleted_behind_tls_and_a_login(
