@@ -34,7 +34,6 @@ from respool.client.kafka.list_offsets import (
     answers_by_place,
     by_topic,
     leaders_of,
-    refresh_quietly,
 )
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.partition_queue import ProducerIdentity
@@ -323,13 +322,20 @@ def open_transactions(
     """The open transactions in these partitions according to their leaders; and why a partition could not be queried.
 
     Raises:
-        UnknownTopic, UnknownPartition, BrokerUnreachable
+        BrokerUnreachable
     """
     wanted = set(places)
-    refresh_quietly(cluster, {topic for topic, _ in wanted})
-    led = leaders_of(cluster, wanted)
-    unasked = dict.fromkeys(
-        wanted - {place for ones in led.values() for place in ones}, "it has no leader"
+    # A topic may have been deleted since the caller listed it.
+    seen = cluster.retrying(cluster.refresh_all)
+    existing = {
+        (topic, number)
+        for topic, number in wanted
+        if topic in seen and number in seen[topic].leaders
+    }
+    led = leaders_of(cluster, existing)
+    unasked = dict.fromkeys(wanted - existing, "it does not exist")
+    unasked |= dict.fromkeys(
+        existing - {place for ones in led.values() for place in ones}, "it has no leader"
     )
     found: list[OpenTransaction] = []
     for leader, ones in led.items():
@@ -365,22 +371,25 @@ def write_abort_marker(cluster: Cluster, transaction: OpenTransaction) -> None:
     """Abort a transaction in one partition, regardless of its coordinator.
 
     Raises:
-        BrokerRefused, BrokerUnreachable: the transaction may still be open in the partition.
+        BrokerRefused, BrokerUnreachable: the transaction may still be open in the partition. A partition without a
+            leader is not retried.
     """
     fields = {"markers": [marker_fields(transaction)]}
 
-    def attempt() -> None:
+    def attempt() -> bool:
         leader = cluster.refresh(transaction.topic).leader_of(transaction.partition)
         if leader is None:
-            raise BrokerUnreachable(f"{transaction.topic}/{transaction.partition} has no leader")
+            return False
         reply = cluster.request(leader.broker, Api.WRITE_TXN_MARKERS, fields)
         code = reply.markers[0].topics[0].partitions[0].error_code
         if code:
             raise refused(
                 f"aborting the transaction in {transaction.topic}/{transaction.partition}", code
             )
+        return True
 
-    cluster.retrying(attempt)
+    if not cluster.retrying(attempt):
+        raise BrokerUnreachable(f"{transaction.topic}/{transaction.partition} has no leader")
 
 
 def marker_fields(transaction: OpenTransaction) -> Mapping[str, Any]:
