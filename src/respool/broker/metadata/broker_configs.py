@@ -1,7 +1,7 @@
-"""Dynamic broker configs, as clients change them at any broker.
+"""Dynamic broker configs, which clients may change through any broker.
 
-They are written to the metadata store, and take effect when a broker sees them there. They concern replication, so they
-have no meaning for a broker alone.
+They are written to the metadata store and take effect when a broker sees them there. They concern replication, so they
+have no effect on a single broker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +26,10 @@ class BrokerConfigs:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give a broker, or without a name all of them, the settings that `rewrite` makes of those it has.
+        """Replace the overrides of a broker (of all brokers if `name` is empty) by the result of `rewrite`.
 
         Raises:
-            RequestError: it cannot be, or the store does not answer.
+            RequestError: the change is invalid, or the store does not answer.
         """
 
         def decide(view: ClusterView) -> list[GuardedWrite]:

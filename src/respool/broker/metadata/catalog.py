@@ -1,7 +1,7 @@
 """The cluster image, made from the metadata store, and guarded writes to the store.
 
-A change is decided on the image, written, and visible only then: the image is replaced, never mutated. A failed guard
-means that another broker was first: the caller decides again on the current image.
+A change is decided on the image and written, and only then becomes visible: the image is replaced, never mutated. A
+failed guard means that another broker was first: the caller decides again on the current image.
 """
 
 import asyncio
@@ -36,27 +36,27 @@ class Catalog:
     def __init__(
         self, *, store: MetadataStore, settings: Settings, rng: RandomSource, is_alone: bool = False
     ) -> None:
-        """`is_alone`: the store is this broker's only. It does not register, and there is no controller."""
+        """`is_alone`: a single broker with its own store. It does not register, and there is no controller."""
         self._store = store
         self._feed = CatalogFeed(store, on_changed=self._on_changed)
         self.settings = settings
         self.rng = rng
         self._is_alone = is_alone
         self.me = BrokerId(settings.broker_id)
-        # Topics whose partitions are being written from here.
+        # Topics whose partitions this broker is writing.
         self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self.me)
         self._reader = ImageReader(me=self.me, defaults=settings.topic_defaults)
         # Called when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
-        # Set, and replaced by another, whenever it has.
+        # Set on every change of the image, and then replaced by a new event.
         self._changed = asyncio.Event()
 
     async def cluster_id(self, new: str) -> str:
-        """The cluster's id, which is this one if it has none yet; first brokers that start at once agree on one.
+        """Return the cluster's id; store `new` if there is none yet. Brokers that start at the same time agree on one.
 
         Raises:
-            StoreUnavailable: ask again.
+            StoreUnavailable: try again.
         """
         while True:
             stored = await self._store.get(keys.CLUSTER)
@@ -66,38 +66,38 @@ class Catalog:
                 await self.put(keys.CLUSTER, keys.encode_cluster(new), revision=0)
 
     async def load(self, *, cluster_id: str, me: BrokerEndpoint) -> None:
-        """Read every topic there is."""
+        """Read all metadata."""
         self.image = ClusterImage(cluster_id=cluster_id, brokers={me.id: me}, controller=me.id)
         await self._feed.load()
         if self._is_alone:
-            # There is no controller to do it; nothing is being created now.
+            # There is no controller to remove strays, and no topic is being created now.
             for write in strays.collect(self.view()):
                 await self.write(write)
 
     async def refresh(self) -> None:
-        """See what the store has now, however long it is away."""
+        """Read the store's current content, no matter how long the store is unavailable."""
         await self._feed.load_when_there()
 
     async def follow(self) -> NoReturn:
-        """See what others change, for ever."""
+        """Follow the store's changes forever."""
         await self._feed.follow()
 
     async def read_view(self) -> ClusterView:
-        """What decisions about the cluster are made on, as the store has it now.
+        """Read the store, and return the view on which decisions about the cluster are made.
 
         Raises:
-            StoreUnavailable: it does not answer.
+            StoreUnavailable: the store does not answer.
         """
         await self._feed.load()
         return self.view()
 
     async def sure_view(self) -> ClusterView:
-        """The same as far as it is known here; read anew only if a write before this may have been done or not.
+        """Return the view from memory; read the store first only if the outcome of an earlier write is unknown.
 
-        Without strays: who changes something for a client does not collect them.
+        The view has no strays, since a change for a client does not clean them up.
 
         Raises:
-            StoreUnavailable: it would have to be read anew.
+            StoreUnavailable: the store must be read and does not answer.
         """
         if self._feed.is_doubtful:
             await self._feed.load()
@@ -112,10 +112,10 @@ class Catalog:
         is_leader_check_due: bool = True,
         with_strays: bool = True,
     ) -> ClusterView:
-        """The same from this broker's image; guarded by the controller's key, or by the current controller's."""
+        """Return the view of this broker's image, guarded by `controller_revision`, by default the current one."""
         values, image = self._feed.values, self.image
         if not self._is_alone and not self.is_registered:
-            # Decisions go by the brokers that are registered.
+            # Decisions consider only registered brokers.
             running = {one: at for one, at in image.brokers.items() if one != self.me}
             image = replace(image, brokers=running)
         return ClusterView(
@@ -134,9 +134,9 @@ class Catalog:
         )
 
     async def wait_until_led(self, names: Collection[str], *, timeout_ms: int) -> bool:
-        """Wait until all partitions of these topics have running leaders; False: some have none after the timeout.
+        """Wait until all partitions of these topics have running leaders. Return False after a timeout.
 
-        A topic that is gone meanwhile has nothing to be led.
+        A topic that was deleted in the meantime counts as led.
         """
         try:
             async with asyncio.timeout(max(0, timeout_ms) / 1000):
@@ -147,7 +147,7 @@ class Catalog:
         return True
 
     def is_led(self, name: str) -> bool:
-        """Whether all of the topic's partitions have leaders that run."""
+        """True if all of the topic's partitions have leaders that run."""
         topic = self.image.topics.get(name)
         brokers = self.image.brokers
         return topic is None or all(one.leader in brokers for one in topic.partitions)
@@ -157,7 +157,7 @@ class Catalog:
         return self.image.registry
 
     def broker_config(self) -> BrokerConfig:
-        """What holds for this broker now; what was never set is as in its settings file."""
+        """The settings that apply to this broker now; without an override, those of its settings file."""
         return BrokerConfig.parse(
             overrides_for(self.me, self.image.broker_overrides),
             base=self.settings.broker_defaults,
@@ -165,39 +165,39 @@ class Catalog:
 
     @property
     def controller_key(self) -> StoredValue | None:
-        """Who the controller is, and since which revision; None: nobody."""
+        """The controller key with its revision; None if there is no controller."""
         return self._feed.values.get(keys.CONTROLLER)
 
     @property
     def is_registered(self) -> bool:
-        """Whether this broker is, as far as it is known here."""
+        """True if this broker is registered, according to its image."""
         return keys.broker_key(self.me) in self._feed.values
 
     async def put(self, key: str, value: bytes, *, revision: int, lease: int | None = None) -> int:
-        """Write one key that was last changed at that revision; it is seen here when this returns.
+        """Write one key that was last changed at `revision`; the change is visible here when this returns.
 
         Raises:
-            GuardFailed, LeaseExpired, StoreUnavailable: as `MetadataStore.transact`.
+            GuardFailed, LeaseExpired, StoreUnavailable: see `MetadataStore.transact`.
         """
         return await self._feed.write(
             guards=[Guard(key=key, revision=revision)], puts={key: value}, lease=lease
         )
 
     async def write(self, write: GuardedWrite) -> int:
-        """Write a decision of the cluster's; it is seen here when this returns.
+        """Write a decision about the cluster; the change is visible here when this returns.
 
         Raises:
-            GuardFailed: what it was decided on has changed.
-            StoreUnavailable: whether it was written is unknown.
+            GuardFailed: the state that it was decided on has changed.
+            StoreUnavailable: it is unknown whether the change was written.
         """
         return await self._feed.write(guards=write.guards, puts=write.puts, deletes=write.deletes)
 
     def on_listening(self, me: BrokerEndpoint) -> None:
-        """The address is known only once the socket is bound."""
+        """Set this broker's address, which is known only once the socket is bound."""
         self.image = replace(self.image, brokers={**self.image.brokers, me.id: me})
 
     async def bump_leader_epochs(self) -> None:
-        """A new leadership for every partition: what was lost in a crash must be noticed by readers (KIP-320)."""
+        """Bump all leader epochs, so that consumers detect records that were lost in a crash (KIP-320)."""
         puts: dict[str, bytes] = {}
         for topic in self.image.topics.values():
             bumped = [
@@ -215,7 +215,7 @@ class Catalog:
         return topic
 
     def topic_after(self, name: str, writes: Iterable[GuardedWrite]) -> TopicImage:
-        """The topic as it would be after these writes."""
+        """Return the topic as it would be after these writes."""
         values = dict(self._feed.values)
         for write in writes:
             values |= {key: StoredValue(value=one, revision=0) for key, one in write.puts.items()}

@@ -1,7 +1,7 @@
-"""A copy of the metadata store: read once, and then followed change by change.
+"""A copy of the metadata store: read once, then updated change by change.
 
-This broker sees its own writes at once. The watch delivers them again, perhaps after older changes: a key never goes
-back to its value before our own write.
+This broker sees its own writes immediately. The watch delivers them again, perhaps after older changes: a key never
+returns to its value before our own write.
 """
 
 import asyncio
@@ -34,21 +34,21 @@ class CatalogFeed:
         self._store = store
         self._on_changed = on_changed
         self.values: dict[str, StoredValue] = {}
-        # Up to here the store's changes are known.
+        # The store's changes are known up to this revision.
         self.revision = 0
-        # Our own writes that the store has not told of yet.
+        # Our own writes that the watch has not delivered yet.
         self._own: dict[str, int] = {}
-        # The newest snapshot's; what the store tells up to there is in it.
+        # The revision of the newest snapshot, which contains all changes up to it.
         self._loaded = 0
-        # What changed here while snapshots are on their way, at which revision.
+        # Keys that changed here while snapshots are being read, with their revisions.
         self._news: dict[str, int] = {}
         self._loads_under_way = 0
-        # Something was written of which the store did not say whether it is done: load() shows it.
+        # The outcome of a write is unknown; load() finds out.
         self.is_doubtful = False
         self._absence = RateLimitedLog(logger)
 
     async def load(self) -> None:
-        """Read everything; also whenever changes were missed.
+        """Read everything; also called after changes were missed.
 
         Raises:
             StoreUnavailable: nothing was read.
@@ -57,7 +57,7 @@ class CatalogFeed:
         self._loads_under_way += 1
         try:
             snapshot = await self._store.snapshot(ALL)
-            # Not by a snapshot that was overtaken by a later one.
+            # Ignore a snapshot that is older than the last one applied.
             if snapshot.revision >= self._loaded:
                 self._replace_by(snapshot)
         except StoreUnavailable:
@@ -71,7 +71,7 @@ class CatalogFeed:
     def _replace_by(self, snapshot: Snapshot) -> None:
         before, values = self.values, dict(snapshot.values)
         self._own = {key: one for key, one in self._own.items() if one > snapshot.revision}
-        # What came meanwhile is newer, and is not told again.
+        # Changes since the snapshot are newer than its values and will not be delivered again.
         for key, revision in (*self._news.items(), *self._own.items()):
             if revision <= snapshot.revision:
                 continue
@@ -98,7 +98,7 @@ class CatalogFeed:
         deletes: Sequence[str] = (),
         lease: int | None = None,
     ) -> int:
-        """Write all or nothing: see `MetadataStore.transact`. It is seen here when this returns."""
+        """Write all or nothing: see `MetadataStore.transact`. The change is visible here when this returns."""
         try:
             revision = await self._store.transact(
                 guards=guards, puts=puts, deletes=deletes, lease=lease
@@ -107,7 +107,7 @@ class CatalogFeed:
             self.is_doubtful = True
             raise
         if revision <= self.revision:
-            # The answer is late: the store has told of it, and of what became of it since.
+            # The reply is late: the watch has delivered this write, and perhaps later changes of the same keys.
             return revision
         changed = set()
         for key, value in (puts or {}).items():
@@ -124,7 +124,7 @@ class CatalogFeed:
         return revision
 
     async def follow(self) -> NoReturn:
-        """Take over what others change, for ever."""
+        """Apply the changes of other brokers, forever."""
         while True:
             try:
                 await self._follow()
@@ -168,7 +168,7 @@ class CatalogFeed:
     def _take_over(self, change: KeyChanged) -> None:
         if change.revision <= self._loaded:
             return
-        # The changes of one write come one by one. If the watch breaks in between, it goes on before them.
+        # The changes of one write arrive one by one. If the watch breaks in between, it resumes before all of them.
         self.revision = change.revision - 1
         if not self._is_news(change.key, change.revision):
             return
@@ -183,7 +183,7 @@ class CatalogFeed:
     def _is_news(self, key: str, revision: int) -> bool:
         held = self.values.get(key)
         if held is not None and held.revision >= revision:
-            # The store has now told of what we wrote.
+            # The watch has now delivered our own write.
             if self._own.get(key) == revision:
                 del self._own[key]
             return False

@@ -1,4 +1,4 @@
-"""The current leader, for replies with NOT_LEADER (KIP-951): clients go there without a metadata request."""
+"""The current leader in NOT_LEADER replies (KIP-951): clients go there without a metadata request."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ Hint = tuple[int, int]
 def leader_hint(
     image: ClusterImage, me: BrokerId, topic: str, partition: int, error_code: int
 ) -> Hint | None:
-    """The leader as far as this broker knows; None where it knows no other."""
+    """Return the leader that this broker knows of; None if it knows no other."""
     if error_code not in _MISSED or not image.has_partition(topic, partition):
         return None
     found = image.topics[topic].partitions[partition]
@@ -27,7 +27,7 @@ def leader_hint(
 
 
 def endpoints_of(image: ClusterImage, hints: Iterable[Hint | None]) -> list[NodeEndpoint]:
-    """Where the brokers are that a reply names."""
+    """Return the endpoints of the brokers that a reply names."""
     ids = sorted({BrokerId(hint[0]) for hint in hints if hint is not None})
     return [
         NodeEndpoint(one.id, one.host, one.port, one.rack)

@@ -1,7 +1,7 @@
-"""Leader elections and reassignments of many partitions in one request. Any broker may do it.
+"""Leader elections and reassignments of many partitions in one request, through any broker.
 
-Each partition has its own result. If other brokers changed the cluster meanwhile, the rest is decided again; what was
-granted stays granted.
+Each partition has its own result. If other brokers change the cluster in the meantime, the remaining partitions are
+decided again; results already granted stay.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from respool.ports.metadata_store import GuardFailed, StoreUnavailable
 
 TRIES_MAX = 10
 
-# Why each is refused; None: it is granted.
+# The error for each partition; None: granted.
 Answers: TypeAlias = dict[TopicPartition, RequestError | None]
 
 
@@ -31,10 +31,10 @@ class PartitionChanges:
     async def elect(
         self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None
     ) -> Answers:
-        """Elect leaders for these partitions; for all (None), only those are answered where there is anything to do.
+        """Elect leaders for these partitions. For all partitions (None), only those with something to do get a result.
 
         Raises:
-            RequestTimedOut: all were asked for, and the store does not answer.
+            RequestTimedOut: the request is for all partitions, and the store does not answer.
         """
         return await self._until_it_holds(
             partitions, lambda view, rest: elect_leaders(view, kind, rest)
@@ -46,7 +46,7 @@ class PartitionChanges:
         *,
         may_change_factor: bool,
     ) -> Answers:
-        """Send partitions on their way to other replicas; None cancels the move of one."""
+        """Begin reassignments to the given replicas; None cancels a partition's reassignment."""
 
         def decide(view: ClusterView, rest: Sequence[TopicPartition] | None) -> GrantedWrites:
             assert rest is not None
@@ -63,13 +63,13 @@ class PartitionChanges:
         answers: Answers = {}
         try:
             for _ in range(TRIES_MAX):
-                # Asked again, what is granted already would seem not to be needed.
+                # Partitions that were granted would now be reported as needing no change.
                 rest = None if asked is None else [of for of in asked if of not in answers]
                 view = await self._catalog.sure_view()
                 outcome = decide(view, rest)
                 if rest is None or not _writes_all(outcome, rest, view):
-                    # What is known here may be old. A write would show that; but that one is refused, or nothing is to
-                    # be done for it, must be true of the store.
+                    # This view may be outdated. A guarded write would notice that; but refusals and "nothing to do"
+                    # need no write, so they must be decided on the store's current content.
                     view = await self._catalog.read_view()
                     outcome = decide(view, rest)
                 if await self._write(outcome.writes, view, answers):
@@ -86,7 +86,7 @@ class PartitionChanges:
     async def _write(
         self, writes: Sequence[GuardedWrite], view: ClusterView, answers: Answers
     ) -> bool:
-        """Write one after the other and note what is granted by that; False: somebody else was faster."""
+        """Write one after the other and record what each write grants. Return False if another broker was faster."""
         try:
             for write in writes:
                 await self._catalog.write(write)

@@ -9,7 +9,7 @@ from respool.cluster.view import ClusterView
 from respool.model.errors import RequestTimedOut
 from respool.ports.metadata_store import GuardFailed
 
-# The cluster changes seldom: who was overtaken so often has met with something else.
+# The cluster changes rarely: this many conflicts have another cause.
 TRIES_MAX = 10
 
 Decide: TypeAlias = Callable[[ClusterView], list[GuardedWrite]]
@@ -19,11 +19,11 @@ Write: TypeAlias = Callable[[Sequence[GuardedWrite]], Awaitable[None]]
 async def retry_on_conflict(catalog: Catalog, decide: Decide, write: Write) -> None:
     """
     Raises:
-        RequestTimedOut: others were faster again and again.
-        StoreUnavailable: whether it was written is unknown.
+        RequestTimedOut: every attempt conflicted with another write.
+        StoreUnavailable: it is unknown whether the change was written.
     """
     for _ in range(TRIES_MAX):
-        # What is known here may be old: that nothing is to be done must be true of the store.
+        # The view may be outdated: "nothing to do" must be decided on the store's current content.
         writes = decide(await catalog.sure_view()) or decide(await catalog.read_view())
         try:
             return await write(writes)

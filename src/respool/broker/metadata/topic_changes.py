@@ -1,7 +1,7 @@
 """Topic changes: decided on the cluster image, written in parts, decided again after a conflict.
 
-Any broker may do it, several at once: the metadata store takes a write only if its guards still hold. A topic exists,
-or has grown, with the last of its writes, and is gone with the first.
+Any broker may change topics, and several at the same time: the metadata store applies a write only if its guards still
+hold. A topic exists, or has more partitions, with the last of its writes; it is deleted with the first.
 """
 
 import logging
@@ -26,18 +26,18 @@ USE_DEFAULT = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic as somebody wishes it; -1 stands for the default number of partitions, or of replicas."""
+    """A topic to be created; -1 stands for the default number of partitions or replicas."""
 
     name: str
     partition_count: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
     overrides: Mapping[str, str] = field(default_factory=dict)
-    # Who holds each partition; None: it is worked out.
+    # The replicas of each partition; None: they are assigned automatically.
     assignment: Mapping[int, Iterable[int]] | None = None
 
 
 class TopicChanges:
-    """All raise RequestError where what is asked for cannot be, and StoreUnavailable where nobody knows."""
+    """All methods raise RequestError for invalid changes, and StoreUnavailable if the outcome is unknown."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -53,7 +53,7 @@ class TopicChanges:
         def decide(view: ClusterView) -> list[GuardedWrite]:
             factor = wanted.replication_factor
             if factor == USE_DEFAULT:
-                # Who asks for no number gets what there is.
+                # A request without a factor gets at most as many replicas as there are brokers.
                 factor = min(
                     self._settings.topics.default_replication_factor, max(1, len(view.candidates()))
                 )
@@ -69,7 +69,7 @@ class TopicChanges:
                 assignment=assigned,
             )
 
-        # What cannot be parsed must not come into the store.
+        # An override that cannot be parsed must not get into the store.
         self._catalog.parse_config(wanted.overrides)
         return await self._make(name, decide, topic_id=topic_id, validate_only=validate_only)
 
@@ -81,7 +81,7 @@ class TopicChanges:
         assignments: Iterable[Iterable[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicImage:
-        """Give a topic more partitions. Records stay where they are."""
+        """Add partitions to a topic. Existing records stay in their partitions."""
         named = None if assignments is None else [*map(_brokers, assignments)]
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
@@ -107,12 +107,12 @@ class TopicChanges:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give the topic the settings that `rewrite` makes of those it has."""
+        """Replace the topic's overrides by the result of `rewrite`."""
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
             before = self._catalog.topic(name)
             overrides = rewrite(before)
-            # What is there already and is unknown here, a newer version has set: it stays, and hinders nobody.
+            # Existing overrides that are unknown here were set by a newer version: they stay, and block no change.
             foreign = before.overrides.items() - understood(before.overrides).items()
             self._catalog.parse_config(dict(one for one in overrides.items() if one not in foreign))
             return topic_requests.configure_topic(view, name, overrides=overrides)
@@ -120,7 +120,7 @@ class TopicChanges:
         await self._make(name, decide, validate_only=validate_only)
 
     async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
-        """Delete the topic, if it still is the one with that id: another may have come under its name."""
+        """Delete the topic if it still has this id: another topic may have been created with the same name."""
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
             if topic_id not in (None, self._catalog.topic(name).id):
@@ -133,7 +133,7 @@ class TopicChanges:
                 for one in writes[1:]:
                     await self._catalog.write(one)
             except (GuardFailed, StoreUnavailable) as error:
-                # They are no longer used, and are garbage collected later.
+                # The partition keys are no longer used, and are garbage collected later.
                 logger.info("partitions of the deleted topic %r are left for now: %s", name, error)
 
         await retry_on_conflict(self._catalog, decide, write)
@@ -166,7 +166,7 @@ class TopicChanges:
             await self._catalog.write(topic_requests.sealed(writes, first_revision=first_revision))
 
     def _check_room(self, view: ClusterView, added: int, *, factor: int) -> None:
-        """Refuse what the brokers may not hold, before anybody works out where it goes."""
+        """Refuse partitions beyond the limit, before replicas are assigned."""
         takers = max(1, len(view.candidates()))
         have = sum(len(one.target) for topic in view.topics.values() for one in topic.partitions)
         after = have + added * max(1, min(factor, takers))

@@ -1,7 +1,7 @@
-"""Topic changes that clients request: first in the catalog, then in the partitions.
+"""Topic changes requested by clients: first in the catalog, then in the partitions.
 
-One change at a time on this broker; other brokers change topics too. If the broker dies in between, the catalog
-decides: the next start opens the partitions that it names, and moves other folders aside.
+This broker makes one change at a time; other brokers change topics too. If the broker dies in between, the catalog is
+authoritative: the next start opens the partitions that it names, and moves other folders aside.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ class Topics:
         self._writes = TopicChanges(catalog)
         self._hosted_replicas = hosted_replicas
         self._changing = asyncio.Lock()
-        # Changed perhaps, perhaps not: the store did not say.
+        # Topics that may or may not have changed: the store did not answer.
         self._doubtful: set[str] = set()
-        # Called when topics were created, grew or were deleted: groups rebalance.
+        # Called when topics were created, got partitions or were deleted: groups rebalance.
         self.on_changed: Callable[[], None] = lambda: None
 
     async def create(
@@ -53,7 +53,7 @@ class Topics:
     ) -> TopicImage:
         """
         Raises:
-            RequestError: it cannot be, or the store does not answer.
+            RequestError: the topic cannot be created, or the store does not answer.
         """
         wanted = NewTopic(
             name=name,
@@ -67,7 +67,7 @@ class Topics:
     async def create_each(
         self, wanted: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicImage | RequestError]:
-        """Create several, each on its own, by name; their partitions are opened together."""
+        """Create several topics, each on its own; their partitions are opened together. Return the results by name."""
 
         async def create(one: NewTopic) -> TopicImage:
             _refuse_internal(one.name)
@@ -76,11 +76,11 @@ class Topics:
         return await self._change_each({one.name: partial(create, one) for one in wanted})
 
     async def create_internal(self, name: str, *, partition_count: int) -> TopicImage:
-        """Create one of the broker's own topics, or return it as it is."""
+        """Create one of the broker's own topics, or return the existing one."""
         async with self._change(name):
             if name not in self._catalog.image.topics:
                 await self._create_internal(name, partition_count)
-            # Also where it is not new: a try before this one may not have got this far.
+            # Also for an existing topic: an earlier attempt may not have opened its partitions.
             await self._hosted_replicas.settle([name])
             return self._catalog.topic(name)
 
@@ -92,18 +92,18 @@ class Topics:
                 NewTopic(
                     name=name,
                     partition_count=partition_count,
-                    # With fewer brokers than that there are fewer replicas, and nobody has to wait.
+                    # With fewer brokers than the factor there are fewer replicas, so that no client has to wait.
                     replication_factor=max(1, min(factor, len(view.candidates()))),
                     overrides=INTERNAL_TOPICS[name],
                 )
             )
         except TopicAlreadyExists:
-            # By another broker, or by a try before this one, of which the store's answer was lost.
+            # Created by another broker, or by an earlier attempt whose reply from the store was lost.
             if name not in self._catalog.image.topics:
                 raise
 
     async def create_if_missing(self, name: str) -> tuple[TopicImage, bool]:
-        """Auto-creation: two clients asking at once get one topic with one id. True: it was created by this call."""
+        """Auto-creation: two clients that ask at once get one topic with one id. True: this call created it."""
         try:
             return await self.create(name), True
         except TopicAlreadyExists:
@@ -117,7 +117,7 @@ class Topics:
         assignments: Iterable[Iterable[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        # Which partition looks after a group follows from their number.
+        # The number of partitions determines which partition stores a group.
         _refuse_internal(name)
         async with self._change(name):
             await self._writes.grow(
@@ -134,7 +134,7 @@ class Topics:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Give the topic the settings that `rewrite` makes of those it has."""
+        """Replace the topic's overrides by the result of `rewrite`."""
         async with self._change(name):
             await self._writes.change_overrides(name, rewrite, validate_only=validate_only)
 
@@ -144,7 +144,7 @@ class Topics:
     async def delete_each(
         self, ids: Mapping[str, TopicId | None]
     ) -> dict[str, RequestError | None]:
-        """Delete these topics, each if it still is the one with that id: another may have come under its name."""
+        """Delete these topics, each only if it still has this id: another one may have been created with its name."""
 
         async def delete(name: str) -> None:
             _refuse_internal(name)
@@ -155,7 +155,7 @@ class Topics:
     async def _change_each(
         self, changes: Mapping[str, Callable[[], Awaitable[T]]]
     ) -> dict[str, T | RequestError]:
-        """Several changes: one that fails does not keep the others from it. The partitions of all follow together."""
+        """Make several changes; a failed one does not affect the others. Then update the partitions of all."""
         done: dict[str, T | RequestError] = {}
         if not changes:
             return done
@@ -163,7 +163,7 @@ class Topics:
             async with self._change(*changes):
                 for name, change in changes.items():
                     if self._doubtful.intersection(done):
-                        # Nobody waits for a store that is away once for each topic: if it is, this says so.
+                        # If the store is unavailable, this fails once instead of once per topic.
                         await self._catalog.read_view()
                     try:
                         done[name] = await change()
@@ -178,7 +178,7 @@ class Topics:
 
     @asynccontextmanager
     async def _change(self, *names: str) -> AsyncIterator[None]:
-        """One change at a time. The partitions follow, whether it was made here or turns out to be made already."""
+        """One change at a time. Then update the partitions, also for a change that had been made already."""
         async with self._changing:
             try:
                 await self._settle_doubts()
@@ -191,12 +191,12 @@ class Topics:
                 self._doubtful.update(names)
                 raise _unanswered(error) from error
             except asyncio.CancelledError:
-                # The caller has given up waiting, and the change may have been made.
+                # The caller was cancelled, and the change may have been made.
                 self._doubtful.update(names)
                 raise
 
     async def _settle_doubts(self) -> None:
-        """Look what has become of the changes that the store did not confirm."""
+        """Find out the results of changes that the store did not confirm."""
         if self._doubtful:
             await self._catalog.read_view()
             self.on_changed()
@@ -209,7 +209,7 @@ class Topics:
         if not changed:
             return
         if any(now[name] is None for name in changed):
-            # Groups need not wait until its files are put aside.
+            # Groups need not wait until the deleted topic's files are moved aside.
             self.on_changed()
         await self._hosted_replicas.settle(changed)
         if any(_is_other(now[name], before[name]) for name in changed):
@@ -217,7 +217,7 @@ class Topics:
 
 
 def _is_other(now: TopicImage | None, before: TopicImage | None) -> bool:
-    """Whether there are partitions that were not there before."""
+    """True if `now` has partitions that `before` did not have."""
     if now is None or before is None:
         return now is not None
     return now.id != before.id or len(now.partitions) != len(before.partitions)

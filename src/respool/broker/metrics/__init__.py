@@ -1,1 +1,1 @@
-"""What an operator sees of topics, partitions and groups, published through `ports.metrics`."""
+"""Metrics about topics, partitions and groups, published through `ports.metrics`."""

@@ -1,4 +1,4 @@
-"""All that a broker publishes of its topics, partitions and groups, wired together."""
+"""All metrics that a broker publishes about its topics, partitions and groups, wired together."""
 
 import asyncio
 from typing import NoReturn
@@ -19,7 +19,7 @@ from respool.ports.clock import Clock
 from respool.ports.metrics import Metrics
 from respool.ports.offload import Offload
 
-# From a disk with a write cache of its own to one that hangs; in seconds.
+# In seconds: from a disk with its own write cache to a disk that hangs.
 SYNC_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -51,7 +51,7 @@ class BrokerMetrics:
         clock: Clock,
         link: PeerLink | None,
     ) -> None:
-        """Publish what these have; they need `traffics` before this one knows them."""
+        """Set what the constructor cannot have: these objects are created later, since they need `traffics`."""
         self._ages = RecordAges(partitions=partitions, offload=offload)
         self._lag = GroupLag(
             groups=groups,
@@ -77,12 +77,12 @@ class BrokerMetrics:
             self._metrics.add_collector(collect)
 
     async def refresh(self) -> None:
-        """Look up what a scrape must not wait for."""
+        """Look up the values that would delay a scrape."""
         await self._ages.refresh()
         await self._lag.refresh()
 
     async def keep_refreshing(self) -> NoReturn:
-        """For as long as somebody may scrape."""
+        """Refresh periodically, as long as metrics are served."""
         while True:
             await self.refresh()
             await asyncio.sleep(self._interval_s)

@@ -1,4 +1,4 @@
-"""What consumers get of a topic, counted from batch headers alone: bytes, and messages."""
+"""Bytes and messages that consumers fetch from a topic, counted from batch headers alone."""
 
 from struct import Struct
 
@@ -7,7 +7,7 @@ from respool.log.partition_log import TailBatches
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES
 from respool.wire.hot_replies import FetchedPartition
 
-# Of one reply and partition; the rest is taken to be like these. Some 25 us.
+# Headers read per reply and partition; the rest is extrapolated. Takes about 25 us.
 HEADERS_MAX = 128
 
 # base offset, length ... record count: see `records/batch.py`.
@@ -16,7 +16,7 @@ assert _HEAD.size == HEADER_BYTES
 
 
 def count_served(partition: Partition, fetched: FetchedPartition, *, fetch_offset: int) -> None:
-    """A consumer gets this of the partition, from `fetch_offset` on."""
+    """Count the records that a consumer gets from the partition, from `fetch_offset` on."""
     traffic, records = partition.traffic, fetched.records
     traffic.bytes_out += fetched.record_bytes
     if isinstance(records, TailBatches):
@@ -24,25 +24,25 @@ def count_served(partition: Partition, fetched: FetchedPartition, *, fetch_offse
     elif isinstance(records, bytes | memoryview) and fetched.file_range is None:
         traffic.messages_out += messages_in(records, fetch_offset)
     elif partition.is_online:
-        # A reader on this machine takes them from the log's files, and nobody here has seen them.
+        # A local read: the broker has not seen the records, so their number is estimated.
         log = partition.log
         offsets = log.log_end - log.first_base_offset
         traffic.messages_out += fetched.record_bytes * offsets // max(1, log.size_bytes)
 
 
 def messages_in(records: bytes | memoryview, fetch_offset: int) -> int:
-    """Messages from `fetch_offset` on; an estimate where there are more than `HEADERS_MAX` batches."""
+    """Count messages from `fetch_offset` on; the result is an estimate for more than `HEADERS_MAX` batches."""
     count = position = headers = 0
     size = len(records)
     while size - position >= HEADER_BYTES:
         base_offset, length, record_count = _HEAD.unpack_from(records, position)
         after = position + LENGTH_BYTES + length
         if length <= 0 or after > size:
-            # Cut off: it comes whole with the next fetch.
+            # An incomplete batch: the next fetch returns it completely.
             break
         count += record_count
         if base_offset < fetch_offset:
-            # The reader has those before; where compaction took some of them, it has fewer.
+            # The reader has the messages before `fetch_offset`; fewer if compaction removed some of them.
             count -= min(record_count, fetch_offset - base_offset)
         position = after
         headers += 1

@@ -1,10 +1,10 @@
-"""How far groups are behind, in messages and in seconds, told by each group's coordinator.
+"""Consumer lag of groups, in messages and in seconds, published by each group's coordinator.
 
-- lag in messages: from the committed offset, or the log's start where that is later, to the high watermark
+- lag in messages: from the committed offset, or the log start if that is later, to the high watermark
 - lag in seconds: the age of the first record that the group has not consumed, by the record's timestamp; 0 without one
 
-Looked up every `metrics_lag_interval_ms`, for all partitions at once; what a scrape reads is from then, but the age
-goes on with the time. Of partitions that other brokers lead their leaders are asked.
+Looked up every `metrics_lag_interval_ms`, for all partitions at once. A scrape reads the last values, but the age keeps
+growing with the clock. For partitions that other brokers lead, their leaders are asked.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from respool.ports.metrics import Family
 LABELS = ("group", "topic", "partition")
 # Committed offset, lag in messages and lag in seconds.
 SERIES_PER_POSITION = 3
-# Positions that are looked at before the loop turns: about a millisecond.
+# Positions handled per turn of the event loop: about a millisecond.
 POSITIONS_PER_TURN = 200
 
 
 class _Position(NamedTuple):
-    """Where a group stands in a partition."""
+    """A group's position in a partition."""
 
     group: str
     name: TopicPartition
@@ -47,9 +47,9 @@ class _Position(NamedTuple):
 class _Lag(NamedTuple):
     labels: tuple[str, str, str]
     committed: Offset
-    # None: the partition's leader did not answer.
+    # None if the partition's leader did not answer.
     messages: int | None
-    # Of the first record that is not consumed; None where there is none, or its time is not known.
+    # The timestamp of the first record not consumed; None if there is no such record or its timestamp is unknown.
     timestamp: int | None
 
 
@@ -67,7 +67,7 @@ class GroupLag:
         budget: SeriesBudget,
         clock: Clock,
     ) -> None:
-        """`remote` is None for a broker that is alone."""
+        """`remote` is None for a single broker."""
         self._groups = groups
         self._partitions = partitions
         self._catalog = catalog
@@ -78,7 +78,7 @@ class GroupLag:
         self._budget = budget
         self._clock = clock
         self._lags: list[_Lag] = []
-        # Times of records that groups stood at when last looked up.
+        # Timestamps of the records at the groups' positions in the last lookup.
         self._times: dict[tuple[Partition, Offset], int] = {}
 
     def collect(self) -> Iterator[Family]:
@@ -127,10 +127,10 @@ class GroupLag:
                 lags += await self._remote_lags(broker, turn)
         self._lags, self._times = lags, times
 
-    # -- who stands where --------------------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------------------------------
 
     async def _positions(self) -> list[_Position]:
-        """Those that have series, of the groups whose coordinator this broker is."""
+        """Return the positions that have series, for groups that this broker coordinates."""
         found: list[_Position] = []
         dropped = looked_at = 0
         kept = set()
@@ -177,14 +177,14 @@ class GroupLag:
             return None
         return image.topics[name.topic].partitions[name.partition].leader
 
-    # -- how far behind ----------------------------------------------------------------------------------------------
+    # -- lag ---------------------------------------------------------------------------------------------------------
 
     async def _local_lags(
         self,
         local: list[tuple[_Position, Partition]],
         times: dict[tuple[Partition, Offset], int],
     ) -> list[_Lag]:
-        """Those of partitions led here; the times that were needed are put into `times`."""
+        """Return the lags in partitions led here. Timestamps that were looked up are added to `times`."""
         behind = [
             (partition, max(position.committed, partition.log_start))
             for position, partition in local
@@ -232,5 +232,5 @@ def _seconds(lag: _Lag, now_ms: int) -> float | None:
         return None
     if not lag.messages:
         return 0
-    # A record from the future is as young as can be.
+    # A record with a timestamp in the future has age 0.
     return None if lag.timestamp is None else max(0, now_ms - lag.timestamp) / 1000

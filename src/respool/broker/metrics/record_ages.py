@@ -1,7 +1,7 @@
-"""From offsets to the times of their records, looked up off the loop and remembered.
+"""Maps offsets to the timestamps of their records, looked up off the event loop and cached.
 
-What a record's time is never changes, so each offset is looked up once, through the indexes and one batch header, for
-as long as somebody stands there. A scrape only reads what is remembered.
+A record's timestamp never changes, so each offset is looked up once, through the indexes and one batch header, and kept
+while some group is at that offset. A scrape only reads the cache.
 """
 
 import logging
@@ -18,10 +18,10 @@ from respool.ports.offload import Offload
 
 logger = logging.getLogger(__name__)
 
-# Looked up in one trip to another thread: less than a millisecond. A thread that is busy for longer holds Python's
-# lock, and with it the loop, for 5 ms at once.
+# Lookups per call to another thread: less than a millisecond. A thread that is busy for longer holds the GIL, and
+# blocks the event loop, for 5 ms at a time.
 LOOKUPS_PER_TRIP = 16
-# Looked at before the loop turns: less than a millisecond.
+# Partitions handled per turn of the event loop: less than a millisecond.
 PARTITIONS_PER_TURN = 250
 
 
@@ -29,17 +29,17 @@ class RecordAges:
     def __init__(self, *, partitions: Partitions, offload: Offload) -> None:
         self._partitions = partitions
         self._offload = offload
-        # Where each partition that is led here begins, and the time of its first record.
+        # The log start of each partition that is led here, and the timestamp of its first record.
         self._oldest: dict[Partition, tuple[Offset, int | None]] = {}
 
     def oldest(self, partition: Partition) -> int | None:
-        """The time of the partition's first record; None without one, or until it was looked up."""
+        """Return the timestamp of the partition's first record; None if there is none or it was not looked up yet."""
         log_start, timestamp = self._oldest.get(partition, (Offset(-1), None))
         is_current = log_start == partition.log_start and log_start < partition.high_watermark
         return timestamp if is_current else None
 
     async def refresh(self) -> None:
-        """Look up what partitions led here begin with."""
+        """Look up the first records of partitions led here."""
         oldest: dict[Partition, tuple[Offset, int | None]] = {}
         async for turn in in_turns(self._partitions, PARTITIONS_PER_TURN):
             wanted: dict[Partition, Offset] = {}
@@ -58,7 +58,7 @@ class RecordAges:
     async def look_up(
         self, wanted: Iterable[tuple[Partition, Offset]]
     ) -> dict[tuple[Partition, Offset], int]:
-        """When the first record at or after each of these offsets was made, where there is one and it has a time."""
+        """Return the timestamp of the first record at or after each offset; omit offsets without one."""
         found: dict[tuple[Partition, Offset], int] = {}
         left = iter(wanted)
         while trip := list(islice(left, LOOKUPS_PER_TRIP)):
@@ -79,6 +79,6 @@ def _time_at(log: PartitionLog, offset: Offset) -> int | None:
     try:
         return log.time_at(offset)
     except (RequestError, StorageError) as error:
-        # Deleted or truncated meanwhile. A disk that fails is noticed by those who read from it.
+        # The partition was deleted or truncated since. A failing disk is noticed by other readers.
         logger.debug("no time for offset %d: %s", offset, error)
         return None

@@ -1,8 +1,8 @@
-"""Ends of partitions that other brokers lead, and the times of their records: asked of their leaders by ListOffsets.
+"""High watermarks of partitions that other brokers lead, and record timestamps, from their leaders by ListOffsets.
 
-The request has a tagged field that Kafka's has not, `time_at`: with the log's end the leader tells when the first
-record at or after that offset was made, in the field that is empty in such a reply (`wire/schema_extensions.py`). A
-leader that does not know it tells the end alone.
+The request has a tagged field that Kafka does not have, `time_at`. Along with the end offset the leader returns the
+timestamp of the first record at or after that offset, in a field that is unused in such a reply
+(`wire/schema_extensions.py`). A leader that does not know the field returns only the end offset.
 """
 
 import logging
@@ -18,7 +18,7 @@ from respool.wire.schema_extensions import TIME_AT_VERSION
 
 logger = logging.getLogger(__name__)
 
-# Nobody else waits for these; those of `replica_fetcher.py` and `remote_markers.py` are others.
+# A channel of its own, so that nothing else waits for these requests.
 CHANNEL = 5
 PARTITIONS_PER_REQUEST = 200
 READ_UNCOMMITTED = 0
@@ -30,7 +30,7 @@ EARLIEST = -2
 class RemoteEnd(NamedTuple):
     log_start: Offset
     high_watermark: Offset
-    # Of the first record at or after each offset that was asked for, as far as it is known.
+    # Timestamps of the first records at or after the requested offsets, as far as they are known.
     times: Mapping[Offset, int]
 
 
@@ -41,8 +41,8 @@ class RemoteEnds:
     async def ask(
         self, broker: BrokerId, wanted: Mapping[TopicPartition, Iterable[Offset]]
     ) -> dict[TopicPartition, RemoteEnd]:
-        """Of the partitions that the broker leads, with the offsets whose times are wanted; those that it answers."""
-        # A partition comes once in a request, with one offset. Most have one group.
+        """Ask a leader about its partitions, with the offsets whose timestamps are wanted; omit failed partitions."""
+        # A request names a partition once, with one offset. Most partitions are read by one group.
         rounds = _rounds(wanted)
         ends: dict[TopicPartition, Offset] = {}
         times: dict[TopicPartition, dict[Offset, int]] = {}

@@ -1,7 +1,7 @@
-"""How many series with names of topics and groups are published: `metrics_series_max`, first come, first served.
+"""Limits the number of series with topic and group names to `metrics_series_max`, first come, first served.
 
-What has been admitted stays until its topic, partition or group is gone, so that no series flickers from scrape to
-scrape. What finds no room is counted in `respool_metrics_series_dropped`, and logged.
+An admitted series stays until its topic, partition or group is gone, so that no series flickers from scrape to scrape.
+Series beyond the limit are counted in `respool_metrics_series_dropped`, and logged.
 """
 
 import logging
@@ -23,9 +23,9 @@ class SeriesBudget:
     def __init__(self, series_max: int) -> None:
         self._series_max = series_max
         self._used = 0
-        # How many series each one has.
+        # The number of series of each key.
         self._admitted: dict[SeriesKind, dict[Hashable, int]] = {kind: {} for kind in SeriesKind}
-        # How many series found no room when they were last wanted.
+        # The number of series that were refused when last requested.
         self.dropped: dict[SeriesKind, int] = dict.fromkeys(SeriesKind, 0)
         self._has_warned = False
 
@@ -43,7 +43,7 @@ class SeriesBudget:
         return True
 
     def retain(self, kind: SeriesKind, keys: Collection[Hashable]) -> None:
-        """Only these are left of the kind; the others make room."""
+        """Keep only these keys of the kind; the others free their series."""
         admitted = self._admitted[kind]
         for key in [one for one in admitted if one not in keys]:
             self._used -= admitted.pop(key)
@@ -68,5 +68,5 @@ class SeriesBudget:
             )
 
 
-# No topic can have this name.
+# An invalid topic name, so no topic can have it.
 OTHER_TOPICS = "(other)"

@@ -1,7 +1,7 @@
 """Series of topics and partitions, read at each scrape.
 
-Each broker tells of what it serves: traffic of what clients sent it and took from it, size, age and ends of what it
-leads. Summed over the brokers of a cluster, each message and each byte of a topic counts once, replicas aside.
+Each broker reports what it serves: the traffic of its clients, and the size, age and end offsets of the partitions that
+it leads. Summed over the brokers of a cluster, each message and each byte of a topic counts once, apart from replicas.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from respool.replication.remote_replica import ReplicaLag
 TOPIC = ("topic",)
 PARTITION = ("topic", "partition")
 REPLICA = ("topic", "partition", "replica")
-# High watermark and log start; each replica has two more.
+# High watermark and log start; each replica adds two more.
 SERIES_PER_PARTITION = 2
 SERIES_PER_REPLICA = 2
 
@@ -47,7 +47,7 @@ class TopicSeries:
         self._clock = clock
 
     def collect(self) -> Iterator[Family]:
-        """Nothing here walks all partitions at once: the loop turns between samples."""
+        """Yield all families. Nothing here iterates over all partitions at once: other tasks run between samples."""
         topics = {*self._catalog.image.topics, *self._partitions.topics()}
         self._traffics.retain(topics)
         yield from self._traffic(self._traffics.all())
@@ -100,7 +100,7 @@ class TopicSeries:
         value_of: Callable[[list[Partition]], float | None],
         merge: Callable[[float, float], float],
     ) -> Iterator[Sample]:
-        """One sample a topic that has a value; one for all topics that have no series of their own."""
+        """Yield one sample per topic that has a value, and one for all topics without series of their own."""
         other: float | None = None
         for topic in self._partitions.topics():
             led = [one for one in self._partitions.of_topic(topic) if _is_served(one)]
@@ -117,13 +117,13 @@ class TopicSeries:
 
     def _oldest_age(self, led: list[Partition], now_ms: int) -> float | None:
         times = [time for one in led if (time := self._ages.oldest(one)) is not None]
-        # A record from the future is as young as can be.
+        # A record with a timestamp in the future has age 0.
         return max(0, now_ms - min(times)) / 1000 if times else None
 
     # -- by partition ------------------------------------------------------------------------------------------------
 
     def _ends(self) -> Iterator[Family]:
-        # Filled while the first family is read; the others come after it.
+        # Filled while the first family is generated; the other families follow it.
         rows: list[tuple[tuple[str, str], Partition]] = []
         lags: list[tuple[tuple[str, str, str], ReplicaLag]] = []
         yield Family(

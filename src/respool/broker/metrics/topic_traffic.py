@@ -1,7 +1,7 @@
 """Bytes and messages in and out, by topic: plain numbers, counted per batch and read at a scrape.
 
-Topics without series of their own, because a list or the bound on series says so, share one set of numbers. So each
-number only ever grows, and all together are the broker's.
+Topics without series of their own, because of a filter or the limit on series, share one set of numbers. So each number
+only ever grows, and their sum is the broker's total.
 """
 
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from collections.abc import Collection
 from respool.broker.metrics.series_budget import OTHER_TOPICS, SeriesBudget, SeriesKind
 from respool.model.name_filter import NameFilter
 
-# Bytes and messages in and out, the size, and the oldest record's age.
+# Bytes and messages in and out, the size, and the age of the oldest record.
 SERIES_PER_TOPIC = 6
 
 
@@ -29,12 +29,12 @@ class TopicTraffics:
         self._names = names
         self._budget = budget
         self._by_topic: dict[str, TopicTraffic] = {}
-        # Topics that there was no room for.
+        # Topics beyond the limit on series.
         self._dropped: set[str] = set()
         self._other = TopicTraffic(OTHER_TOPICS)
 
     def of(self, topic: str) -> TopicTraffic:
-        """Where the topic's traffic is counted, for as long as the topic is there."""
+        """Return the counters of the topic, which are valid as long as it exists."""
         found = self._by_topic.get(topic)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Long work on the loop, cut into turns."""
+"""Splits long work on the event loop into slices."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

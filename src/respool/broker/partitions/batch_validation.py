@@ -1,7 +1,7 @@
 """Validation of produced batches: the format's rules, then the topic's.
 
-All rules but one read only the header. A compacted topic takes no record without a key, so its batches are decoded: at
-once where that is quick, else off the loop.
+All rules but one read only the header. A compacted topic accepts no record without a key, so its batches are decoded:
+immediately if that is quick, else off the event loop.
 """
 
 from respool.model.errors import (
@@ -20,7 +20,7 @@ from respool.records.validate import (
     with_log_append_time,
 )
 
-# Clients of older versions cannot read zstd, so they may not be led to believe they can write it.
+# Clients of older versions cannot read zstd, so they must not produce it either.
 ZSTD_FROM_PRODUCE_VERSION = 7
 
 _CODECS = {
@@ -33,10 +33,10 @@ _CODECS = {
 
 
 def admit(records: bytes | None, config: TopicConfig, *, now_ms: int, version: int) -> RecordBatch:
-    """The batch as it will be stored, but for its offsets.
+    """Return the batch as it will be stored, except for its offsets.
 
     Raises:
-        RequestError: a rule is broken; nothing of the batch is taken.
+        RequestError: a rule is broken; the batch is refused as a whole.
     """
     if records is None:
         raise InvalidRecord("there is no record batch")
@@ -59,7 +59,7 @@ def admit(records: bytes | None, config: TopicConfig, *, now_ms: int, version: i
 
 
 def recompression_for(batch: RecordBatch, config: TopicConfig) -> Codec | None:
-    """The codec the topic wants instead of the batch's own; None when the bytes stay as they are."""
+    """Return the codec to which the topic requires the batch to be recompressed; None if its bytes stay unchanged."""
     if config.compression_type is CompressionType.PRODUCER:
         return None
     codec = _CODECS[config.compression_type]
@@ -67,10 +67,10 @@ def recompression_for(batch: RecordBatch, config: TopicConfig) -> Codec | None:
 
 
 def check_keys_quickly(batch: RecordBatch, config: TopicConfig, scanner: RecordScanner) -> bool:
-    """`check_keys`, where the topic asks for it and it takes no time; False: it is still to be done.
+    """Run `check_keys` if the topic requires it and the batch is small. Return False if it is still to be done.
 
     Raises:
-        InvalidRecord, CorruptMessage: as `check_keys`.
+        InvalidRecord, CorruptMessage: see `check_keys`.
     """
     if not config.is_compacted:
         return True
@@ -80,18 +80,18 @@ def check_keys_quickly(batch: RecordBatch, config: TopicConfig, scanner: RecordS
     try:
         check_keys(batch, scanner, limit=limit)
     except MessageTooLarge:
-        # Compressed it was small.
+        # Small compressed, but too large uncompressed.
         return False
     return True
 
 
 def check_keys(batch: RecordBatch, scanner: RecordScanner, *, limit: int) -> None:
-    """Refuse a record without a key: in a compacted topic nothing would ever take its place.
+    """Refuse records without a key: in a compacted topic they could never be superseded.
 
     Raises:
-        InvalidRecord: there is one, or the batch does not hold what its header says.
+        InvalidRecord: a record has no key, or the batch does not match its header.
         CorruptMessage: the batch cannot be decompressed.
-        MessageTooLarge: there are more than `limit` bytes in it.
+        MessageTooLarge: the batch is larger than `limit` bytes uncompressed.
     """
     header = batch.header
     records = decompress(codec_of(header.codec_bits), records_of(batch), limit=limit)
@@ -107,7 +107,7 @@ def check_keys(batch: RecordBatch, scanner: RecordScanner, *, limit: int) -> Non
 
 
 def check_size(batch: RecordBatch, config: TopicConfig) -> None:
-    """The limit counts what is stored: a batch recompressed with a weaker codec may have become too large."""
+    """Check the stored size: a batch that was recompressed with a weaker codec may have become too large."""
     if batch.header.size > config.max_message_bytes:
         raise MessageTooLarge(
             f"the batch has {batch.header.size} bytes in the topic's codec, "

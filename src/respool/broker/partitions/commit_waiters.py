@@ -1,4 +1,4 @@
-"""Waiting for a partition's high watermark: acks=all producers, and fetches that want more bytes.
+"""Waiting for a partition's high watermark: acks=all produces, and fetches that want more bytes.
 
 The partition notifies them when its high watermark moves, or when it fails. Nothing polls.
 """
@@ -26,15 +26,15 @@ class CommitQueue:
     """Appends waiting until everything below their `next_offset` is committed."""
 
     def __init__(self) -> None:
-        # In append order, so nearly always by offset. A retried duplicate may stand behind a
-        # later offset; it then waits for that one too, which costs it time and nothing else.
+        # In append order, so nearly always by offset. A retried duplicate may be queued behind a
+        # later offset; it then waits for that one too, which only costs it time.
         self._waiting: deque[tuple[Offset, CommitListener]] = deque()
 
     def wait_for(self, next_offset: Offset, listener: CommitListener) -> None:
         self._waiting.append((next_offset, listener))
 
     def forget(self, listener: CommitListener) -> None:
-        """It waits no longer; nothing happens if it was told already."""
+        """Remove the listener; do nothing if it was notified already."""
         for place, (_, one) in enumerate(self._waiting):
             if one is listener:
                 del self._waiting[place]
@@ -72,20 +72,20 @@ class FetchWaiter:
 
 
 class PartitionWaiters:
-    """Who waits for a partition: for commits, for the disk, and for deletions on all replicas."""
+    """The waiters of a partition: for commits, for the disk, and for deletions on all replicas."""
 
     def __init__(self, partition: "Partition") -> None:
         self._partition = partition
         self._commits = CommitQueue()
-        # For those who need more than the topic's `respool.flush` promises.
+        # For waiters that need more durability than the topic's `respool.flush` promises.
         self._syncs = CommitQueue()
         self._deletions = CommitQueue()
 
     def wait_for_commit(self, next_offset: Offset, listener: CommitListener) -> bool:
-        """Notify the listener once everything below `next_offset` is committed; False: it is already."""
+        """Notify the listener once everything below `next_offset` is committed. False: it is committed already."""
         partition = self._partition
         if not partition.is_online:
-            # It went offline after the append; the high watermark stays where it is.
+            # It went offline after the append, so the high watermark no longer advances.
             raise partition.unavailable()
         if partition.role.leading().is_committed(next_offset):
             return False
@@ -93,9 +93,9 @@ class PartitionWaiters:
         return True
 
     def wait_for_disk(self, next_offset: Offset, listener: CommitListener) -> bool:
-        """Notify the listener once everything below is committed and on disk, whatever `respool.flush` is.
+        """Notify the listener once everything below `next_offset` is committed and on disk.
 
-        False: it is already.
+        This holds whatever `respool.flush` is. False: it is committed and on disk already.
         """
         partition = self._partition
         if not partition.is_online:
@@ -108,7 +108,7 @@ class PartitionWaiters:
         return True
 
     def wait_for_deletion(self, log_start: Offset, listener: CommitListener) -> bool:
-        """Notify the listener once all replicas have deleted what is below `log_start`; False: they have already."""
+        """Notify the listener once all replicas have deleted what is below `log_start`. False: they already have."""
         partition = self._partition
         if not partition.is_online:
             raise partition.unavailable()
@@ -139,7 +139,7 @@ async def when_committed(partition: "Partition", next_offset: Offset) -> None:
     """Return once everything below `next_offset` is committed.
 
     Raises:
-        RequestError: it never will be: the partition failed, was deleted, or is led elsewhere.
+        RequestError: it will not be committed here: the partition failed, was deleted, or is led elsewhere.
     """
     committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if partition.waiters.wait_for_commit(next_offset, FutureListener(committed)):

@@ -1,4 +1,4 @@
-"""Log compaction: of the logs that are due, the dirtiest first, one at a time, in slices off the event loop."""
+"""Log compaction: of the logs that are due, the dirtiest is compacted first, in slices off the event loop."""
 
 import logging
 from collections.abc import Sequence
@@ -35,14 +35,14 @@ class Compactor:
         self._rng = rng
         self._scanner = scanner
         self._memory_bytes_max = memory_bytes_max
-        # Where it failed: tried again after a restart, for every try would read the same damage.
+        # Partitions whose compaction failed. No retry before a restart, since it would read the same damage.
         self._given_up: set[Partition] = set()
 
     async def prepare(self) -> None:
         await self._offload.run(self._scanner.prepare)
 
     async def compact_dirtiest(self) -> bool:
-        """Compact the log that needs it most; False when none is due, or the disk has no room for it now."""
+        """Compact the log that needs it most. Return False if none is due, or the disk has no room for it now."""
         partition = self._dirtiest()
         if partition is None:
             return False
@@ -60,7 +60,7 @@ class Compactor:
         try:
             return await self._run(partition, log, compaction)
         finally:
-            # Where this was cancelled a slice may still be running.
+            # If this was cancelled, a slice may still be running.
             compaction.is_abandoned = True
 
     def _dirtiest(self) -> Partition | None:
@@ -94,10 +94,10 @@ class Compactor:
             except StorageError as error:
                 return self._on_failure(partition, log, compaction, error)
             try:
-                # Not while another thread cuts the log's end off.
+                # Not while another thread truncates the log.
                 async with partition.changing:
                     if not partition.is_online:
-                        # Deleted, or failed otherwise. The log is no longer ours to touch.
+                        # Deleted or offline: this log must not be used any more.
                         return True
                     removed = log.finish_compaction(compaction)
             except HandlesExhausted as error:
@@ -126,7 +126,7 @@ class Compactor:
         compaction: Compaction,
         error: StorageError,
     ) -> bool:
-        """Nothing is lost: the old segments are where they were. Returns whether to look for another log now."""
+        """Handle a failure; the old segments are untouched. Return True to continue with another log now."""
         if not partition.is_online or compaction.is_abandoned:
             return True
         try:

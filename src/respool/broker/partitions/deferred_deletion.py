@@ -1,7 +1,7 @@
 """Deletes obsolete files later, off the event loop.
 
-They were renamed when they became obsolete, so after a crash the next start finds and deletes them. The delay lets
-current readers finish; an open file stays readable even after it.
+The files were renamed when they became obsolete, so after a crash the next start finds and deletes them. The delay lets
+current readers finish; a file that is already open stays readable even after that.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class DeferredDeletion:
     def __init__(self, *, disk: Disk, offload: Offload) -> None:
         self._disk = disk
         self._offload = offload
-        # By number, so that a timer can take itself out.
+        # Keyed by number, so that a timer can remove itself.
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._numbers = itertools.count()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -34,7 +34,7 @@ class DeferredDeletion:
 
     def run_later(self, delete: Callable[[], None], *, delay_ms: int) -> None:
         number = next(self._numbers)
-        # A setting may ask for more than a timer can count; the next start catches up.
+        # The setting may exceed the range of a timer, so the delay is limited.
         delay_s = min(delay_ms, DELAY_MS_MAX) / 1000
         loop = asyncio.get_running_loop()
         self._timers[number] = loop.call_later(delay_s, self._start, number, delete)
@@ -52,7 +52,7 @@ class DeferredDeletion:
             logger.warning("could not delete what is out of use: %s", error)
 
     async def stop(self) -> None:
-        """Let deletions under way finish; the others wait for the next start."""
+        """Let running deletions finish; the others are left for the next start."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,8 +1,8 @@
 """Group commit: one fdatasync for all waiting batches, off the event loop.
 
-A partition that needs a sync enrols once; a worker syncs the files of all enrolled partitions in one call to another
-thread, and notifies them. What is appended meanwhile enrols again and waits for the next call, so the busier the
-broker, the more batches share one sync.
+A partition that needs a sync enrols once. A worker syncs the files of all enrolled partitions in one call to another
+thread, and notifies them. Partitions that append in the meantime enrol again and wait for the next call, so the busier
+the broker, the more batches share one sync.
 """
 
 import asyncio
@@ -32,26 +32,26 @@ class Flusher:
     ) -> None:
         """`on_synced` gets the duration of each sync, in seconds of the stopwatch."""
         self._offload = offload
-        # Told of what nobody foresaw.
+        # Called with unexpected exceptions.
         self._on_failure = on_failure
         self._stopwatch = stopwatch
         self._on_synced = on_synced
         self._workers_max = workers_max
-        # Enrolled and not yet taken by a worker. A dict for its order.
+        # Enrolled, and not yet taken by a worker. A dict, to keep their order.
         self._enrolled: dict[Partition, None] = {}
-        # Taken by a worker. A partition is never with two: its syncs must finish in order.
+        # Taken by a worker. Two workers never have the same partition: its syncs must finish in order.
         self._under_way: set[Partition] = set()
         self._workers: set[asyncio.Task[None]] = set()
-        # How many of them will still look at what is enrolled. Not the number of tasks: one that has
-        # looked for the last time is a task for another turn of the loop, and takes nobody any more.
+        # The number of workers that will check again for enrolled partitions. This is less than the number of tasks: a
+        # worker that has checked for the last time remains a task for one more turn of the loop.
         self._working = 0
-        # Who waits until nothing of a partition is under way.
+        # Callers that wait until no sync of a partition is in flight.
         self._settling: dict[Partition, list[asyncio.Future[None]]] = {}
-        # Partitions with respool.flush=interval that have something to sync when the time comes.
+        # Partitions with respool.flush=interval that have something to sync at the end of the interval.
         self._timers: dict[Partition, asyncio.TimerHandle] = {}
 
     def request_sync(self, partition: Partition) -> None:
-        """Sync what the partition has appended so far, soon."""
+        """Sync soon what the partition has appended so far."""
         if partition in self._enrolled:
             return
         self._enrolled[partition] = None
@@ -62,7 +62,7 @@ class Flusher:
             worker.add_done_callback(self._workers.discard)
 
     def request_sync_within(self, partition: Partition, delay_ms: int) -> None:
-        """Sync what the partition will have appended by then; asking again before then adds nothing."""
+        """Sync after `delay_ms` what the partition has appended by then; a second request before that has no effect."""
         if partition not in self._timers:
             loop = asyncio.get_running_loop()
             self._timers[partition] = loop.call_later(delay_ms / 1000, self._on_interval, partition)
@@ -77,7 +77,7 @@ class Flusher:
         self._timers.clear()
 
     async def settle(self, partition: Partition) -> None:
-        """Sync the partition no more, and return when nothing of it is under way: its files may go then."""
+        """Cancel the partition's syncs, and return when none is in flight: its files may be deleted then."""
         self._enrolled.pop(partition, None)
         timer = self._timers.pop(partition, None)
         if timer is not None:
@@ -88,7 +88,7 @@ class Flusher:
             await settled
 
     async def drain(self) -> None:
-        """Return when everything enrolled before has been synced."""
+        """Return when everything that was enrolled has been synced."""
         while self._workers:
             await asyncio.gather(*self._workers)
 
@@ -106,7 +106,7 @@ class Flusher:
             self._working -= 1
 
     def _finish(self, syncs: list[PartitionSync], errors: list[StorageError | None]) -> None:
-        # First of all: whatever happens to one of them, the others can be synced again.
+        # This comes first: whatever happens to one partition, the others can be synced again.
         self._under_way.difference_update(sync.partition for sync in syncs)
         for sync, error in zip(syncs, errors, strict=True):
             try:
@@ -114,12 +114,12 @@ class Flusher:
             except Exception as failure:  # noqa: BLE001 - one who waits must not cost the others their answer
                 self._on_failure(failure)
             for settled in self._settling.pop(sync.partition, ()):
-                # Who waited may have been cancelled meanwhile: a follower's fetcher, when the broker stops.
+                # The waiting task may have been cancelled: a follower's fetcher, when the broker stops.
                 if not settled.done():
                     settled.set_result(None)
 
     def _begin(self, free: list[Partition]) -> list[PartitionSync]:
-        """Begin a fair share of what is enrolled, so that the other workers find some too."""
+        """Begin a fair share of the enrolled partitions, and leave some for the other workers."""
         share = math.ceil(len(free) / self._workers_max)
         syncs = []
         for partition in free[:share]:

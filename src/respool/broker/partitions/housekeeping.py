@@ -1,4 +1,4 @@
-"""Periodic work of the broker: retention, compaction, checkpoints, expiry of producer state."""
+"""The broker's periodic work: retention, compaction, checkpoints, and expiry of producer state."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ class Housekeeping:
             await asyncio.sleep(self._settings.storage.retention_check_ms / 1000)
             for partition in self._partitions:
                 self.clean(partition)
-                # Rolling and renaming take a little time each; requests go in between.
+                # Rolling and renaming take a little time per partition; requests are served in between.
                 await asyncio.sleep(0)
 
     async def run_compaction(self) -> NoReturn:
@@ -50,7 +50,7 @@ class Housekeeping:
             await asyncio.sleep(self._settings.storage.compaction_check_ms / 1000)
             await self._compactor.prepare()
             while await self._compactor.compact_dirtiest():
-                # The next one, which may have become due meanwhile.
+                # Continue with the next log, which may have become due in the meantime.
                 pass
 
     async def run_checkpoints(self) -> NoReturn:
@@ -59,8 +59,8 @@ class Housekeeping:
             await self.checkpoint()
 
     def clean(self, partition: Partition) -> None:
-        """Roll, expire and forget what is due in one partition."""
-        # Another thread may be cutting the log's end off.
+        """Apply retention to one partition: roll and delete segments, expire producer state."""
+        # Another thread may be truncating the log.
         if not partition.is_online or partition.changing.locked():
             return
         now_ms = self._clock.now_ms()
@@ -70,7 +70,7 @@ class Housekeeping:
             removed = log.apply_retention(now_ms=now_ms, high_watermark=partition.high_watermark)
             log.expire_producers(now_ms)
         except DiskFull as error:
-            # Nothing was changed. What is due stays due, and is tried again.
+            # Nothing was changed. The work is still due, and is retried.
             logger.error("%s: no room to roll or remove segments: %s", partition.name, error)
             return
         except StorageError as error:
@@ -84,11 +84,11 @@ class Housekeeping:
             )
 
     async def checkpoint(self) -> None:
-        """Write down how far logs are synced and committed, so that a crash costs little to recover."""
+        """Write checkpoints of recovery points and high watermarks, so that recovery after a crash is fast."""
         logs = self._partitions.online_logs()
         high_watermarks = self._partitions.high_watermarks()
         try:
             await self._offload.run(lambda: self._folder.write_checkpoints(logs, high_watermarks))
         except StorageError as error:
-            # Without it the next start after a crash scans more; nothing is lost.
+            # Without checkpoints the next start after a crash scans more; nothing is lost.
             logger.warning("could not write the checkpoints: %s", error)

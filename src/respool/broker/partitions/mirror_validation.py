@@ -1,4 +1,4 @@
-"""Validation of what is produced to a mirror topic: batches that have offsets, from `respool mirror` only.
+"""Validation of batches produced to a mirror topic: they have offsets, and come from `respool mirror` only.
 
 See `records/mirrored_batches.py` for their format, and docs/adr/0012-mirroring.md for the reasons.
 """
@@ -14,7 +14,7 @@ from respool.records.validate import walk_batches
 def admit_mirrored(records: bytes | None, name: TopicPartition) -> MirroredBatches:
     """
     Raises:
-        PolicyViolation: an ordinary producer sent it.
+        PolicyViolation: the request is from an ordinary producer.
         InvalidRecord, CorruptMessage: the mirror sent invalid batches.
     """
     copied = None if records is None else read_mirrored(records)
@@ -28,7 +28,7 @@ def check_mirrored(copied: MirroredBatches, log: PartitionLog, name: TopicPartit
 
     Raises:
         StorageError: the log cannot be read.
-        OutOfOrderSequence, InvalidRecord: as the checks below.
+        OutOfOrderSequence, InvalidRecord: see the checks below.
     """
     is_new = check_continues(copied, log.log_end, name, is_empty=log.is_empty)
     here = min(copied.end, log.log_end)
@@ -43,10 +43,10 @@ def check_continues(
 ) -> bool:
     """Return whether some of the batches are new; the new ones must continue the log without a gap.
 
-    An empty log may start inside a batch, which it lost in a power cut: it takes that batch whole.
+    An empty log may start inside a batch that it lost in a power cut: it then accepts that batch as a whole.
 
     Raises:
-        OutOfOrderSequence: batches before these are missing; the mirror looks up the log's end and continues there.
+        OutOfOrderSequence: batches before these are missing; the mirror looks up the log end and continues there.
         InvalidRecord: the log ends inside a batch of the source, so it differs from the source.
     """
     if copied.end <= log_end:
@@ -63,9 +63,9 @@ def check_continues(
 
 
 def check_same(copied: MirroredBatches, here: Offset, stored: bytes, name: TopicPartition) -> None:
-    """Check that the last batch which is in the log already equals the log's: then the earlier ones do, too.
+    """Check that the last batch that is already in the log equals the log's: then the earlier ones do, too.
 
-    `here` is the batch's next offset, `stored` begins with the log's batch at the offset before.
+    `here` is the batch's next offset; `stored` begins with the log's batch at the offset before it.
 
     Raises:
         InvalidRecord: they differ: the source lost its batch and has written others since.
@@ -75,7 +75,7 @@ def check_same(copied: MirroredBatches, here: Offset, stored: bytes, name: Topic
         return
     has = read_header(stored)
     if has.base_offset >= here or not (_is_whole(has) and _is_whole(sent)):
-        # One of them was deleted or compacted since, so they cannot be compared.
+        # One of the two was deleted or compacted since, so they cannot be compared.
         return
     if (has.base_offset, has.crc) != (sent.base_offset, sent.crc):
         raise InvalidRecord(

@@ -1,6 +1,6 @@
 """One replica on this broker: its log, its role, its watermarks, and the requests that wait for them.
 
-The state of a partition belongs here; others call methods. A storage error takes the partition offline: it answers
+The state of a partition belongs here; others call its methods. A storage error takes the partition offline: it answers
 KAFKA_STORAGE_ERROR until the broker is restarted, and other partitions are not affected. A full disk and too many open
 files are transient errors: nothing was written, reads continue, and the client's retry succeeds once there is room.
 """
@@ -64,7 +64,7 @@ class Partition:
         high_watermark: Offset | None = None,
         traffic: TopicTraffic | None = None,
     ) -> None:
-        """Without a role at first. `high_watermark` None: everything in the log is committed."""
+        """The partition starts without a role. `high_watermark` None: everything in the log is committed."""
         self.name = name
         self.topic_id = topic_id
         # Shared by all partitions of the topic.
@@ -72,7 +72,7 @@ class Partition:
         self.role = PartitionRole(name, self, propose=self._propose)
         # Held while the role changes, or another thread changes the log.
         self.changing = asyncio.Lock()
-        # Why the partition is offline; None while it is not.
+        # The error that took the partition offline; None while it is online.
         self.failure: StorageError | None = None
         self._watermarks = Watermarks()
         self.waiters = PartitionWaiters(self)
@@ -88,7 +88,7 @@ class Partition:
             self.failure = log
         else:
             self._log = log
-            # A broker alone: what a crash left is committed, transaction markers included.
+            # A single broker: everything that survived a crash is committed, including transaction markers.
             self._watermarks.begin_at(
                 log, log.log_end if high_watermark is None else high_watermark
             )
@@ -125,7 +125,7 @@ class Partition:
             StorageFailed: the partition is offline.
             NotLeader: the partition was deleted while the caller waited.
         """
-        # Read once: a fetch calls this from another thread, where the partition may be deleted between two reads.
+        # Read once: a fetch in another thread calls this too, and the partition may be deleted between two reads.
         log = self._log
         if log is None or self.failure is not None:
             raise self.unavailable()
@@ -141,17 +141,17 @@ class Partition:
 
     @property
     def delete_delay_ms(self) -> int:
-        """How long the files of the deleted partition are kept; the default where the log could not be opened."""
+        """How long the files of a deleted partition are kept; the default if the log could not be opened."""
         config = TopicConfig() if self._log is None else self._log.config
         return config.file_delete_delay_ms
 
     def update_config(self, config: TopicConfig) -> None:
-        """Apply changed settings; an offline partition applies them at its restart."""
+        """Apply changed settings; an offline partition applies them when it is reopened."""
         if self._log is None:
             return
         self._log.update_config(config)
         if config.respool_flush is Flush.ALWAYS:
-            # Also what was appended before the change.
+            # This covers batches that were appended before the change, too.
             self.syncs.request_sync(self)
 
     @property
@@ -160,7 +160,7 @@ class Partition:
 
     @property
     def awaits_opening(self) -> bool:
-        """True if a transient error kept its log from being opened or truncated: disk full, too many open files."""
+        """True if a transient error (disk full, too many open files) prevented opening or truncating the log."""
         return self._log is None and isinstance(self.failure, DiskFull | HandlesExhausted)
 
     @property
@@ -170,15 +170,15 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where read_committed readers stop: below it everything is committed and no transaction is open.
+        """The end for read_committed readers: everything below it is committed and no transaction is open.
 
-        From any thread. A high watermark that is read after it is at least as high.
+        This may be called from any thread. A high watermark that is read after it is at least as high.
         """
         # The first records of an open transaction may have been deleted.
         return max(self._watermarks.stable_offset, self.log_start)
 
     def check_leader_epoch(self, asked: int) -> None:
-        """Check the leader epoch that a client names, if it names one (KIP-320)."""
+        """Check the leader epoch in a client's request, if there is one (KIP-320)."""
         if asked in (NO_LEADER_EPOCH, self.leader_epoch):
             return
         error = FencedLeaderEpoch if asked < self.leader_epoch else UnknownLeaderEpoch
@@ -188,12 +188,12 @@ class Partition:
 
     @property
     def durable_end(self) -> Offset:
-        """The replica is durable up to here: in the page cache, or on disk with `respool.flush=always`."""
+        """The end of the durable log: in the page cache, or on disk with `respool.flush=always`."""
         log = self.log
         return log.synced_end if log.config.respool_flush is Flush.ALWAYS else log.log_end
 
     def on_log_start_moved(self) -> None:
-        """Records were deleted at the start."""
+        """The log start has moved up: records were deleted."""
         self.role.on_log_start(self.log_start)
 
     def advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
@@ -203,7 +203,7 @@ class Partition:
             return
         log = self._log
         if log is None or self.failure is not None:
-            # Its role still follows the cluster image, but no request is answered.
+            # Its role still follows the cluster image, but requests are not served.
             return
         self._watermarks.advance_to(log, high_watermark, byte_count)
         self.waiters.on_progress(high_watermark, synced_end=log.synced_end)
@@ -215,16 +215,16 @@ class Partition:
         self.waiters.fail(error)
         self.role.end_going_on()
         self.wake_readers()
-        # The replica fetcher may be waiting for this log's disk.
+        # The replica fetcher may be waiting for this sync.
         self.role.on_follower_ready()
 
     def wake_readers(self) -> None:
-        """Wake all fetches, to check again."""
+        """Wake all waiting fetches, so that they check again."""
         self._watermarks.wake_all()
 
     def _propose(self, leader: Leader, proposal: ProposeIsr) -> None:
         if not self.is_online:
-            # Followers get errors only, so they seem to lag. But one of them has to take over.
+            # Followers get only errors from an offline leader, so they seem to lag. But one of them has to take over.
             return
         assert self._isr is not None, f"{self.name}: an ISR change without a cluster"
         self._isr.propose(self, leader, proposal)
@@ -235,7 +235,7 @@ class Partition:
         """Append the leader's batches unchanged and request the sync that the topic needs.
 
         Raises:
-            as `PartitionLog.append_fetched`; nothing was written.
+            The exceptions of `PartitionLog.append_fetched`; nothing was written.
         """
         log, follower = self.log, self.follower
         assert follower is not None
@@ -245,7 +245,7 @@ class Partition:
         return effects
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
-        """Take the leader's high watermark, which may also be lower than the one before."""
+        """Apply the leader's high watermark, which may also be lower than the previous one."""
         if high_watermark < self.high_watermark:
             self._watermarks.go_back_to(self.log, high_watermark)
         else:
@@ -261,10 +261,10 @@ class Partition:
         guard: VerificationGuard | None = None,
         is_urgent: bool = True,
     ) -> Appended:
-        """Append a checked batch and request the sync that the topic needs.
+        """Append a validated batch and request the sync that the topic needs.
 
         The first batch of a transaction needs the guard from `PartitionLog.begin_verification`. A batch that is not
-        urgent is synced a moment later, with others; call `hurry` before waiting for its commit.
+        urgent is synced a little later, with others; call `hurry` before waiting for its commit.
 
         Raises:
             StorageFailed: the partition is offline, or the disk has no room.
@@ -292,11 +292,11 @@ class Partition:
     def append_mirrored(self, copied: MirroredBatches, *, now_ms: int) -> Offset:
         """Append another cluster's batches with their offsets, and return the next offset after them.
 
-        Batches that are here already are skipped: a retry sends them again.
+        Batches that are in the log already are skipped: a retry sends them again.
 
         Raises:
             StorageFailed: the partition is offline, or the disk has no room; batches before may have been written.
-            RequestError: the topic is no mirror, or the batches do not continue the log; nothing was written.
+            RequestError: the topic is not a mirror, or the batches do not continue the log; nothing was written.
         """
         log = self.log
         self.role.leading()
@@ -327,7 +327,7 @@ class Partition:
 
         Raises:
             StorageFailed: the partition is offline, or the disk has no room.
-            InvalidProducerEpoch, TransactionCoordinatorFenced: a newer one wrote here; nothing was written.
+            InvalidProducerEpoch, TransactionCoordinatorFenced: a newer epoch wrote here; nothing was written.
             PolicyViolation: a mirror gets its transaction markers from the source.
         """
         log = self._log_to_write()
@@ -344,7 +344,7 @@ class Partition:
         return appended
 
     def cancel_verification(self, guard: VerificationGuard) -> None:
-        """Release a guard from `begin_verification`: the coordinator refused."""
+        """Release a guard from `begin_verification`, since the coordinator refused."""
         if self._log is not None:
             self._log.cancel_verification(guard)
 
@@ -357,7 +357,7 @@ class Partition:
         return StorageFailed(f"{self.name}: {error}") if self.is_online else self.unavailable()
 
     def hurry(self) -> None:
-        """Sync batches that were not urgent: somebody waits for their commit."""
+        """Sync batches that were not urgent, since a request now waits for their commit."""
         if self.is_online and self.config.respool_flush is Flush.ALWAYS:
             self.syncs.request_sync(self)
 
@@ -377,12 +377,12 @@ class Partition:
         if flush is Flush.INTERVAL:
             self.syncs.request_sync_within(self, log.config.respool_flush_interval_ms)
         elif has_rolled:
-            # Not needed for durability: it shortens a later recovery.
+            # This sync is not needed for durability; it shortens a later recovery.
             self.syncs.request_sync(self)
         self.role.on_durable(log.log_end, self._watermarks.bytes_appended)
 
     def add_fetch_waiter(self, waiter: FetchWaiter, read_to: ReadTo = ReadTo.COMMITTED) -> None:
-        """Notify the waiter of bytes that become readable."""
+        """Notify the waiter when bytes become readable."""
         self._watermarks.add_waiter(waiter, read_to)
 
     def remove_fetch_waiter(self, waiter: FetchWaiter) -> None:
@@ -396,7 +396,7 @@ class Partition:
         self.go_offline(error)
 
     def go_offline(self, error: StorageError) -> None:
-        """Stop serving; fail all waiting requests."""
+        """Stop serving, and fail all waiting requests."""
         if self.failure is not None:
             return
         self.failure = error
@@ -412,7 +412,7 @@ class Partition:
     def give_up_log(self, error: StorageError) -> None:
         """Go offline and abandon the log, which may be half truncated, until it is opened again.
 
-        After a transient error `HostedReplicas` opens it again, else the next start does.
+        After a transient error `HostedReplicas` opens it again; otherwise the next start does.
         """
         log, self._log = self._log, None
         if log is not None:
@@ -426,7 +426,7 @@ class Partition:
         return "restart the broker once the disk is sound"
 
     def detach(self) -> PartitionLog | None:
-        """Hand the log over for closing or deletion; waiting requests fail."""
+        """Return the log for closing or deletion; waiting requests fail."""
         log, self._log = self._log, None
         self.is_detached = True
         self.role.leader = self.role.follower = None
@@ -434,7 +434,7 @@ class Partition:
         return log
 
     def unavailable(self) -> RequestError:
-        """Return why nobody can be served: the partition is offline or no longer here."""
+        """Return the error for all requests: the partition is offline or no longer here."""
         if self.failure is not None:
             return StorageFailed(f"{self.name} is offline: {self.failure}")
         return NotLeader(f"{self.name} is no longer here")

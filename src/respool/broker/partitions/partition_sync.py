@@ -1,4 +1,4 @@
-"""One sync of a partition's log: begins and finishes on the loop, runs in another thread (`flusher.py`)."""
+"""One sync of a partition's log: begins and finishes on the event loop, runs in another thread (`flusher.py`)."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,14 +8,14 @@ from respool.model.errors import HandlesExhausted, StorageError
 if TYPE_CHECKING:
     from respool.broker.partitions.partition import Partition
 
-# How long a sync that nobody waits for may wait for another one to share the disk's flush with.
+# How long a sync that is not urgent may wait to share a disk flush with another one.
 NOT_URGENT_MS = 50
-# When a sync is retried that could not start because too many files were open.
+# The delay before retrying a sync that failed to start because of too many open files.
 RETRY_MS = 500
 
 
 class SyncRequests(Protocol):
-    """Where a partition requests a sync of its log: `Flusher`."""
+    """Accepts a partition's requests for a sync of its log: `Flusher`."""
 
     def request_sync(self, partition: "Partition") -> None: ...
 
@@ -25,7 +25,7 @@ class SyncRequests(Protocol):
 
 
 class PartitionSync:
-    """A sync in flight: its partition, the part of the log that it covers, and how many bytes those are."""
+    """A sync in flight: its partition, the range of the log that it covers, and the number of bytes."""
 
     __slots__ = ("bytes_appended", "partition", "pending")
 
@@ -58,10 +58,10 @@ class PartitionSync:
         """The work in the other thread is done, or failed with `error`."""
         partition = self.partition
         if not partition.has_log:
-            # Deleted, closed or taken offline since: nobody waits.
+            # The partition was deleted, closed or taken offline since, so no request is waiting.
             return
         if isinstance(error, HandlesExhausted):
-            # Nothing was lost, so those who wait keep waiting.
+            # Nothing was lost, so waiting requests continue to wait.
             partition.on_storage_error(error)
             partition.syncs.request_sync_within(partition, RETRY_MS)
             return

@@ -1,15 +1,15 @@
 """Refused batches of idempotent producers: the batches sent behind them get the same error.
 
 ```
- client        batch 5 ----> not the leader yet: NOT_LEADER
-               batch 6 ----> it leads now, and 5 is missing: NOT_LEADER again, not OUT_OF_ORDER_SEQUENCE
+ client        batch 5 ----> no leader here yet: NOT_LEADER
+               batch 6 ----> there is a leader now, but 5 is missing: NOT_LEADER again, not OUT_OF_ORDER_SEQUENCE
                batch 5, batch 6 ----> written, in order
 ```
-A client with several batches in flight retries all refused ones, in order. Some clients take OUT_OF_ORDER_SEQUENCE
-for a gap of their own: librdkafka bumps its epoch for all its partitions, and writes a second time what was written
-but not yet acknowledged.
+A client with several batches in flight retries all refused ones, in order. Some clients take OUT_OF_ORDER_SEQUENCE for
+a gap of their own making: librdkafka bumps its epoch for all its partitions, and writes again what was written but not
+yet acknowledged.
 
-If the missing batch has not come after a while, the gap is reported as one.
+If the missing batch does not arrive within a while, the gap is reported as OUT_OF_ORDER_SEQUENCE.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from typing import NamedTuple
 from respool.model.errors import NotEnoughReplicas, NotLeader, RequestError, StorageFailed
 from respool.records.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
 
-# Clients wait a tenth of a second before they try again, and longer each time.
+# Clients wait at least 0.1 s before they retry, and longer each time.
 KEPT_MS = 5_000
-# How many producers are remembered in a partition at most.
+# The maximum number of producers remembered per partition.
 PRODUCERS_MAX = 1_000
-# Nothing was written, and it may be tried again.
+# Errors after which nothing was written and the client may retry.
 _PASSING = (NotLeader, NotEnoughReplicas, StorageFailed)
 
 
@@ -33,19 +33,19 @@ class _Refused(NamedTuple):
 
 
 class RefusedBatches:
-    """Of one partition. What is remembered is of no use to anybody else, and may be lost."""
+    """The refused batches of one partition. They matter only to this broker, and may be lost."""
 
     __slots__ = ("_first",)
 
     def __init__(self) -> None:
-        # By producer: the first refused batch that was not retried yet.
+        # By producer: the first refused batch that has not been retried yet.
         self._first: dict[int, _Refused] = {}
 
     def __bool__(self) -> bool:
         return bool(self._first)
 
     def note(self, header: BatchHeader, error: RequestError, *, now_ms: int) -> None:
-        """This one was refused."""
+        """Remember that this batch was refused."""
         if header.producer_id < 0 or not isinstance(error, _PASSING):
             return
         known = self._first.pop(header.producer_id, None)
@@ -57,14 +57,14 @@ class RefusedBatches:
         self._first[header.producer_id] = _Refused(header.producer_epoch, sequence, error, now_ms)
 
     def note_bytes(self, records: bytes | None, error: RequestError, *, now_ms: int) -> None:
-        """The same of one that nobody has looked at."""
+        """Remember a refused batch that has not been parsed."""
         if records is not None and len(records) >= HEADER_BYTES:
             header = read_header(records)
             if header.magic == MAGIC:
                 self.note(header, error, now_ms=now_ms)
 
     def instead_of_a_gap(self, header: BatchHeader, *, now_ms: int) -> RequestError | None:
-        """What to say to a batch that is out of order, if that is because one before it was refused."""
+        """Return the error for an out-of-order batch, if the reason is that a batch before it was refused."""
         known = self._first.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch or not _is_fresh(known, now_ms):
             return None
@@ -80,5 +80,5 @@ class RefusedBatches:
 
 
 def _is_fresh(known: _Refused, now_ms: int) -> bool:
-    # The wall clock may have been set.
+    # The wall clock may have been set back.
     return abs(now_ms - known.at_ms) <= KEPT_MS

@@ -38,7 +38,7 @@ class Partitions:
         traffics: TopicTraffics,
         on_offline: Callable[[Partition], None] = lambda _: None,
     ) -> None:
-        """In a cluster what a crash left is not committed by that: others decide with."""
+        """`is_clustered`: after a crash the log's end does not count as committed, since other replicas have a say."""
         self._folder = folder
         self._catalog = catalog
         self._offload = offload
@@ -50,7 +50,7 @@ class Partitions:
         self._traffics = traffics
         self._on_offline = on_offline
         self._partitions: dict[tuple[str, int], Partition] = {}
-        # Invariant: exactly those above, by topic; no topic without any.
+        # Invariant: the same partitions by topic; no topic has an empty set.
         self._numbers: dict[str, set[int]] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -61,7 +61,7 @@ class Partitions:
 
     @property
     def may_act(self) -> bool:
-        """Whether what is led here may be told from: the broker's lease is valid."""
+        """True while the lease is valid, so partitions led here may be served."""
         return self._may_act()
 
     def names(self) -> set[TopicPartition]:
@@ -69,9 +69,9 @@ class Partitions:
 
     def find(self, topic: str, partition: int) -> Partition:
         """Raises:
-        UnknownTopicOrPartition: there is no such partition.
-        NotLeader: there is, on other brokers, or it is just being opened; or one of a deleted topic of the same name
-            has not made room for it yet.
+        UnknownTopicOrPartition: the partition does not exist.
+        NotLeader: the partition is on other brokers or is still being opened, or a deleted topic of the same name still
+            has its partition here.
         """
         found = self._partitions.get((topic, partition))
         if found is None:
@@ -80,16 +80,16 @@ class Partitions:
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
         known = self._catalog.image.topics.get(topic)
         if known is not None and known.id != found.topic_id:
-            # What is written to it now would be deleted with it, and what is read from it is somebody else's.
+            # A write to it would be deleted with the old topic, and a read would return the old topic's records.
             raise NotLeader(f"{topic}-{partition} is just being made anew")
         return found
 
     def find_leader(self, topic: str, partition: int) -> Partition:
-        """The partition, if this broker leads it.
+        """Return the partition if this broker leads it.
 
         Raises:
-            as `find`; NotLeader also while another broker leads it, or this one may not act. A partition that is
-                offline says so itself.
+            The exceptions of `find`; NotLeader also while another broker leads it, or this one may not act. A partition
+                that is offline raises its own error when it is used.
         """
         found = self.find(topic, partition)
         if found.leader is None and (found.failure is None or self._is_clustered):
@@ -106,10 +106,10 @@ class Partitions:
             return None
 
     def find_readable(self, topic: str, partition: int) -> Partition:
-        """The partition, if consumers may read it here: led or followed (KIP-392).
+        """Return the partition if consumers may read it here, from the leader or a follower (KIP-392).
 
         Raises:
-            as `find_leader`.
+            The exceptions of `find_leader`.
         """
         found = self.find(topic, partition)
         if found.follower is None:
@@ -123,16 +123,16 @@ class Partitions:
         return found is not None and found.is_online
 
     def topics(self) -> tuple[str, ...]:
-        """Those that have partitions here."""
+        """The topics that have partitions here."""
         return tuple(self._numbers)
 
     def of_topic(self, name: str) -> list[Partition]:
-        """Those of a topic that are here."""
+        """Return the partitions of a topic that are here."""
         numbers = self._numbers.get(name, ())
         return [self._partitions[name, number] for number in sorted(numbers)]
 
     def unopened(self) -> list[Partition]:
-        """Those whose logs may be opened if it is tried again."""
+        """Return the partitions whose logs may be opened by another attempt."""
         return [one for one in self if one.awaits_opening]
 
     def drop(self, unopened: Partition) -> None:
@@ -142,7 +142,7 @@ class Partitions:
         unopened.detach()
 
     async def open_all(self, wanted: Iterable[tuple[TopicImage, int]]) -> None:
-        """Open these of the topics' partitions. One that cannot be opened is there, and offline."""
+        """Open these partitions of the topics. A partition that cannot be opened is registered as offline."""
         turns = asyncio.Semaphore(OPENING_AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for topic, number in wanted:
@@ -185,7 +185,7 @@ class Partitions:
             return error
 
     async def remove(self, partitions: Iterable[Partition]) -> list[str]:
-        """Take the partitions out of service at once; return what is to be deleted from disk."""
+        """Take the partitions out of service immediately; return the paths to delete from disk."""
         removed = []
         for partition in partitions:
             self._forget(partition)
@@ -193,8 +193,8 @@ class Partitions:
         leftovers = []
         for partition, log in removed:
             name = partition.name
-            # Another thread may be cutting it off. And a sync under way may write beside the log; in a topic of the
-            # same name that comes next it would be somebody else's.
+            # Another thread may be truncating the log. And a sync in flight may write files beside the log; in a topic
+            # of the same name that is created next, they would belong to the wrong topic.
             async with partition.changing:
                 await self._syncs.settle(partition)
                 try:
@@ -202,7 +202,7 @@ class Partitions:
                         partial(self._folder.remove_partition, name, log)
                     )
                 except StorageError as error:
-                    # The catalog no longer names it, so the next start moves it aside.
+                    # The catalog no longer names the partition, so the next start moves its folder aside.
                     logger.warning(
                         "%s is deleted, but its folder stays until a restart: %s", name, error
                     )
@@ -213,7 +213,7 @@ class Partitions:
         try:
             await self._offload.run(partial(self._folder.on_removed, names))
         except StorageError as error:
-            # Without its folder, what is still written down of it would look like a loss.
+            # With the folder gone, the remaining checkpoint entries would look like a loss of data.
             logger.warning("deleted partitions' folders stay until a restart: %s", error)
             return []
         return leftovers
@@ -233,7 +233,7 @@ class Partitions:
         return {one.name: one.log for one in self if one.is_online}
 
     def detach_all(self) -> dict[TopicPartition, PartitionLog]:
-        """Take every partition out of service for closing; those offline stay behind."""
+        """Take every partition out of service for closing, and return the logs of those that are online."""
         logs = {}
         for partition in self:
             was_online = partition.is_online

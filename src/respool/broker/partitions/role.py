@@ -1,13 +1,13 @@
 """A partition's role on this broker: leader, follower, or none.
 
-A leader that also leads in the next epoch, as after a replica was removed, makes an epoch transition: requests that
-wait for a commit keep waiting, and new writes wait until the new epoch is entered. An error would mean that nothing
-was written: a client with several requests in flight would see one refused and the next one out of order, bump its
-producer epoch, and write a second time what was written already.
+A leader that also leads in the next epoch, for example after a replica was removed, makes an epoch transition: requests
+that wait for a commit continue to wait, and new writes wait until the new epoch is entered. An error instead would mean
+that nothing was written: a client with several requests in flight would see one refused and the next one out of order,
+bump its producer epoch, and write again what was written already.
 
 The machines of `replication/` decide. This class reports the partition's events to them and carries out their
-effects: it moves the high watermark, notifies those who wait, proposes ISR changes. Who takes which role when is
-`roles.py`; what a follower fetches comes by `replica_fetcher.py`.
+effects: it moves the high watermark, notifies waiters, and proposes ISR changes. `roles.py` decides which role is taken
+when; `replica_fetcher.py` fetches for followers.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from respool.replication.leader import Leader
 
 
 class Committed(Protocol):
-    """The partition, as far as its role moves it; `Partition` is one."""
+    """The part of `Partition` that a role acts on."""
 
     def advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
-        """Everything below is committed; `byte_count` bytes more than before, if known."""
+        """Everything below is committed: `byte_count` bytes more than before, if known."""
 
     def on_deleted_everywhere(self, low_watermark: Offset) -> None: ...
 
@@ -49,14 +49,14 @@ class PartitionRole:
         *,
         propose: Callable[[Leader, ProposeIsr], None],
     ) -> None:
-        """`propose` writes a leader's wish for another ISR."""
-        # At most one of them. None while the broker is none of both, or is about to become another.
+        """`propose` writes a leader's proposed ISR change."""
+        # At most one of them is set; none while the broker has no role or is changing it.
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.leader_epoch = NO_LEADER_EPOCH
-        # Whether there are, or may be, other replicas.
+        # True if there are other replicas, or may be.
         self.is_replicated = False
-        # While it goes on from one epoch of its own to the next: done when it leads again, or does not after all.
+        # Set during an epoch transition; done when the broker leads in the new epoch, or turns out not to.
         self.going_on: asyncio.Future[None] | None = None
         # Called when a follower may fetch again, and when it stops following.
         self.on_follower_ready: Callable[[], None] = lambda: None
@@ -64,50 +64,50 @@ class PartitionRole:
         self._committed = committed
         self._propose = propose
 
-    # -- taken and given up ------------------------------------------------------------------------------------------
+    # -- taking and ending roles -------------------------------------------------------------------------------------
 
     def lead(self, leader: Leader, effects: Iterable[LeaderEffect], *, durable_end: Offset) -> None:
-        """From now on it leads; `effects` are what the leader begins with."""
+        """Become the leader, and carry out the leader's first effects."""
         self._expect_none()
         self.leader, self.leader_epoch = leader, leader.leader_epoch
         self._take_image(leader.image)
         self._carry_out(effects)
         self.on_durable(durable_end)
-        # Deletions that waited in the epoch before: the replica that was missing may have been removed.
+        # Deletions may have waited in the previous epoch for a replica that has been removed since.
         self._committed.on_deleted_everywhere(leader.low_watermark)
         self.end_going_on()
 
     def follow(self, follower: Follower) -> None:
-        """From now on it follows."""
+        """Become a follower."""
         self._expect_none()
         self.follower = follower
         self._take_image(follower.image)
 
     def resign(self, why: str) -> None:
-        """Lead and follow no longer. Waiting clients look up the leader."""
+        """End the role. Waiting clients get an error and look up the leader."""
         self.leader = self.follower = None
         self._committed.fail_waiters(NotLeader(f"{self._name}: {why}"))
 
     def end_going_on(self) -> None:
-        """End the epoch transition: those who wait check the leader again."""
+        """End the epoch transition, so that waiting requests check the leader again."""
         going_on, self.going_on = self.going_on, None
         if going_on is not None:
             going_on.set_result(None)
 
     def leading(self) -> Leader:
         """Raises:
-        NotLeader: another broker leads it, or nobody.
+        NotLeader: another broker leads the partition, or there is no leader.
         """
-        # Looked at once: a fetch in another thread comes here too.
+        # Read once: a fetch in another thread calls this too.
         leader = self.leader
         if leader is None:
             raise NotLeader(f"{self._name} is led by another broker")
         return leader
 
-    # -- what happens in the cluster ---------------------------------------------------------------------------------
+    # -- events of the cluster ---------------------------------------------------------------------------------------
 
     def on_image(self, me: BrokerId, image: PartitionImage) -> None:
-        """The store has this now. The role ends here at once where it does; another one is taken elsewhere."""
+        """Apply the partition's new image. A role that it ends is ended immediately; `Roles` takes the new one."""
         if self.leader is not None:
             is_next = self._is_next_of(me, image)
             self._take_image(image)
@@ -134,7 +134,7 @@ class PartitionRole:
         self._committed.fail_waiters(NotLeader(f"{self._name}: this broker's lease has run out"))
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> None:
-        # Also where there is only this replica: the others that it may get must be known to run.
+        # Also for a single replica: replicas that are added later must be known to run.
         if self.leader is not None:
             self._carry_out(self.leader.on_brokers(brokers))
 
@@ -168,10 +168,10 @@ class PartitionRole:
             )
             self._carry_out(effects)
 
-    # -- what happens in the log -------------------------------------------------------------------------------------
+    # -- events of the log -------------------------------------------------------------------------------------------
 
     def on_append(self, log_end: Offset) -> None:
-        # Nearly always nothing follows: what was appended is not durable yet.
+        # Nearly always there are no effects: the appended batch is not durable yet.
         if self.leader is not None and (effects := self.leader.on_append(log_end)):
             self._carry_out(effects)
 
@@ -194,7 +194,7 @@ class PartitionRole:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _is_next_of(self, me: BrokerId, image: PartitionImage) -> bool:
-        """Whether it leads by this image too, and nobody else can have led since."""
+        """True if this broker also leads in this image, and no other broker can have led in between."""
         return image.leader == me and image.leader_epoch <= self.leader_epoch + 1
 
     def _go_on(self) -> None:

@@ -11,9 +11,9 @@ logger = logging.getLogger(__name__)
 class TransientErrors:
     def __init__(self, name: TopicPartition) -> None:
         self._name = name
-        # The last append found the disk full.
+        # Set while the last append found the disk full.
         self._is_short_of_room = False
-        # Something found no file handle, and nothing was appended since.
+        # Set after an operation found no free file handle, until the next append.
         self._is_short_of_handles = False
 
     def on_disk_full(self, error: DiskFull) -> None:

@@ -15,45 +15,45 @@ from respool.broker.partitions.commit_waiters import FetchWaiter
 from respool.log.partition_log import PartitionLog
 from respool.model.ids import Offset
 
-# More than any fetch waits for.
+# More bytes than any fetch waits for.
 FETCH_BYTES_ENOUGH = 2**31
-# With more appends than that which wait for followers, their sizes are only known together.
+# If more appends than this wait for followers, the latest ones share one entry.
 ENDS_MAX = 10_000
 
 
 class ReadTo(IntEnum):
-    """How far a fetch reads."""
+    """How far a reader reads."""
 
     STABLE = 0
     COMMITTED = 1
-    # A follower takes what is not committed too: that is how it becomes so.
+    # A follower also reads uncommitted records: that is how they become committed.
     END = 2
 
 
 class Watermarks:
     def __init__(self) -> None:
         self.high_watermark = Offset(0)
-        # Not above the high watermark, and back only with it.
+        # Never above the high watermark; it moves back only together with it.
         self.stable_offset = Offset(0)
-        # How many bytes were ever appended since the start, and how many of them are below the high watermark. Their
-        # growth is what waiting fetches count.
+        # The bytes appended since the start, and those of them below the high watermark. Waiting fetches count how much
+        # these grow.
         self.bytes_appended = 0
         self._bytes_committed = 0
-        # And how many were, when last all of them could be read by read_committed readers.
+        # The committed bytes when read_committed readers could last read all of them.
         self._bytes_stable = 0
-        # Where appends ended and how many bytes there were then, while they wait for followers: perhaps for long.
+        # The end offset of each append and the bytes appended by then, while appends wait for followers.
         self._ends: deque[tuple[Offset, int]] = deque()
-        # In the order they came, so that a simulated run is the same each time. By `ReadTo`, looked up for every batch:
-        # an enum's hash would be a call each.
+        # In the order of arrival, so that simulated runs are deterministic. A tuple indexed by `ReadTo`, since it is
+        # used for every batch and hashing an enum would cost a call.
         self._waiting: tuple[dict[FetchWaiter, None], ...] = tuple({} for _ in ReadTo)
 
     def begin_at(self, log: PartitionLog, high_watermark: Offset) -> None:
-        """The log is as it is, and known to be committed up to there."""
+        """Start with the log as it is, committed up to `high_watermark`."""
         self.high_watermark = high_watermark
         log.on_high_watermark(high_watermark)
         self.stable_offset = log.last_stable_offset(high_watermark)
 
-    # -- who waits ---------------------------------------------------------------------------------------------------
+    # -- waiters -----------------------------------------------------------------------------------------------------
 
     def add_waiter(self, waiter: FetchWaiter, read_to: ReadTo) -> None:
         self._waiting[read_to][waiter] = None
@@ -67,7 +67,7 @@ class Watermarks:
             for waiter in tuple(waiting):
                 waiter.wake()
 
-    # -- how far -----------------------------------------------------------------------------------------------------
+    # -- offsets -----------------------------------------------------------------------------------------------------
 
     def on_appended(self, log_end: Offset, size: int, *, awaits_followers: bool) -> None:
         self.bytes_appended += size
@@ -81,7 +81,7 @@ class Watermarks:
     def advance_to(
         self, log: PartitionLog, high_watermark: Offset, bytes_committed: int | None = None
     ) -> None:
-        """All before is committed. Where it is not known how many bytes these are, the ends of appends tell."""
+        """Raise the high watermark. If `bytes_committed` is not given, it is computed from the ends of appends."""
         assert high_watermark > self.high_watermark
         self.high_watermark = high_watermark
         log.on_high_watermark(high_watermark)
@@ -90,7 +90,7 @@ class Watermarks:
             bytes_committed = self._bytes_before(high_watermark)
         else:
             self._ends.clear()
-        # Something has become readable, also where nobody counted it: what is from before a restart, for one.
+        # At least 1: something became readable even if its bytes were not counted, for example after a restart.
         grown = max(1, bytes_committed - self._bytes_committed)
         self._bytes_committed = bytes_committed
         if self._waiting[ReadTo.COMMITTED]:
@@ -99,7 +99,7 @@ class Watermarks:
             self._advance_stable_to(stable_offset)
 
     def go_back_to(self, log: PartitionLog, high_watermark: Offset) -> None:
-        """The log was truncated there: other replicas lost committed records."""
+        """The log was truncated: other replicas lost committed records."""
         self._ends.clear()
         self._bytes_committed = self.bytes_appended
         self.begin_at(log, high_watermark)
@@ -110,7 +110,7 @@ class Watermarks:
         if stable_offset == self.high_watermark:
             self._bytes_stable = self._bytes_committed
         else:
-            # How many bytes lie below it is not known. What they are is worth a look in any case.
+            # The number of bytes below the offset is unknown, so wake the fetches in any case.
             grown = max(grown, FETCH_BYTES_ENOUGH)
         if self._waiting[ReadTo.STABLE]:
             self._tell(ReadTo.STABLE, grown)
