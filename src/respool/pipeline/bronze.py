@@ -1,7 +1,7 @@
-"""Bronze: every event unchanged, by day of arrival, exactly once, from the log start on.
+"""Bronze: every event from the log start on, unchanged, by day of arrival, exactly once.
 
-Each commit carries the offset up to which each partition is in the table. A repeated micro-batch, after a
-crash between commit and checkpoint or with a lost checkpoint, adds only rows beyond that.
+Each commit carries, for each partition, the offset up to which the table has its records. A micro-batch that is
+repeated, after a crash between commit and checkpoint or with a lost checkpoint, adds only later rows.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ GROUP = "pipeline-bronze"
 
 
 def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
-    """Read everything that is in the topic now."""
+    """Read everything that is in the topic at present."""
     seen = _Counter(tell)
     tell.step("bronze: reading the topic")
     gone = _lost(settings)
@@ -53,7 +53,7 @@ def start(
     bronze.made()
 
     def add(batch: "DataFrame", _number: int) -> None:
-        # Requested each time: partitions may be added while the query runs.
+        # Looked up for every batch: partitions may be added while the query runs.
         readers = topic_frames.readers(settings, settings.topic)
         tell.rows(add_batch(bronze, batch, readers=readers).rows)
 
@@ -63,9 +63,9 @@ def start(
 
 
 def _lost(settings: "PipelineSettings") -> int:
-    """Return how many offsets the topic deleted that the table has not read.
+    """Return how many offsets the topic has deleted before the table read them.
 
-    With a checkpoint the source detects it; without one it begins at the log start, wherever that is.
+    With a checkpoint, the source detects the loss; without one, it begins at the log start, wherever that is.
     """
     if any((settings.checkpoint_path(JOB) / "offsets").glob("[0-9]*")):
         return 0
@@ -78,9 +78,9 @@ def _lost(settings: "PipelineSettings") -> int:
 
 
 def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]) -> "Commit":
-    """Add the rows that are not in the table yet; `readers` are the names under which positions are stored.
+    """Add the rows that the table does not have; `readers` are the names under which positions are stored.
 
-    Batches of a partition come in the order of its offsets.
+    Batches of a partition must come in order of their offsets.
     """
     delta = bronze.made()
     found = {number: delta.transaction_version(reader) for number, reader in readers.items()}
@@ -88,7 +88,7 @@ def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]
     staged = stage(bronze_rows(batch, known), bronze.path, bronze.partition_by)
     moved: dict[str, int] = {}
     if staged.files:
-        # Counted from what was written, not from the batch, which would be fetched from the brokers again.
+        # Counted in the written files: counting the batch would fetch it from the brokers again.
         written = batch.sparkSession.read.parquet(*staged.paths)
         for row in written.groupBy("partition").agg(f.max("offset").alias("last")).collect():
             moved[readers[row["partition"]]] = row["last"] + 1
@@ -96,7 +96,7 @@ def add_batch(bronze: "Table", batch: "DataFrame", *, readers: Mapping[int, str]
 
 
 def bronze_rows(batch: "DataFrame", positions: Mapping[int, int]) -> "DataFrame":
-    """Return the rows from these positions on, with their day."""
+    """Return the rows at or after these positions, with their day."""
     wanted = f.lit(True)
     for partition, position in positions.items():
         wanted &= (f.col("partition") != partition) | (f.col("offset") >= position)
@@ -105,7 +105,7 @@ def bronze_rows(batch: "DataFrame", positions: Mapping[int, int]) -> "DataFrame"
 
 
 class _Counter:
-    """Forwards progress, and counts."""
+    """Forwards progress, and counts rows."""
 
     def __init__(self, tell: ProgressListener) -> None:
         self._tell = tell

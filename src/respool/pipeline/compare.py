@@ -1,4 +1,4 @@
-"""Two models' scores of the same rides, side by side; and each against the truth, where that is known. Pure."""
+"""Compares the scores of two models for the same rides, with each other and, if it is known, with the truth. Pure."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ BINS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """Of those called fraud and those that are."""
+    """How many rides were rightly or wrongly called fraud, and how many frauds were missed."""
 
     right: int
     wrong: int
@@ -30,29 +30,29 @@ class Quality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    # Rides by who scored them.
+    # Rides scored by both models, or by one of them only.
     both: int
     only_live: int
     only_new: int
-    # Of those that both scored: how many each called fraud.
+    # Of the rides that both scored: how many were called fraud by both, and by each.
     fraud_to_both: int
     fraud_to_live: int
     fraud_to_new: int
     difference_mean: float
-    # Scores in `BINS` steps from 0 to 1, of all that the model scored.
+    # Histograms in `BINS` bins from 0 to 1, of all rides that the model scored.
     live_histogram: tuple[int, ...]
     new_histogram: tuple[int, ...]
-    # None without the truth.
+    # None if the truth is unknown.
     live_quality: Quality | None = None
     new_quality: Quality | None = None
-    # Pattern -> rides, found by the live model, found by the new one.
+    # Fraud pattern, rides with it, found by the live model, found by the new one.
     patterns: tuple[tuple[str, int, int, int], ...] = ()
-    # The rides they differ most on: ride, live score, new score, what it is.
+    # The rides with the largest differences: ride, live score, new score, pattern.
     differing: tuple[tuple[str, float, float, str], ...] = ()
 
     @property
     def agreement(self) -> float:
-        """The share of rides scored by both that both call the same."""
+        """Of the rides that both scored, the share with the same verdict."""
         if not self.both:
             return 0.0
         differ = self.fraud_to_live + self.fraud_to_new - 2 * self.fraud_to_both
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def compared(live: "DataFrame", new: "DataFrame", frauds: "DataFrame | None" = None) -> Comparison:
-    """`live` and `new` have `ride_id`, `score` and `is_fraud`, one row a ride; `frauds` `ride_id` and `pattern`."""
+    """`live`, `new`: `ride_id`, `score` and `is_fraud`, one row per ride; `frauds`: `ride_id` and `pattern`."""
     joined = (
         live.select("ride_id", f.col("score").alias("live"), f.col("is_fraud").alias("live_says"))
         .join(
@@ -98,14 +98,14 @@ def compared(live: "DataFrame", new: "DataFrame", frauds: "DataFrame | None" = N
 
 
 def _counted(rows: "DataFrame") -> dict[str, int]:
-    """All counts in one pass."""
+    """Compute all counts in one pass."""
     conditions = {
         "both": "both",
         "only_live": "new is null",
         "only_new": "live is null",
         "fraud_to_both": "both and live_says and new_says",
     }
-    # The two are measured by the same rides: those that both scored.
+    # Both models are measured by the rides that both scored.
     for who in ("live", "new"):
         conditions |= {
             f"fraud_to_{who}": f"both and {who}_says",
@@ -130,7 +130,7 @@ def _quality(counted: dict[str, int], who: str) -> Quality:
 
 def _histograms(rows: "DataFrame") -> tuple[tuple[int, ...], tuple[int, ...]]:
     def step(who: str) -> "Column":
-        # Of a null and a number, `least` takes the number.
+        # Given a null and a number, `least` returns the number.
         found = f.least(f.floor(f.col(who) * BINS), f.lit(BINS - 1)).cast("int")
         return f.when(f.col(who).isNotNull(), found).alias(who)
 

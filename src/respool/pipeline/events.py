@@ -1,7 +1,7 @@
-"""Bytes -> ride events: parsed, validated, deduplicated. Pure: a frame in, a frame out.
+"""Parses, validates and deduplicates ride events. Pure: data frames in, data frames out.
 
-The content of a row alone decides, independent of batches, which of three it is: valid, in quarantine with a reason, or
-a duplicate of a valid one.
+Only the content of a row decides, independent of batches, whether it is valid, goes to quarantine with a reason, or is
+a duplicate of a valid row.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EVENT_TYPES = ("requested", "assigned", "started", "finished", "paid", "cancelled")
 SCHEMA_VERSIONS = ("1",)
 
-# All as text: a value of the wrong type must be detected, not converted.
+# All fields are read as text: a value of the wrong type must be detected, not converted.
 _TEXTS = (
     "event_id",
     "ride_id",
@@ -68,7 +68,7 @@ _TYPES = {
 
 
 def judged(bronze: "DataFrame", settings: "PipelineSettings") -> "DataFrame":
-    """Return each row with its fields parsed, and with `reason` and `detail`, which are null if it is valid."""
+    """Return each row with parsed fields, and with `reason` and `detail`, which are null for a valid row."""
     text = f.when(f.expr("is_valid_utf8(value)"), f.col("value").cast("string"))
     read = bronze.withColumn(
         "json", f.from_json(text, _JSON, {"columnNameOfCorruptRecord": _BROKEN})
@@ -108,7 +108,7 @@ def judged(bronze: "DataFrame", settings: "PipelineSettings") -> "DataFrame":
 
 
 def sound(rows: "DataFrame") -> "DataFrame":
-    """Return the valid events of the checked rows, typed, with duplicates."""
+    """Return the valid events of checked rows, with types, duplicates included."""
     typed = [
         f.col(f"json.{name}").try_cast(_TYPES.get(name, "string")).alias(name)
         for name in _TEXTS
@@ -127,7 +127,7 @@ def sound(rows: "DataFrame") -> "DataFrame":
 
 
 def quarantined(rows: "DataFrame") -> "DataFrame":
-    """Return the invalid rows unchanged, with the reason."""
+    """Return the invalid rows, unchanged, with the reason."""
     found = rows.where(f.col("reason").isNotNull()).withColumnRenamed("timestamp", "recorded_at")
     return found.withColumn("date", f.to_date("recorded_at")).select(
         *schema_of("quarantine").fieldNames()
@@ -135,7 +135,7 @@ def quarantined(rows: "DataFrame") -> "DataFrame":
 
 
 def without_repeats(events: "DataFrame", known: "DataFrame | None" = None) -> "DataFrame":
-    """Return each event once: the first copy, without those whose `event_id` is in `known`."""
+    """Return the first copy of each event, except events whose `event_id` is in `known`."""
     first = Window.partitionBy("event_id").orderBy("recorded_at", "partition", "offset")
     once = events.withColumn("copy", f.row_number().over(first)).where("copy = 1").drop("copy")
     if known is None:
@@ -156,7 +156,7 @@ def _found(reason: str, condition: Column, detail: Column | None = None) -> Colu
 
 
 def _does_not_fit(name: str) -> Column:
-    """A number too large for its column. A plain cast would fail the job, each time it is run."""
+    """True for a number too large for its column. A plain cast would fail the job on each run."""
     text = f.col(f"json.{name}")
     number = text.try_cast(_TYPES[name])
     too_large = number.isNull()

@@ -1,7 +1,7 @@
 """Features of a fraud model: each finished ride's speed and price, and its rider's activity in the days before.
 
-Every window looks back from the ride's own end, so that a ride has the same features whether it is scored as it
-comes or replayed later, as long as the same history is at hand.
+Every window looks back from the ride's own end. So a ride has the same features whether it is scored live or replayed
+later, provided that the same history is available.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HOUR_S = 3_600
 DAY_S = 24 * HOUR_S
-# The longest look-back of a feature.
+# How far back features look, at most.
 HISTORY_DAYS = 7
 SHORT_KM = 1.5
 LONG_KM = 8.0
@@ -37,7 +37,7 @@ def finished_rides(events: "DataFrame") -> "DataFrame":
 
 
 def with_features(rides: "DataFrame", prices: "DataFrame") -> "DataFrame":
-    """`rides` are finished ones, with their history; `prices` has the usual price of each city, as `price_level`."""
+    """Add features. `rides`: finished rides with their history; `prices`: the `price_level` of each city."""
     at = f.col("event_time").cast("long")
     km, hours = _km(), f.col("duration_s") / HOUR_S
     rider = Window.partitionBy("rider_id").orderBy(at)
@@ -62,13 +62,13 @@ def with_features(rides: "DataFrame", prices: "DataFrame") -> "DataFrame":
 
 
 def usual_prices(rides: "DataFrame") -> "DataFrame":
-    """Return each city's price level: the median of its rides' prices over the price list."""
+    """Return each city's price level: the median of its rides' prices relative to the price list."""
     levels = rides.select("city", price_level().alias("level"))
     return levels.groupBy("city").agg(f.percentile_approx("level", 0.5).alias("price_level"))
 
 
 def price_level() -> Column:
-    """The fare against surge times (2.50 + 1.15 per km + 0.28 per minute).
+    """The fare divided by surge times (2.50 + 1.15 per km + 0.28 per minute).
 
     A missing or invalid surge counts as 1.
     """
@@ -83,7 +83,7 @@ def _km() -> Column:
 
 
 def _or_one(factor: Column) -> Column:
-    """It is a divisor, and a missing score would hide a ride."""
+    """Return the factor, or 1 if it is unusable as a divisor: otherwise the ride would get no score."""
     return f.when((factor > 0) & ~f.isnan(factor), factor).otherwise(1.0)
 
 

@@ -1,6 +1,6 @@
-"""Gold: the dashboards' tables. Fares, cities and drivers in windows of event time, updated as events arrive.
+"""Gold: the tables of the dashboards. Fares, cities and drivers in windows of event time, updated as events arrive.
 
-Three streaming queries over silver, each with a checkpoint. A window stays open for as long as events may be late
+Three streaming queries read silver, each with its own checkpoint. A window stays open as long as events may be late
 (`lateness_ms`), and its row is replaced whenever it changes; then its state is dropped.
 """
 
@@ -30,16 +30,16 @@ BATCHES_COUNTED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mart:
-    """One table of gold."""
+    """One gold table."""
 
     name: str
-    # The key of a row, beside its window.
+    # The key of a row, in addition to its window.
     keys: tuple[str, ...]
     make: "Callable[[DataFrame, int], DataFrame]"
 
 
 def fares(events: "DataFrame", window_ms: int) -> "DataFrame":
-    """Sums of fares."""
+    """Sums of fares by window."""
     return _by_window(
         events.where("event_type = 'paid'"),
         window_ms,
@@ -51,7 +51,7 @@ def fares(events: "DataFrame", window_ms: int) -> "DataFrame":
 
 
 def cities(events: "DataFrame", window_ms: int) -> "DataFrame":
-    """Numbers of rides requested, assigned, finished and cancelled, and their surge."""
+    """Numbers of requested, assigned, finished and cancelled rides, and the surge."""
     asked = f.when(f.col("event_type") == "requested", f.col("surge"))
     return _by_window(
         events,
@@ -86,10 +86,10 @@ MARTS = (FARES, CITIES, DRIVERS)
 
 
 def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListener) -> JobOutcome:
-    """Process all of silver that exists now."""
+    """Process everything that silver has at present."""
     tell.step("gold: windows of silver")
     dropped = 0
-    # One after the other: each starts Python processes of its own, and a small machine has few cores.
+    # One after the other: each query starts its own Python processes, and a small machine has few cores.
     for mart in MARTS:
         for query in start(spark, settings, tell, every_ms=None, marts=(mart,)):
             query.awaitTermination()
@@ -132,7 +132,7 @@ def _start(
     checkpoint = settings.checkpoint_path(mart.name)
 
     def update(batch: "DataFrame", number: int) -> None:
-        # Not by the number of the batch alone: see `query_id`.
+        # The batch number alone does not identify a batch: see `query_id`.
         reader = f"query {query_id(checkpoint)}"
         tell.rows(upsert(gold, batch, mart.keys, batch_id=number, reader=reader).rows)
 
@@ -144,7 +144,7 @@ def _start(
 def upsert(
     gold: "Table", batch: "DataFrame", keys: Sequence[str], *, batch_id: int, reader: str
 ) -> "Commit":
-    """Upsert these rows by window and keys. A committed batch is not repeated."""
+    """Upsert these rows by window and keys. A batch that is already committed is skipped."""
     from respool.pipeline.tables import Commit
 
     before = gold.made()
@@ -156,7 +156,7 @@ def upsert(
         days = [str(row["date"]) for row in new.select("date").distinct().collect()]
         old = gold.read(batch.sparkSession, version=before.version(), partitions=days)
         same = ["window_start", *keys]
-        # A key may be null, and nulls compare equal here.
+        # A key may be null, and two nulls must compare equal here.
         kept = old.alias("old").join(
             new.select(*same).alias("new"),
             [f.col(f"old.{name}").eqNullSafe(f.col(f"new.{name}")) for name in same],
@@ -179,7 +179,7 @@ def _by_window(
 
 
 def _dropped(query: "StreamingQuery") -> int:
-    """Return how many rows arrived after their window closed, as counted by Spark."""
+    """Return how many rows arrived after their window was closed, as counted by Spark."""
     return sum(
         operator.numRowsDroppedByWatermark
         for progress in query.recentProgress

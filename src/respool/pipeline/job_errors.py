@@ -15,7 +15,7 @@ class TableMissing(PipelineError):
 
 
 class TableChanged(PipelineError):
-    """Another run of the same job committed first: this run's files were discarded, nothing is duplicated."""
+    """Another run of the same job committed first; this run's files were discarded, and nothing is duplicated."""
 
 
 class HistoryGone(PipelineError):
@@ -37,7 +37,7 @@ class TableReplaced(PipelineError):
 
 
 class ModelMissing(PipelineError):
-    """There is no model of this name, and no truth to train one."""
+    """There is no model of this name, and no truth with which to train one."""
 
 
 class NothingToLearn(PipelineError):

@@ -11,7 +11,7 @@ class ProgressListener(Protocol):
         """Report the current step."""
 
     def rows(self, count: int) -> None:
-        """Report this many more rows done."""
+        """Report that `count` more rows are done."""
 
 
 class Silent:
@@ -27,7 +27,7 @@ class JobOutcome:
     job: str
     # Counts, in display order.
     counts: dict[str, int]
-    # Ratios: name -> 0.93.
+    # Ratios by name, such as 0.93.
     figures: dict[str, float] = field(default_factory=dict)
-    # Files for people to read.
+    # Files for people.
     files: tuple[str, ...] = ()

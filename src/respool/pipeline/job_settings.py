@@ -23,17 +23,17 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    # Folder of tables, checkpoints, models and reports. All executors must see it at the same path.
+    # The folder of tables, checkpoints, models and reports. All executors must see it at the same path.
     data: Path
     bootstrap: str = field(default_factory=lambda: Bootstrap.resolve(None).servers)
     topic: str = "rides"
     scores_topic: str = "fraud-scores"
-    # Maximum lateness: later events go into quarantine, and the dashboards' windows close after it.
+    # Maximum lateness: later events go to quarantine, and the dashboards' windows close after it.
     lateness_ms: int = 2 * HOUR_MS
-    # Events further in the future than this are invalid: one of them would close every window.
+    # Events further in the future than this are invalid, because one of them would close every window.
     clock_skew_ms: int = 5 * MINUTE_MS
     window_ms: int = HOUR_MS
-    # Maximum size of a micro-batch or commit: bounds memory, and the work repeated after a crash.
+    # Maximum size of a micro-batch or commit: it bounds memory, and the work repeated after a crash.
     rows_per_batch: int = 2_000_000
     # The live model, the replayed model, and the score threshold for fraud.
     model: ModelChoice = ModelChoice(name="v1")
@@ -41,12 +41,12 @@ class PipelineSettings:
     threshold: float = 0.5
     # The truth file of `respool rides generate --truth`.
     truth: Path | None = None
-    # The replay's window: [since, until) of the time of arrival.
+    # The replay's window of arrival time: [since, until).
     replay_since_ms: int = 0
     replay_until_ms: int = 0
-    # Read the log from its start again, not from the table's position. The resulting table is the same.
+    # Read the log from its start instead of the table's position. The resulting table is the same.
     from_start: bool = False
-    # Events that the topic deleted before a table read them are counted, and do not fail the job.
+    # Count events that the topic deleted before a table read them, instead of failing the job.
     accept_loss: bool = False
 
     def table_path(self, name: str) -> Path:

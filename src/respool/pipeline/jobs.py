@@ -30,6 +30,6 @@ STANDS_ON = {"silver": "bronze", "gold": "silver", "fraud": "silver"}
 
 
 def job(name: str) -> "Run":
-    """Return the job's `run`, importing it now, and with it much of Spark."""
+    """Return the job's `run`. Imports it only now, because it imports much of Spark."""
     run: Run = import_module(f"respool.pipeline.{JOBS[name]}").run
     return run

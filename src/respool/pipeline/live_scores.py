@@ -1,7 +1,7 @@
-"""Fraud: score each ride as it ends, into a table and from there into a topic, each exactly once.
+"""Fraud: scores each ride when it ends, into a table and from there into a topic, exactly once in each.
 
-The scores table carries the version of silver that it is at. The topic is written from the table's versions by a
-streaming query: a restarted query writes the same rows again, and the sink recognises them.
+The scores table stores the version of silver that it has reached. A streaming query writes the topic from the table's
+versions: a restarted query writes the same rows again, and the sink recognizes them.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 JOB = "fraud"
 QUERY = "fraud-scores"
-# A model is trained on the first half of the rides: the second half shows how good it is.
+# A model is trained on the first half of the rides; the second half shows how good it is.
 TRAINED_SHARE = 0.5
 
 
@@ -80,7 +80,7 @@ def score_new(
 
 
 def publish(spark: "SparkSession", settings: "PipelineSettings") -> None:
-    """Write to the topic the scores it does not have yet."""
+    """Write the scores that the topic does not have yet."""
     scores = table(settings, "fraud_scores")
     rows = messages(stream_of(spark, scores, rows_per_batch=settings.rows_per_batch))
     writer = topic_frames.write_stream(rows, settings, settings.scores_topic)
@@ -89,7 +89,7 @@ def publish(spark: "SparkSession", settings: "PipelineSettings") -> None:
 
 
 def messages(scores: "DataFrame") -> "DataFrame":
-    """Return scores as records: the ride's id, and JSON."""
+    """Convert scores to records: the key is the ride's id, the value is JSON."""
     fields = [name for name in scores.columns if name not in {"date", "replay"}]
     iso = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"}
     return scores.select(
@@ -99,7 +99,7 @@ def messages(scores: "DataFrame") -> "DataFrame":
 
 
 def scores_of(messages_: "DataFrame") -> "DataFrame":
-    """The inverse; records that are not scores are skipped."""
+    """Convert records back to scores; records that are not scores are skipped."""
     schema = schema_of("fraud_scores")
     read = messages_.select(
         f.from_json(f.col("value").cast("string"), schema).alias("one"), "partition", "offset"

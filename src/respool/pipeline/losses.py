@@ -1,4 +1,4 @@
-"""Events that were deleted from the log before a table read them: detected by offsets, and never skipped silently."""
+"""Detects by offsets when events were deleted from the log before a table read them, and never skips them silently."""
 
 from collections.abc import Mapping
 
@@ -13,10 +13,10 @@ def lost(
     is_accepted: bool,
     table: str,
 ) -> dict[int, int]:
-    """Return per partition the number of offsets between the table's position (`known`) and the log start (`first`).
+    """Return, per partition, how many offsets lie between the table's position (`known`) and the log start (`first`).
 
     Raises:
-        EventsGone: there are some, and the loss was not accepted.
+        EventsGone: there are such offsets, and the loss was not accepted.
     """
     gaps = {
         number: (at, first[number])

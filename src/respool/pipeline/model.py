@@ -40,14 +40,14 @@ class About:
     name: str
     recipe: str
     features: tuple[str, ...]
-    # Trained on rides that ended before it.
+    # It was trained on rides that ended before this time.
     trained_until_ms: int
     rides: int
     frauds: int
 
 
 class FraudModel:
-    """Scores finished rides. Created by `train`, or read by `load`."""
+    """Scores finished rides. Created by `train` or `load`."""
 
     def __init__(self, about: About, pipeline: PipelineModel, prices: dict[str, float]) -> None:
         self.about = about
@@ -55,22 +55,22 @@ class FraudModel:
         self._prices = prices
 
     def score(self, rides: "DataFrame", threshold: float) -> "DataFrame":
-        """Finished rides with `score`, `is_fraud` and `model`. History that is not to be scored is scored, too."""
+        """Return the rides with `score`, `is_fraud` and `model`. Rides that are only history are scored too."""
         prices = prices_frame(rides.sparkSession, self._prices)
         scored = self._pipeline.transform(with_features(rides, prices))
         told = vector_to_array(f.col("probability"))[1]
-        # Without a score a ride is not fraud.
+        # A ride without a score is not considered fraud.
         likely = f.when(told.isNotNull() & ~f.isnan(told), told).otherwise(0.0)
         return scored.select(
             *(scored[name] for name in rides.columns),
             f.lit(self.about.name).alias("model"),
-            # Survives the conversion to text and back.
+            # Rounded, so that it survives conversion to text and back.
             f.round(likely, 6).alias("score"),
             (f.round(likely, 6) >= threshold).alias("is_fraud"),
         )
 
     def save(self, folder: Path) -> None:
-        """Atomic: the folder is renamed when everything is in it."""
+        """Save atomically: the folder is renamed when it is complete."""
         made = folder.with_name(f".{folder.name}.new")
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir(parents=True)
@@ -103,12 +103,12 @@ def found_or_trained(
     *,
     until_ms: "int | Callable[[DataFrame], int]",
 ) -> FraudModel:
-    """Return the model of this name; if none exists, train one on rides that ended before `until_ms`.
+    """Return the model of this name; if there is none, train one on rides that ended before `until_ms`.
 
     `until_ms` may be a function of the events, which is called only if a model is trained.
 
     Raises:
-        ModelMissing: it does not exist, and there is no truth to train one.
+        ModelMissing: there is no such model, and no truth with which to train one.
     """
     folder = settings.model_path(choice.name)
     if (folder / "about.json").exists():

@@ -1,4 +1,4 @@
-"""Replay: score past days, by time of arrival, with another model, and compare with the live scores.
+"""Replay: scores past days, by time of arrival, with another model, and compares the scores with the live ones.
 
 It reads a time range of the topic, and ends. It joins no group, commits no offsets and writes to no topic, so live
 consumers are not affected.
@@ -41,14 +41,14 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListe
         )
     tell.step("replay-fraud: a model")
     silver = table(settings, "silver").read(spark)
-    # Never trained on its own test data: neither on events of the window, nor on events that arrived in it.
+    # Never train on test data: neither on events of the window, nor on earlier events that arrived in it.
     arrived = f.unix_millis("recorded_at")
     model = found_or_trained(
         settings.new_model, settings, silver.where(arrived < since_ms), until_ms=since_ms
     )
     check_unseen(model.about, since_ms)
     tell.step("replay-fraud: events of the window")
-    # Rides of the window's first hour need their history, as when they were scored live.
+    # Rides of the window's first hour need their history, as in live scoring.
     history_ms = HISTORY_DAYS * DAY_MS + settings.lateness_ms
     rows = topic_frames.read_times(
         spark,
@@ -109,7 +109,7 @@ def check_unseen(about: "About", since_ms: int) -> None:
 def compare(
     spark: "SparkSession", settings: "PipelineSettings", replayed: "DataFrame"
 ) -> Comparison:
-    """Join the topic's scores: the first score of each ride, which was the one acted upon."""
+    """Compare with the topic's scores: the first score of each ride, which was the one acted upon."""
     live = live_scores(spark, settings).join(replayed.select("ride_id"), "ride_id", "left_semi")
     frauds = None if settings.truth is None else frauds_of(spark, settings.truth)
     return compared(live, replayed, frauds)
@@ -119,10 +119,10 @@ def live_scores(spark: "SparkSession", settings: "PipelineSettings") -> "DataFra
     try:
         first, last = topic_frames.ends(settings, settings.scores_topic)
     except UnknownTopic:
-        # No live scores yet: nothing to compare with, as the counts show.
+        # There are no live scores to compare with, as the counts will show.
         return spark.createDataFrame([], schema_of("fraud_scores"))
     rows = topic_frames.read_between(spark, settings, settings.scores_topic, start=first, end=last)
-    # A ride's scores are in one partition.
+    # All scores of a ride are in one partition.
     earliest = Window.partitionBy("ride_id").orderBy("offset")
     found = scores_of(rows).withColumn("which", f.row_number().over(earliest))
     return found.where("which = 1").drop("which")

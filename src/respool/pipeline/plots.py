@@ -7,12 +7,12 @@ from math import ceil, log10
 WIDTH = 860
 HEIGHT = 240
 _LEFT, _RIGHT, _BOTTOM, _TOP = 70, 10, 30, 14
-# Size of a panel of `lines`, and of the area of its line.
+# The height of a panel of `lines`, and of its plot area.
 _PANEL, _PANEL_LINE = 70, 52
 _LEAST_BAR = 2.0
-# Width of most glyphs of the report's font (12px), rounded up.
+# The width of most glyphs in the report's font (12px), rounded up.
 GLYPH_WIDTH = 7
-# Room for a name beside its bar.
+# The longest name that fits beside its bar.
 _NAME_MAX = 200 // GLYPH_WIDTH
 COLOURS = ("#2b6cb0", "#dd6b20", "#2f855a", "#805ad5", "#b83280", "#718096")
 
@@ -34,7 +34,7 @@ def bars(values: Sequence[tuple[str, float]], *, unit: str = "") -> str:
 
 
 def lines(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """One panel for each series, over the same steps and on the same scale: lines of many series would cross."""
+    """One panel for each series, with the same steps and scale; in a single panel, many lines would cross."""
     most = max((max(values, default=0) for _, values in series), default=0) or 1
     width, bottom = WIDTH - _LEFT - _RIGHT, _TOP + _PANEL * len(series)
     parts = []
@@ -60,7 +60,7 @@ def lines(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) 
 def columns(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) -> str:
     """Vertical bars of counts on a logarithmic axis from 1 to a power of ten, grouped by label."""
     most = max((max(values, default=0) for _, values in series), default=0)
-    # At least a decade: an axis has two ends.
+    # At least one decade, because the axis needs two different ends.
     decades = max(1, ceil(log10(most))) if most > 1 else 1
     width, height = WIDTH - _LEFT - _RIGHT, HEIGHT - _BOTTOM - _TOP
     bottom = _TOP + height
@@ -72,7 +72,7 @@ def columns(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]
     ]
     for number, (name, values) in enumerate(series):
         for at, value in enumerate(values):
-            # The axis begins at 1, which must be visible; 0 is not on it.
+            # The axis begins at 1, so a count of 1 needs a visible bar; 0 is not on the axis.
             tall = max(_LEAST_BAR, height * log10(value) / decades) if value >= 1 else 0.0
             x = _LEFT + at * slot + slot * 0.1 + number * bar
             parts.append(

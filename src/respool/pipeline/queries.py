@@ -1,4 +1,4 @@
-"""Streaming queries that build a table: their trigger and their id."""
+"""Streaming queries that build tables: how they are triggered, and their ids."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def started(
     writer: "DataStreamWriter", name: str, checkpoint: Path, *, every_ms: int | None
 ) -> "StreamingQuery":
-    """Run up to the present end; or, with `every_ms`, until stopped."""
+    """Start the query: it runs to the present end of its source, or, with `every_ms`, until stopped."""
     ready = writer.queryName(name).option("checkpointLocation", str(checkpoint))
     if every_ms is None:
         return ready.trigger(availableNow=True).start()
@@ -20,6 +20,6 @@ def started(
 
 
 def query_id(checkpoint: Path) -> str:
-    """Return the id of a running query. With a new checkpoint it has a new id, and its batch numbers begin at 0."""
+    """Return the id of a running query. With a new checkpoint it gets a new id, and its batch numbers begin at 0."""
     found: str = json.loads((checkpoint / "metadata").read_text())["id"]
     return found

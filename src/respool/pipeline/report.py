@@ -1,4 +1,4 @@
-"""Reports as one HTML file: the pipeline's tables, and a replay compared with live scores. Needs no Spark."""
+"""Reports in one HTML file: the pipeline's tables, and a replay compared with live scores. Needs no Spark."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ Rows = Sequence[Sequence[object]]
 
 
 def write_report(settings: "PipelineSettings") -> Path:
-    """A report of the tables' present content."""
+    """Write a report of the tables' present content."""
     parts = [_tables(settings)]
     if table(settings, "gold_cities").exists:
         parts += [_demand(settings), _fares(settings)]
@@ -53,7 +53,7 @@ def write_replay_report(
     rides: int,
     name: str,
 ) -> Path:
-    """A replayed model compared with the live one."""
+    """Write a report that compares a replayed model with the live one."""
     since, until = _moment(settings.replay_since_ms), _moment(settings.replay_until_ms)
     neither = comparison.both - (
         comparison.fraud_to_live + comparison.fraud_to_new - comparison.fraud_to_both
@@ -185,7 +185,7 @@ def _scores(settings: "PipelineSettings") -> str:
 
 
 def histogram_of(scores: Iterable[float | None]) -> list[int]:
-    """Scores in `BINS` steps from 0 to 1; what is no number is left out."""
+    """Count scores in `BINS` bins from 0 to 1, ignoring null and NaN."""
     found = [0] * BINS
     for score in scores:
         if score is not None and not isnan(score):

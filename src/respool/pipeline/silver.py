@@ -1,8 +1,8 @@
-"""Silver: typed, valid events, deduplicated, by the day on which they happened; the others go into quarantine.
+"""Silver: typed, valid events without duplicates, by the day on which they happened; the others go to quarantine.
 
-It reads the rows that each version of bronze added. Both tables store the version of bronze they have reached, so that
-each takes every row once, also if a run ends between the two commits. A duplicate has the event's time and therefore
-its day, so deduplication looks at that day only.
+It reads the rows that each version of bronze added. Both tables store the version of bronze that they have reached, so
+each gets every row once, even if a run ends between the two commits. A duplicate has the same event time and therefore
+the same day, so deduplication compares events of that day only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,13 +71,13 @@ def _new_events(silver: "Table", frame: "DataFrame") -> "DataFrame":
 def _steps(
     bronze: "Table", tables: "Sequence[Table]", latest: int, rows_max: int
 ) -> "Iterator[tuple[int, list[str], int]]":
-    """Group versions of bronze by a target number of rows: the last version, its files, their rows.
+    """Yield groups of bronze versions with a target number of rows: the last version, its files, their rows.
 
-    A group ends where one of the tables stands, so that a table takes a group wholly or not at all.
+    A group ends where one of the tables is, so that each table takes a group entirely or not at all.
     """
     stands = {one.has_read(bronze, one.made()) for one in tables}
     waiting: list[Addition] = []
-    # If bronze lacks its first versions, only empty tables can take it as a whole, so both must be empty.
+    # If bronze lacks its first versions, only empty tables can take it as a whole, so both tables must be empty.
     is_new = stands == {-1}
     for one in bronze.additions(after=min(stands), upto=latest, is_new=is_new):
         waiting.append(one)

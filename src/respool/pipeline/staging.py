@@ -1,11 +1,11 @@
-"""Parquet files on their way into a table: written by Spark's executors in a staging folder, then moved into place.
+"""Parquet files on the way into a table: Spark's executors write them to a staging folder; then they are moved.
 
 ```
-<table>/_staging/<try>/date=2026-11-12/part-….parquet      while Spark writes; a failed try ends here
+<table>/_staging/<try>/date=2026-11-12/part-….parquet      while Spark writes; files of a failed attempt stay here
 <table>/date=2026-11-12/part-….parquet                     in place; not part of the table until a commit names it
 <table>/_delta_log/…07.json                                the commit that names it
 ```
-Names of part files are unique, so moving never overwrites.
+The names of part files are unique, so moving never overwrites a file.
 """
 
 import shutil
@@ -29,7 +29,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    # Below the table's folder once it is in place, and below the try's folder until then.
+    # Relative to the table's folder after the move, and to the attempt's folder before it.
     path: str
     size: int
     rows: int
@@ -43,7 +43,7 @@ class Staged:
 
     @classmethod
     def nothing(cls, table: Path) -> "Staged":
-        """For a commit of positions alone."""
+        """Stage no files, for a commit of positions only."""
         return cls(folder=table / STAGING / uuid4().hex, files=())
 
     @property
@@ -52,23 +52,23 @@ class Staged:
 
     @property
     def paths(self) -> list[str]:
-        """While they are staged."""
+        """The paths of the files before they are moved."""
         return [str(self.folder / one.path) for one in self.files]
 
 
 def stage(frame: "DataFrame", table: Path, partition_by: Sequence[str]) -> Staged:
-    """Let the executors write the frame's rows into a folder of their own."""
+    """Let the executors write the frame's rows into a staging folder."""
     folder = table / STAGING / uuid4().hex
-    # Of its two timestamp formats, Spark defaults to the deprecated one.
+    # Of its timestamp formats, Spark uses the deprecated one by default.
     frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     frame.write.partitionBy(*partition_by).parquet(str(folder))
     files = (_described(one, folder) for one in sorted(folder.rglob("*.parquet")))
-    # An empty partition of a frame may leave a file without rows.
+    # An empty partition of a frame may produce a file without rows.
     return Staged(folder=folder, files=tuple(one for one in files if one.rows))
 
 
 def put_in_place(staged: Staged, table: Path) -> None:
-    """Move the files into place, and remove the staging folder."""
+    """Move the files into the table's folder, and remove the staging folder."""
     for one in staged.files:
         place = table / one.path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def drop(staged: Staged) -> None:
 
 
 def drop_old_tries(table: Path, *, older_than_s: float) -> int:
-    """Remove the staging folders of crashed attempts; running attempts have recent files."""
+    """Remove staging folders of crashed attempts; running attempts have recent files."""
     before = time.time() - older_than_s
     dropped = 0
     for folder in (table / STAGING).glob("*"):

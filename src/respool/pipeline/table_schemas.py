@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Table
 
-# What `format("respool")` gives, headers included. The day is that of arrival.
+# The columns of `format("respool")`, including headers. `date` is the day of arrival.
 _BRONZE = """
     topic string, partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary,
     headers headers, date date
@@ -32,9 +32,9 @@ _EVENT = """
     driver_id string, lat double, lon double, fare decimal(12,2), currency string, distance_km decimal(9,2),
     duration_s int, surge double, payment_method string, device string
 """
-# The day is that on which it happened.
+# `date` is the day on which the event happened.
 _SILVER = f"{_EVENT}, recorded_at timestamp, topic string, partition int, offset bigint, date date"
-# What came, as it came, and why it is here. The day is that of arrival.
+# The invalid row, unchanged, and the reason. `date` is the day of arrival.
 _QUARANTINE = """
     reason string, detail string, topic string, partition int, offset bigint, recorded_at timestamp, key binary,
     value binary, date date
@@ -56,7 +56,7 @@ _SCORES = """
     model string, score double, is_fraud boolean, date date
 """
 _REPLAYS = f"{_SCORES}, replay string"
-# One row for each ride. The day is that of its first event.
+# One row for each ride. `date` is the day of its first event.
 _WAREHOUSE = """
     ride_id string, status string, city string, rider_id string, driver_id string, requested_at timestamp,
     assigned_at timestamp, started_at timestamp, finished_at timestamp, paid_at timestamp, cancelled_at timestamp,
@@ -73,7 +73,7 @@ _TYPES: dict[str, DataType] = {
     "int": IntegerType(),
     "string": StringType(),
     "timestamp": TimestampType(),
-    # As the source gives them.
+    # As the source returns them.
     "headers": ArrayType(
         StructType([StructField("key", StringType()), StructField("value", BinaryType())])
     ),
@@ -98,8 +98,8 @@ def schema_of(name: str) -> StructType:
 
 
 def structure(columns: str) -> StructType:
-    """`name type, name type` -> Spark's schema. Spark's own reader of such text needs a session."""
-    # A comma inside brackets has no space after it.
+    """Convert `name type, name type` to Spark's schema. Spark's own parser needs a session."""
+    # Commas inside brackets are not followed by a space.
     pairs = (one.split() for one in " ".join(columns.split()).split(", "))
     return StructType([StructField(name, _type(word)) for name, word in pairs])
 

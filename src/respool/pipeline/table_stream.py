@@ -1,7 +1,7 @@
-"""A table as a stream for Spark: the rows that each new version added. Offsets are the table's id and version.
+"""A table as a streaming source for Spark: the rows that each new version added. Offsets are table id and version.
 
-A batch consists of whole versions, in order; after a restart the same versions give the same rows. Versions that
-remove rows are refused: a stream cannot retract rows.
+A batch consists of whole versions, in order; after a restart the same versions yield the same rows. Versions that
+remove rows are rejected, because a stream cannot retract rows.
 """
 
 import json
@@ -31,7 +31,7 @@ _ROWS = 50_000
 
 
 def stream_of(spark: "SparkSession", table: "Table", *, rows_per_batch: int) -> "DataFrame":
-    """Stream the table's rows and new ones, in batches of whole versions with a target number of rows."""
+    """Stream the table's present and future rows, in batches of whole versions with a target number of rows."""
     spark.dataSource.register(TableStream)
     return (
         spark.readStream.format(NAME)

@@ -1,12 +1,12 @@
 """A table: Parquet files that Spark's executors write in parallel, and a Delta log that lists the committed ones.
 
-Spark has no jar for Delta here, and needs none: the driver commits files it did not write itself, with delta-rs. A
-commit is one file in the log, made atomically, and holds together
+Spark has no Delta jar here and needs none: the driver commits the executors' files with delta-rs. A commit is one file
+in the log, created atomically, and contains both
 - the files that are added and removed, and
-- for each source (a topic's partition, another table) the position reached: a Delta app transaction.
-So a table always knows exactly what it contains, and a repeated batch is recognised.
+- for each source (a topic's partition or another table) the position reached, as a Delta app transaction.
+So a table always knows exactly what it contains, and recognizes a repeated batch.
 
-DuckDB, Polars and pandas read it with `deltalake`; Spark by the file list of a version: `read`.
+DuckDB, Polars and pandas read the table with `deltalake`; Spark reads the file list of a version: `read`.
 """
 
 import json
@@ -36,7 +36,7 @@ KEPT_HOURS = 24 * 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    # None: nothing to commit.
+    # None: there was nothing to commit.
     version: int | None
     rows: int = 0
     files: int = 0
@@ -65,7 +65,7 @@ class Table:
         self.schema = schema
         self.partition_by = tuple(partition_by)
 
-    # -- what is in it
+    # -- reading
 
     @property
     def exists(self) -> bool:
@@ -81,11 +81,11 @@ class Table:
         return DeltaTable(str(self.path), version=version)
 
     def arrow_dataset(self, version: int | None = None) -> "Dataset":
-        """Rows of a version for Arrow, read by Arrow's own file system.
+        """The rows of a version as an Arrow dataset, read with Arrow's own file system.
 
-        By default delta-rs hands Arrow a file system in Python. Arrow's I/O threads then take the GIL, also to release
-        files after the read, and CPython kills a thread that takes it while the interpreter finalizes: the unwinding
-        meets C++ destructors, and the process aborts ("terminate called without an active exception").
+        By default delta-rs gives Arrow a file system in Python. Arrow's I/O threads then acquire the GIL, even to
+        release files after the read, and CPython kills a thread that acquires it while the interpreter finalizes. The
+        unwinding reaches C++ destructors, and the process aborts ("terminate called without an active exception").
         """
         from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
@@ -93,23 +93,23 @@ class Table:
         return self.delta(version).to_pyarrow_dataset(filesystem=files)
 
     def position(self, reader: str) -> int | None:
-        """The position of `reader` at this table's last commit; None if it has none."""
+        """The position of `reader` in this table's last commit; None if it has none."""
         return self.delta().transaction_version(reader) if self.exists else None
 
     @property
     def id(self) -> str:
-        """The table's id, not its path's: a re-created table has another id, and versions from 0 on."""
+        """The table's id: a re-created table at the same path has another id, and its versions begin at 0."""
         return str(self.delta().metadata().id)
 
     def reads(self, source: "Table", version: int) -> dict[str, int]:
-        """Positions for a commit: this table contains `source` up to `version`.
+        """Positions for a commit, which say that this table contains `source` up to `version`.
 
         Stored twice: by the source's id, and by its name alone, which reveals a source with another id.
         """
         return {source.path.name: version, f"{source.path.name} {source.id}": version}
 
     def has_read(self, source: "Table", made: DeltaTable) -> int:
-        """Return the version of `source` up to which `made`, this table, contains it; -1 if it contains none.
+        """Return the version of `source` up to which this table (at state `made`) contains it; -1 if it contains none.
 
         Raises:
             TableReplaced: its rows came from another table at the path of `source`.
@@ -126,7 +126,7 @@ class Table:
         version: int | None = None,
         partitions: Collection[str] | None = None,
     ) -> "DataFrame":
-        """Return the rows of a version, by default the latest; only of these partitions (days), if given."""
+        """Return the rows of a version, by default the latest; with `partitions`, only those of these days."""
         if not self.exists:
             return spark.createDataFrame([], self.schema)
         delta = self.delta(version)
@@ -146,7 +146,7 @@ class Table:
     def additions(self, *, after: int, upto: int, is_new: bool = False) -> list[Addition]:
         """Return the rows that each version in (after, upto] added, in order; mere rewrites of files are skipped.
 
-        A new reader (`is_new`, and `after` is -1) takes the whole table as one addition if the log lacks its first
+        For a new reader (`is_new`, and `after` is -1), the whole table is one addition if the log lacks its first
         versions.
 
         Raises:
@@ -181,10 +181,10 @@ class Table:
             rows=sum(json.loads(one["stats"])["numRecords"] for one in new),
         )
 
-    # -- changing it
+    # -- writing
 
-    # `before` is the table as it was when its position was looked at: if the same job has committed since, in another
-    # process, the commit is refused. Without it only what happens during the commit itself is noticed.
+    # `before` is the table's state when the positions were read. If another process has committed for the same job
+    # since then, the commit is rejected. Without `before`, only a commit at the same moment is noticed.
 
     def append(
         self,
@@ -193,7 +193,7 @@ class Table:
         positions: Mapping[str, int],
         before: DeltaTable | None = None,
     ) -> Commit:
-        """Add these rows and their sources' positions, in one commit."""
+        """Add these rows and the positions of their sources in one commit."""
         staged = stage(frame, self.path, self.partition_by)
         return self.commit(staged, positions=positions, before=before)
 
@@ -205,7 +205,7 @@ class Table:
         positions: Mapping[str, int],
         before: DeltaTable,
     ) -> Commit:
-        """Replace all rows of these partitions (days), as of `before`, in one commit."""
+        """Replace all rows of these partitions (days), as they were at `before`, in one commit."""
         staged = stage(frame, self.path, self.partition_by)
         return self.commit(staged, positions=positions, instead_of=partitions, before=before)
 
@@ -244,7 +244,7 @@ class Table:
                 ),
             )
         except CommitFailedError as error:
-            # The commit may have succeeded and only the reply failed: then the files belong to the table.
+            # The commit may have succeeded with only its reply lost: then the files belong to the table.
             found = self._committed(staged, after=delta.version())
             if found is not None:
                 return Commit(version=found, rows=staged.rows, files=len(staged.files))
@@ -257,7 +257,7 @@ class Table:
         return Commit(version=delta.version(), rows=staged.rows, files=len(staged.files))
 
     def _committed(self, staged: Staged, *, after: int) -> int | None:
-        """Return the version after `after` that added these files; their names are unique."""
+        """Return the version after `after` that added these files (their names are unique), or None."""
         wanted = {str(self.path / one.path) for one in staged.files}
         if not wanted:
             return None
@@ -271,7 +271,7 @@ class Table:
         return [str(self.path / unquote(one["add"]["path"])) for one in actions if "add" in one]
 
     def made(self) -> DeltaTable:
-        """Return the table, created empty if it did not exist."""
+        """Return the table; it is created empty if it does not exist."""
         if self.exists:
             return self.delta()
         return DeltaTable.create(
@@ -299,7 +299,7 @@ class Table:
         ]
 
     def clean(self, *, kept_hours: int = KEPT_HOURS) -> int:
-        """Delete files that no version of the last `kept_hours` names, and files of crashed attempts."""
+        """Delete files that no version of the last `kept_hours` refers to, and files of crashed attempts."""
         if not self.exists:
             return 0
         dropped = self.delta().vacuum(
@@ -323,6 +323,6 @@ def _additions(staged: Staged, now_ms: int) -> list[AddAction]:
 
 
 def _nullable(schema: dict[str, Any]) -> str:
-    """Spark's JSON for a schema is Delta's, too. A file may always lack a value."""
+    """Convert Spark's JSON schema to Delta's: the same, but every column is nullable."""
     fields = [{**field, "nullable": True} for field in schema["fields"]]
     return json.dumps({**schema, "fields": fields})

@@ -1,4 +1,4 @@
-"""Access to topics: options of `format("respool")`, and topics' offsets."""
+"""Access to topics: options of `format("respool")`, and the offsets of topics."""
 
 import json
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def read_between(
     start: Mapping[int, int],
     end: Mapping[int, int],
 ) -> "DataFrame":
-    """Read offsets [start, end) of each partition; nothing for [start, start)."""
+    """Read offsets [start, end) of each partition; none where both are equal."""
     return (
         spark.read.format(FORMAT)
         .options(**_common(settings, topic))
@@ -61,9 +61,9 @@ def read_between(
 def read_times(
     spark: "SparkSession", settings: "PipelineSettings", topic: str, *, since_ms: int, until_ms: int
 ) -> "DataFrame":
-    """Read what arrived in [since, until): the start is found by the time index, the rest is filtered.
+    """Read records that arrived in [since, until): the start is found with the time index, the rest is filtered.
 
-    It reads to the log end: timestamps need not increase, and earlier messages may come after the first of `until`.
+    It reads to the log end: timestamps need not increase, so records before `until` may follow a later one.
     """
     from pyspark.sql import functions as f
 
@@ -74,7 +74,7 @@ def read_times(
         .option("startingOffsetsByTimestampStrategy", "latest")
         .load()
     )
-    # The index finds the first message of then or later; older ones may come after it.
+    # The index finds the first record at that time or later; older ones may follow it.
     arrived = f.unix_millis("timestamp")
     return found.where((arrived >= since_ms) & (arrived < until_ms))
 
@@ -82,7 +82,7 @@ def read_times(
 def write_stream(
     frame: "DataFrame", settings: "PipelineSettings", topic: str
 ) -> "DataStreamWriter":
-    """Return a writer of `key` and `value` to a topic, exactly once by its checkpoint."""
+    """Return a writer of `key` and `value` to a topic, exactly once with the help of its checkpoint."""
     return (
         frame.writeStream.format(FORMAT)
         .option("kafka.bootstrap.servers", settings.bootstrap)
@@ -91,13 +91,13 @@ def write_stream(
 
 
 def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
-    """Create the topic if it does not exist, with the number of partitions of another."""
+    """Create the topic if it does not exist, with as many partitions as topic `like`."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     with _cluster(settings) as cluster:
         try:
-            # `topic` retries while a broker restarts; it sends a request, since nothing is cached yet.
+            # `topic` retries while a broker restarts; nothing is cached in the new client, so it sends a request.
             cluster.topic(topic)
         except UnknownTopic:
             partitions = cluster.topic(like).partitions
@@ -113,12 +113,12 @@ def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
 
 
 def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
-    """Return for each partition the name under which tables store its position.
+    """Return, for each partition, the name under which tables store its position.
 
-    It contains the topic's id: a re-created topic begins at offset 0 again, and is another topic.
+    The name contains the topic's id: a re-created topic is another topic, which begins at offset 0 again.
     """
     with _cluster(settings) as cluster:
-        # A broker restart must not fail a job that runs for weeks.
+        # Retried: a broker restart must not fail a job that runs for weeks.
         seen = cluster.topic(topic)
         return {number: f"{topic}/{number} {seen.id}" for number in seen.leaders}
 
@@ -136,14 +136,14 @@ def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict
 
 
 def _cluster(settings: "PipelineSettings") -> Cluster:
-    # A new client for each request, which has had no reply yet: a broker may be restarting.
+    # A new client each time, without an earlier reply: it must tolerate a restarting broker at first contact.
     return Cluster(settings.bootstrap, first_contact_ms=LASTING_CONTACT_MS)
 
 
 def _common(settings: "PipelineSettings", topic: str) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": settings.bootstrap,
-        # Set explicitly, so that every round of a job survives a broker restart, like the first.
+        # Set explicitly, so that each round of a job tolerates a broker restart, as the first does.
         "kafka.default.api.timeout.ms": str(RETRY_MS),
         "subscribe": topic,
         "includeHeaders": "true",

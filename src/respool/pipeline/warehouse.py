@@ -1,11 +1,11 @@
 """Warehouse: one row for each ride, loaded in batches.
 
-A run reads from the table's position in each partition of the topic up to the present end, folds the events of each
-ride into a row, and merges it with the existing row. The positions are part of the commit, so a repeated or crashed run
-leaves the same table as an undisturbed one.
+A run reads each partition of the topic from the table's position to the present end, folds the events of each ride into
+a row, and merges it with the existing row. The positions are part of the commit, so a repeated or crashed run produces
+the same table as an undisturbed one.
 
-Late events change the row of their ride, in the partition of its day. Folding takes the minimum or
-maximum of each column, so events may come in any order and any number of times.
+Late events change the row of their ride, in the partition of its day. Folding takes the minimum or maximum of each
+column, so events may come in any order and any number of times.
 """
 
 from typing import TYPE_CHECKING
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 JOB = "warehouse"
 TABLE = "warehouse_rides"
-# No limit: the warehouse accepts events however late they are.
+# No limit: the warehouse accepts events no matter how late they are.
 _NEVER_LATE_MS = 2**60
-# The furthest step decides; a cancelled ride stays cancelled.
+# The status is the furthest step; a cancelled ride stays cancelled.
 _STATUSES = ("cancelled", "paid", "finished", "started", "assigned", "requested")
 
 
@@ -53,7 +53,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListe
     }
     counts = {"offsets read": 0, "rides written": 0}
     if gone:
-        # Recorded at once: reported once, also if nothing is left to read.
+        # Committed at once, so that the loss is reported only once, even if there is nothing left to read.
         noted = {readers[number]: first[number] for number in gone}
         rides.commit(Staged.nothing(rides.path), positions=noted, before=delta)
         counts["offsets lost"] = sum(gone.values())
@@ -74,7 +74,7 @@ def run(spark: "SparkSession", settings: "PipelineSettings", tell: ProgressListe
 def steps(
     start: dict[int, int], end: dict[int, int], rows_max: int
 ) -> list[tuple[dict[int, int], dict[int, int]]]:
-    """Yield steps from start to end with a target number of offsets, all partitions in parallel."""
+    """Divide start to end into steps with a target number of offsets, over all partitions in parallel."""
     total = sum(max(0, end[number] - start[number]) for number in start)
     count = -(-total // rows_max)
 
@@ -104,7 +104,7 @@ def load(
     try:
         before = rides.made()
         old = rides.read(spark, version=before.version())
-        # Rides may already have a row, of any day: the day of a ride is that of its first event.
+        # Rides may already have a row, of any day: a ride's day is that of its first event.
         met = old.join(f.broadcast(new.select("ride_id")), "ride_id", "left_semi")
         merged = merged_rows(met.unionByName(new)).persist()
         days = {
@@ -124,7 +124,7 @@ def load(
 
 
 def folded(events: "DataFrame") -> "DataFrame":
-    """Events -> one row for each of their rides, as far as known from these events."""
+    """Fold events into one row for each ride, as far as they tell."""
 
     def of(event_type: str, name: str) -> Column:
         return f.when(f.col("event_type") == event_type, f.col(name))

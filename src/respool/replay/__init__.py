@@ -1,1 +1,1 @@
-"""Replays of a topic's history: `start.py` starts them, `respool replay` and `respool.start_replay` call it."""
+"""Replays of a topic's history: `respool replay` and `respool.start_replay` start them through `start.py`."""

@@ -1,7 +1,7 @@
-"""The record of every reset and replay: who did what, when, and how it ended. Kept in a topic of its own.
+"""The audit log: who started which reset or replay, when, and how it ended. Stored in a topic of its own.
 
-The topic has one partition and is compacted by id: each record holds all of an entry, so the newest is enough. A record
-is written before the operation begins and again when it ends; one that never ended still says so.
+The topic has one partition and is compacted by id: each record is a complete entry, so the newest is enough. A record
+is written before the operation begins and again when it ends; the entry of one that never ended says RUNNING.
 """
 
 import getpass
@@ -46,7 +46,7 @@ class AuditEntry:
     updated_ms: int
     # One of RUNNING, DONE, FAILED, INTERRUPTED. RUNNING may also mean that its process was killed.
     state: str = RUNNING
-    # What it reads or moves, and its target: 'rides' and 'rides-copy', 'group billing' and ''.
+    # What it reads or moves, and its target: "rides" and "rides-copy", or "group billing" and "".
     source: str
     target: str
     # The range, as text.
@@ -54,11 +54,11 @@ class AuditEntry:
     to_text: str
     messages: int = 0
     outcome: str = ""
-    # What is needed to resume or to investigate it: offsets, keys, producer ids.
+    # What is needed to resume or investigate it: offsets, keys, producer ids.
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """For programs. Text for people is left out, except the reason of a failure."""
+        """The entry for programs. Text for people is left out, except the reason of a failure."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -67,7 +67,7 @@ class AuditEntry:
             "begun_ms": self.begun_ms,
             "updated_ms": self.updated_ms,
             "source": _place(self.source),
-            # A reset has none: it moves its source.
+            # A reset has no target: it moves its source.
             "target": None if self.kind == "reset" else _place(self.target),
             "messages": self.messages,
             "message": self.outcome if self.state == FAILED else None,
@@ -75,7 +75,7 @@ class AuditEntry:
         }
 
     def _partitions(self) -> list[dict[str, Any]] | None:
-        """A reset's committed offsets before and after; a replay's ranges. None: too many to record."""
+        """A reset's committed offsets before and after, or a replay's ranges. None: too many to record."""
         if self.kind == "reset":
             moves = self.details.get("partitions")
             names = ("topic", "partition", "from", "to")
@@ -99,7 +99,7 @@ class AuditEntry:
         )
 
     def updated(self, **changes: Any) -> "AuditEntry":
-        """The same entry with these changes, as of now."""
+        """Return a copy of the entry with these changes, updated now."""
         return replace(self, updated_ms=_now_ms(), **changes)
 
 
@@ -111,7 +111,7 @@ class AuditLog:
         self._has_topic = False
 
     def entries(self) -> dict[str, AuditEntry]:
-        """All entries by id, in the order they were begun.
+        """All entries by id, in the order they began.
 
         Raises:
             ReplayError: they cannot be read.
@@ -126,12 +126,12 @@ class AuditLog:
         return {entry.id: entry for entry in sorted(latest.values(), key=lambda one: one.begun_ms)}
 
     def write(self, entry: AuditEntry) -> None:
-        """Record an entry as it is; returns when all in-sync replicas have it.
+        """Record an entry; return when all in-sync replicas have it.
 
         Raises:
             ReplayError: it could not be recorded.
         """
-        # One record is in flight at a time, so no sequence is needed to keep their order; a duplicate changes nothing.
+        # Only one record is in flight at a time, so its order needs no sequence numbers; a duplicate changes nothing.
         record = NewRecord(key=entry.id.encode(), value=_encode(entry), timestamp_ms=_now_ms())
         fields = {
             "transactional_id": None,
@@ -171,7 +171,7 @@ class AuditLog:
         try:
             leader = self._cluster.refresh(AUDIT_TOPIC).leader_of(0)
         except UnknownTopic as error:
-            # Not every broker knows a new topic at once.
+            # Brokers learn of a new topic at different times.
             raise BrokerUnreachable(str(error)) from error
         if leader is None:
             raise BrokerUnreachable(f"{AUDIT_TOPIC}/0 has no leader")
@@ -221,7 +221,7 @@ def _place(text: str) -> dict[str, str] | None:
 
 
 def _read(value: bytes) -> AuditEntry | None:
-    """None for a record that others wrote into the topic."""
+    """Decode an entry; None for a record that another program wrote into the topic."""
     try:
         fields = json.loads(value)
         return AuditEntry(**fields)

@@ -1,7 +1,7 @@
-"""Records of the source -> batches for the target, each record numbered. Pure.
+"""Builds numbered batches for the target from records of the source. Pure.
 
-Records that are copied already, and those that the filter does not select, are left out. All records of a batch come
-from one source partition, since the producer id is that partition's.
+Records that are already copied, and those that the filter does not select, are left out. All records of a batch come
+from one source partition, because each source partition has its own producer id.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from respool.replay.request import MessageFilter
 
 BATCH_BYTES = 256 * 1024
 BATCH_RECORDS = 4_000
-# Estimate of a record's size beside key, value and headers, including the headers that replays add.
+# Estimate of a record's size without key, value and headers, including the headers that replays add.
 RECORD_OVERHEAD_BYTES = 120
 
 
@@ -61,7 +61,7 @@ class BatchBuilder:
         self.added_below = {number: position.read_from(number) for number in plan.spans}
 
     def add(self, source: int, record: Record) -> CopyBatch | None:
-        """Add a record; returns a batch when that is full. The records of a partition are added in order."""
+        """Add a record; return a batch if that is full. Records of a partition must be added in order."""
         assert record.offset >= self.added_below[source]
         self.added_below[source] = record.offset + 1
         if not self._selection.selects(record):

@@ -9,7 +9,7 @@ from respool.replay.errors import PositionLost, ReplayFailed
 from respool.replay.record_reader import RecordRangeReader
 from respool.replay.topic_lookup import check_leaders, describe_topic, held_spans
 
-# How often to read the target again when it has copies of this replay that are not readable yet.
+# How often to read the target again while it has copies of this replay that are not readable yet.
 READS_MAX = 50
 READ_AGAIN_SECONDS = 0.2
 
@@ -21,12 +21,12 @@ class ReplayCopy:
         self._job = job
 
     def run(self, position: CopyPosition, control: Control) -> CopyPosition:
-        """Copy from that position (a recorded one, or the beginning) to the end, or until a stop.
+        """Copy from the position (a recorded one, or the beginning) to the end, or until a stop.
 
         Returns the position reached. After any exception it can be run again.
 
         Raises:
-            ReplayError: it cannot continue now; the message says why.
+                ReplayError: the replay cannot continue now; the message has the reason.
         """
         self._read_target(position)
         self._check_source(position)
@@ -49,9 +49,9 @@ class ReplayCopy:
             return position
 
     def _read_all(self, before: CopyPosition) -> CopyPosition:
-        """Read all copies in the target, since a recorded position does not cover them.
+        """Read all copies in the target, because the recorded position does not cover them.
 
-        The last batches of an earlier run arrived only now, or are not readable yet; or a second run is at work.
+        Either the last batches of an earlier run arrived late or are not readable yet, or a second run is active.
         """
         position = CopyPosition(self._job.plan)
         position.done_below = dict(before.done_below)
@@ -66,7 +66,7 @@ class ReplayCopy:
         missing = position.read_to.keys() - into.leaders.keys()
         if missing:
             raise ReplayFailed(f"{into.name} has no partition {min(missing)} any longer")
-        # Copies are not part of a transaction. An open transaction of another producer must not hide them.
+        # Copies are not transactional, so an open transaction of another producer must not hide them.
         held = held_spans(job.cluster, into.name, position.read_to, isolation="read_uncommitted")
         spans = {}
         for target, known in position.read_to.items():

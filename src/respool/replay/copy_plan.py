@@ -1,11 +1,11 @@
-"""What a replay copies, and where to: fixed when it begins, recorded, and unchanged when it resumes. Pure.
+"""What a replay copies, and where to. The plan is fixed and recorded at the start, and does not change on resume. Pure.
 
-A span of offsets per source partition, and one target partition for each message: the same number where both topics
-have equally many partitions, else the one of its key, by the hash of Java's clients.
+It has a span of offsets for each source partition, and a target partition for each message: the same number if both
+topics have equally many partitions, otherwise by the hash of its key, as Java's clients do.
 
-Each source partition has a producer id of its own. A target partition accepts a batch of it only with the next
-sequence number. So a replay cannot duplicate its own messages: batches that a killed run had in flight, and batches of
-a second run at the same time, are rejected or recognised as duplicates.
+Each source partition has its own producer id. A target partition accepts a batch of that id only with the next sequence
+number. So a replay cannot duplicate its own messages: batches that a killed run had in flight, and batches of a second
+concurrent run, are rejected or recognized as duplicates.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 
 class Span(NamedTuple):
-    """Offsets from `start` up to, not including, `stop`."""
+    """Offsets from `start` (inclusive) to `stop` (exclusive)."""
 
     start: int
     stop: int
@@ -37,9 +37,9 @@ class CopyPlan:
     # Both by source partition.
     spans: Mapping[int, Span]
     producers: Mapping[int, ProducerId]
-    # The source's partition count at the beginning, as that of `target_ends`; later partitions are not used.
+    # The source's partition count at the start, as `target_ends` has the target's; later partitions are not used.
     source_count: int
-    # The log end of each target partition at the beginning: no copy lies before it.
+    # The log end of each target partition at the start: all copies are beyond it.
     target_ends: Mapping[int, int]
 
     @property
@@ -51,7 +51,7 @@ class CopyPlan:
         return self.source_count == len(self.target_ends)
 
     def targets_of(self, source: int) -> Iterable[int]:
-        """The target partitions that messages of this source partition may go to."""
+        """The target partitions that may receive messages of this source partition."""
         return (source,) if self.keeps_partitions else self.target_ends
 
     def target_for(self, source: int, key: bytes | None) -> int:
@@ -59,7 +59,7 @@ class CopyPlan:
         if self.keeps_partitions:
             return source
         if key is None:
-            # Messages without a key keep their order, as those of one key do.
+            # Messages without a key keep their order, as messages with the same key do.
             return source % len(self.target_ends)
         return partition_for_key(key, len(self.target_ends))
 

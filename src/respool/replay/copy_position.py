@@ -1,15 +1,15 @@
-"""The position of a replay, derived from what the target holds. Pure.
+"""The position of a replay, derived from the content of the target. Pure.
 
-Every copy names in its headers the replay, its origin, and its number among the copies from that source partition
-in this target partition:
+The headers of every copy name the replay, its origin, and its number among the copies from that source partition in
+this target partition:
 
 ```
   respool-replay-id       3fa94c01
   respool-source          rides/2/4711
   respool-replay-number   1290
 ```
-Copies of one source partition arrive in each target partition in order and without gaps, so the last one implies all
-before it. A replay that resumes reads the end of the target.
+Copies of one source partition arrive in each target partition in order and without gaps, so the last copy implies all
+earlier ones. A replay that resumes reads the end of the target.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ ID_HEADER = "respool-replay-id"
 SOURCE_HEADER = "respool-source"
 NUMBER_HEADER = "respool-replay-number"
 
-# A checkpoint is recorded in the audit entry; with more pairs of partitions the target is read instead.
+# Checkpoints are recorded in the audit entry; with more pairs of partitions, the target is read instead.
 CHECKPOINT_PAIRS_MAX = 5_000
 
 
@@ -31,7 +31,7 @@ class Origin(NamedTuple):
 
     partition: int
     offset: int
-    # Among the copies from `partition` in one target partition, from 0.
+    # The number among the copies from `partition` in one target partition, starting at 0.
     number: int
 
 
@@ -44,8 +44,8 @@ def headers_of(replay_id: str, topic: str, *, partition: int, offset: int, numbe
 
 
 def origin_of(record: Record, replay_id: str) -> Origin | None:
-    """None for a record that this replay did not write."""
-    # A copy of a copy has the headers of both; dict() keeps the last, which is the newer.
+    """The origin of a copy; None for a record that this replay did not write."""
+    # A copy of a copy has the headers of both replays; dict() keeps the last, which are the newer ones.
     found = dict(record.headers)
     source, number = found.get(SOURCE_HEADER), found.get(NUMBER_HEADER)
     if found.get(ID_HEADER) != replay_id.encode() or source is None or number is None:
@@ -55,7 +55,7 @@ def origin_of(record: Record, replay_id: str) -> Origin | None:
 
 
 class CopyPosition:
-    """The copies known to be in the target. It never moves back."""
+    """The copies known to be in the target. The position never moves back."""
 
     def __init__(self, plan: CopyPlan) -> None:
         self._plan = plan
@@ -67,7 +67,7 @@ class CopyPosition:
         self._last: dict[tuple[int, int], Origin] = {}
 
     def on_copy(self, target: int, origin: Origin, *, at_offset: int) -> None:
-        """A copy is in the target, at that offset. Called in the order of offsets."""
+        """Register a copy in the target. Must be called in order of `at_offset`."""
         pair = origin.partition, target
         last = self._last.get(pair)
         if last is None or origin.number > last.number:

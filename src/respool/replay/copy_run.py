@@ -3,8 +3,8 @@
 ```
   RecordRangeReader -> a queue per source partition -> (due? rate?) -> BatchBuilder -> ReplayWriter -> CopyPosition
 ```
-A partition with a long queue is not fetched, so that messages which are due much later do not fill the memory while
-others are waited for.
+A partition with a long queue is not fetched, so that messages that are due much later do not fill the memory while
+the run waits for others.
 """
 
 import time
@@ -26,12 +26,12 @@ from respool.replay.record_reader import RecordRangeReader, ignore_note
 from respool.replay.request import MessageFilter
 from respool.replay.writer import ReplayWriter
 
-# A queue this long is not filled further until it is this short.
+# Fetching of a partition pauses when its queue has QUEUE_LONG messages, and continues at QUEUE_SHORT.
 QUEUE_LONG, QUEUE_SHORT = 4_000, 1_000
 WAIT_SECONDS = 0.1
 PROGRESS_SECONDS = 0.2
 CHECKPOINT_SECONDS = 10.0
-# After a stop: how long to wait for the batches in flight.
+# After a stop: how long to wait for batches in flight.
 STOP_SECONDS = 5.0
 
 
@@ -62,11 +62,11 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    # Offsets of the source that are processed, of `plan.messages`.
+    # How many source offsets are processed, of `plan.messages`.
     done: int
-    # Copies in the target, of this run and those before.
+    # The copies in the target, from this run and earlier ones.
     copied: int
-    # The time of the message sent last; -1 before the first.
+    # The timestamp of the last message sent; -1 before the first.
     timestamp_ms: int
 
 
@@ -79,17 +79,17 @@ class CopyJob:
     pace: Pace
     codec: Codec
     batch_records: int = BATCH_RECORDS
-    # Older messages would be deleted from the target at once; None: it keeps all.
+    # Messages older than this would be deleted from the target at once; None: it keeps all.
     oldest_ms: int | None
     on_progress: Callable[[RunProgress], None]
-    # Called every few seconds with a position that is safe to resume from.
+    # Called every few seconds with a position from which a run can safely resume.
     on_checkpoint: Callable[[CopyPosition], None]
-    # Called with transient errors, and when they are over.
+    # Called on transient errors, and on recovery.
     on_note: Callable[[str], None] = ignore_note
 
 
 class CopyRun:
-    """Copies until the end, a stop or an error. The position given advances with it."""
+    """Copies until the end, a stop or an error, and advances the given position."""
 
     def __init__(self, job: CopyJob, position: CopyPosition) -> None:
         self._job = job
@@ -107,7 +107,7 @@ class CopyRun:
         }
         self._queues: dict[int, deque[Record]] = {source: deque() for source in self._spans}
         self._held: set[int] = set()
-        # Source partitions whose first message was not checked yet.
+        # Source partitions whose first message has not been checked.
         self._unchecked = set(self._spans)
         self._timestamp_ms = -1
         self._progress_at = self._checkpoint_at = time.monotonic()
@@ -116,14 +116,14 @@ class CopyRun:
     def run(self, control: Control) -> None:
         """
         Raises:
-            PositionLost: the target has more of this replay than the position says.
+                PositionLost: the target has more copies of this replay than the position.
             ReplayError: a message was deleted from the source, or rejected by the target; or a broker is unavailable.
         """
         if all(span.start >= span.stop for span in self._spans.values()):
             self._advance_position((), done=set(self._spans))
             return
         job = self._job
-        # What earlier runs have done is not counted as this one's rate.
+        # Work of earlier runs does not count for this run's rate.
         self._report_progress()
         reader = RecordRangeReader(job.cluster, job.plan.topic, self._spans, on_note=job.on_note)
         writer = ReplayWriter(job.cluster, job.plan, codec=job.codec, on_note=job.on_note)
@@ -147,7 +147,7 @@ class CopyRun:
         has_read = self._read(reader, writer)
         has_batched = self._fill_batches(writer)
         self._release_short(reader)
-        # A batch that is not full waits only while more records arrive at once.
+        # A batch that is not full is held back only while more records arrive without waiting.
         if not (has_read and has_batched) and not writer.is_full:
             for batch in self._batches.take_open():
                 writer.add(batch)
@@ -156,7 +156,7 @@ class CopyRun:
         self._report(reader, writer)
 
     def _while_paused(self, reader: RecordRangeReader, writer: ReplayWriter) -> None:
-        """Send nothing new; finish what is in flight."""
+        """Send no new batches; wait for those in flight."""
         self._paused_at = self._paused_at or time.monotonic()
         if writer.unacknowledged:
             self._run_writer(writer, seconds=WAIT_SECONDS)
@@ -165,7 +165,7 @@ class CopyRun:
         self._report(reader, writer)
 
     def _read(self, reader: RecordRangeReader, writer: ReplayWriter) -> bool:
-        """Fetch more, or wait a little when nothing else can be done. Returns True if records arrived."""
+        """Fetch more, or wait briefly if there is nothing else to do. Returns True if records arrived."""
         wait = self._wait_seconds()
         if writer.is_full:
             return False
@@ -186,7 +186,7 @@ class CopyRun:
         return bool(fetched)
 
     def _wait_seconds(self) -> float:
-        """How long until a queued message is due."""
+        """The time until a queued message is due."""
         now = time.monotonic()
         heads = [queue[0].timestamp for queue in self._queues.values() if queue]
         if not heads:
@@ -196,7 +196,7 @@ class CopyRun:
         return min(WAIT_SECONDS, max(0.0, due_in, self._job.pace.next_allowed_in()))
 
     def _fill_batches(self, writer: ReplayWriter) -> bool:
-        """Put the messages that are due into batches. Returns True if there was any."""
+        """Put due messages into batches. Returns True if there were any."""
         now, pace = time.monotonic(), self._job.pace
         allowance = pace.allowance(now=now)
         sent = 0
@@ -233,7 +233,7 @@ class CopyRun:
         )
 
     def _drain(self, writer: ReplayWriter) -> None:
-        """After a stop: wait for the batches in flight. What was not sent is left for the next run."""
+        """After a stop: wait for batches in flight. Unsent messages are left for the next run."""
         until = time.monotonic() + STOP_SECONDS
         while writer.unacknowledged and time.monotonic() < until:
             self._run_writer(writer, seconds=WAIT_SECONDS)

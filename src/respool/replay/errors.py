@@ -1,6 +1,6 @@
-"""How a replay fails. All are `ReplayError`, and say in `hint` what to do about it.
+"""How a replay can fail. All errors are `ReplayError`, whose `hint` says what to do about it.
 
-The command line turns the second base class of each into an exit code.
+The command line derives the exit code from the second base class.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class GroupTaken(ReplayError):
 
 
 class PositionLost(Exception):
-    """The target expects another sequence number: another run of this replay has written. Read the target's end again.
+    """The target expects another sequence number: another run of this replay has written. Read its end again.
 
     Internal to this package.
     """
@@ -65,7 +65,7 @@ class PositionLost(Exception):
 def client_errors_translated() -> Iterator[None]:
     """
     Raises:
-        ReplayUnreachable, ReplayNotFound, ReplayFailed: what the Kafka client raised.
+            ReplayUnreachable, ReplayNotFound, ReplayFailed: translated from the Kafka client's error.
     """
     try:
         yield

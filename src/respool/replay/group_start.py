@@ -1,7 +1,7 @@
-"""A replay for a group: a new consumer group that begins in the past, and knows where it should end.
+"""A replay for a group: a new consumer group that begins at an old offset and knows where to stop.
 
-Nothing is copied. The group's offsets are set to the beginning of the span; the metadata of each offset has the end of
-the span and the id of the replay. The group's consumers stop there by themselves.
+Nothing is copied. The group's offsets are set to the start of the span; the metadata of each offset has the end of the
+span and the replay's id. The group's consumers stop there by themselves.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from respool.replay.time_range import TimeRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStart:
-    """A group that was set up, now or by an earlier run."""
+    """The start of a group, by this run or an earlier one."""
 
     entry: AuditEntry
     spans: Mapping[int, Span]
@@ -45,10 +45,10 @@ def start_group(
     before: AuditEntry | None,
     again: bool,
 ) -> GroupStart:
-    """Set the group up, unless an earlier run has done it. `before` is the last entry of the same request.
+    """Set the group's offsets, unless an earlier run has done so. `before` is the last entry of the same request.
 
     Raises:
-        GroupTaken: the group has members, or offsets that no replay like this one has set.
+        GroupTaken: the group has members, or offsets that were not set by the same replay request.
     """
     assert request.group is not None
     with client_errors_translated():
@@ -109,9 +109,9 @@ def _started(
 def _note(entry: AuditEntry, span: Span) -> str:
     """The metadata of an offset: `int(note.split()[1])` is the end, with every client.
 
-    The zero byte is for librdkafka, which copies metadata without one, and for its bindings, which read it up to one:
-    without it they show the memory behind it, or fail to decode that. The number stands first so that a client that
-    shows the zero byte can parse it in the same way.
+    The zero byte is for librdkafka, which copies metadata without a terminator, and for its bindings, which read it up
+    to a zero byte: otherwise they show the memory behind it, or fail to decode it. The number comes second, separated
+    by spaces, so that clients that show the zero byte can parse it in the same way.
     """
     return f"until {span.stop} of respool-replay {entry.id}\0"
 

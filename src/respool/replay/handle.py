@@ -1,4 +1,4 @@
-"""A replay that was started: its progress, and the means to pause, stop and wait for it."""
+"""A started replay: its progress, and methods to pause, stop and wait for it."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,32 +13,32 @@ from respool.replay.copy_plan import Span
 from respool.replay.copy_run import Control, RunProgress
 
 Work = Callable[[Control, Callable[[RunProgress], None]], AuditEntry]
-# (messages left, messages a second, timestamp sent last) -> seconds
+# (messages left, messages per second, last timestamp sent) -> seconds
 Estimate = Callable[[int, float, int], float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayProgress:
-    """A snapshot. Counts include what earlier runs of the same replay have done."""
+    """A snapshot of the progress. Counts include earlier runs of the same replay."""
 
-    # Offsets of the source that are processed, of `total`. Without a key or header filter: messages.
+    # How many source offsets are processed, of `total`. Without a key or header filter these are messages.
     done: int
     total: int
     # Messages in the target.
     copied: int
-    # The timestamp of the message sent last, in milliseconds; -1 before the first.
+    # The timestamp of the last message sent, in milliseconds; -1 before the first.
     timestamp_ms: int
-    # Of this run.
+    # The rate of this run.
     messages_per_second: float
     # None: unknown.
     seconds_left: float | None
 
 
 class Replay:
-    """A replay, running in a background thread, or done already.
+    """A replay that runs in a background thread, or is already done.
 
-    As a context manager it is stopped at the end of the block if it is still running; an exception of the replay is
-    raised there unless the block raised one.
+    As a context manager it is stopped at the end of the block if it is still running. An exception of the replay is
+    raised there, unless the block raised one.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Replay:
         is_resumed: bool = False,
         messages_left: int = 0,
     ) -> None:
-        """`work` copies the messages; None: nothing is left to do. The cluster is closed when the replay ends."""
+        """`work` copies the messages; None: there is nothing left to do. The cluster is closed when the replay ends."""
         self._cluster = cluster
         self._entry = entry
         self._spans = dict(spans)
@@ -78,7 +78,7 @@ class Replay:
             cluster.close()
             self._ended.set()
             return
-        # A daemon: an interpreter that exits does not wait for it, and the replay can be resumed.
+        # A daemon thread: an exiting interpreter does not wait for it, and the replay can be resumed.
         Thread(target=self._run, name=f"respool-replay-{entry.id}", daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -101,17 +101,17 @@ class Replay:
 
     @property
     def id(self) -> str:
-        """The id to resume it by."""
+        """The id with which it can be resumed."""
         return self._entry.id
 
     @property
     def entry(self) -> AuditEntry:
-        """Its audit entry as this process recorded it last."""
+        """Its audit entry as last recorded by this process."""
         return self._entry
 
     @property
     def spans(self) -> Mapping[int, Span]:
-        """The offsets of each source partition that it covers."""
+        """The offset span of each source partition."""
         return self._spans
 
     @property
@@ -120,17 +120,17 @@ class Replay:
 
     @property
     def messages_left(self) -> int:
-        """For a group: the messages that it has not read yet."""
+        """For a group: the number of messages that it has not read yet."""
         return self._messages_left
 
     @property
     def was_done(self) -> bool:
-        """True if an earlier run had finished it, so that there was nothing to do."""
+        """True if an earlier run had finished the replay, so that there was nothing left to do."""
         return self._work is None and self._is_resumed
 
     @property
     def is_resumed(self) -> bool:
-        """True if it continues a replay that was begun before."""
+        """True if it continues a replay that was started earlier."""
         return self._is_resumed
 
     @property
@@ -146,22 +146,22 @@ class Replay:
         self._control.pause()
 
     def unpause(self) -> None:
-        """Continue after `pause`; the pace continues where it was."""
+        """Continue after `pause`, with the pace where it was."""
         self._control.unpause()
 
     def stop(self) -> None:
-        """Stop soon, at a position that it can be resumed from. Returns at once; `wait` for the end."""
+        """Request a stop at a position from which the replay can resume. Returns at once; `wait` waits for the end."""
         self._control.stop()
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait for the end, without its exception. Returns False if it is still running after `seconds`."""
+        """Wait for the end without raising its exception. Returns False if it is still running after `seconds`."""
         return self._ended.wait(seconds)
 
     def wait(self, seconds: float | None = None) -> AuditEntry:
         """Wait for the end. The entry's state is 'done', or 'interrupted' after `stop`.
 
         Raises:
-            ReplayError: it failed; started again with the same arguments, or with resume=ID, it continues.
+                ReplayError: it failed; it continues when started again with the same arguments or with resume=ID.
             TimeoutError: it is still running after `seconds`.
         """
         if not self._ended.wait(seconds):

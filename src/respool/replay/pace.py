@@ -5,8 +5,8 @@
   at 1x         |--a-----b--c----------------d
   at 10x        |abc--d
 ```
-The first message is due at once, and the others after it by the difference of their timestamps, divided by the speed. A
-rate limit is a token bucket besides: messages a second, with a burst of a tenth of a second.
+The first message is due at once; the others follow by the difference of their timestamps, divided by the speed. A rate
+limit is a token bucket in addition: messages per second, with a burst of a tenth of a second.
 """
 
 import math
@@ -18,7 +18,7 @@ _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*x?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*/\s*(s|sec|second|m|min|minute|h|hour))?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
-# A delay longer than this (the broker was away, the machine slept) is not made up for: the pace continues from there.
+# After a longer delay (the broker was unavailable, the machine slept) the pace does not catch up, but continues.
 LATE_SECONDS_MAX = 5.0
 BURST_SECONDS = 0.1
 
@@ -27,7 +27,7 @@ def parse_speed(text: str, *, name: str = "--speed") -> float | None:
     """`1x`, `10x`, `0.5` -> the factor; None for `max`.
 
     Raises:
-        InvalidReplay: it is none of them.
+        InvalidReplay: the text has none of these forms.
     """
     words = text.strip().lower()
     if words == "max":
@@ -39,10 +39,10 @@ def parse_speed(text: str, *, name: str = "--speed") -> float | None:
 
 
 def parse_rate(text: str | None, *, name: str = "--rate") -> float | None:
-    """`500/s`, `500`, `30/m` -> messages a second; None for no limit.
+    """`500/s`, `500`, `30/m` -> messages per second; None for no limit.
 
     Raises:
-        InvalidReplay: it is none of them.
+        InvalidReplay: the text has none of these forms.
     """
     if text is None:
         return None
@@ -53,10 +53,10 @@ def parse_rate(text: str | None, *, name: str = "--rate") -> float | None:
 
 
 def parse_pace(text: str, *, name: str = "pace") -> "Pace":
-    """`max`, `10x`, `500/s`, or a speed and a rate: `10x 500/s`.
+    """Parse `max`, `10x`, `500/s`, or a speed and a rate: `10x 500/s`.
 
     Raises:
-        InvalidReplay: it is none of them.
+        InvalidReplay: the text has none of these forms.
     """
     words = re.sub(r"\s*/\s*", "/", text.replace(",", " ")).split()
     rates = [word for word in words if "/" in word]
@@ -77,34 +77,34 @@ class Pace:
     def __init__(self, *, speed: float | None, rate: float | None) -> None:
         self._speed = speed
         self._rate = rate
-        # A timestamp, and the second at which it is due.
+        # A timestamp, and the monotonic time at which it is due.
         self._anchor: tuple[int, float] | None = None
-        # Tokens in the bucket, and when they were counted.
+        # Tokens in the bucket, and when they were last counted.
         self._tokens = self._tokens_max
         self._counted_at: float | None = None
 
     def due_at(self, timestamp_ms: int, *, now: float) -> float:
-        """The second at which a message of that time is due; `now` or earlier means at once."""
+        """The time at which a message with this timestamp is due; `now` or earlier means at once."""
         if self._speed is None or timestamp_ms < 0:
             return now
         if self._anchor is None:
             self._anchor = timestamp_ms, now
         anchor_ms, anchor = self._anchor
         due = anchor + (timestamp_ms - anchor_ms) / 1000 / self._speed
-        # Only a message that is younger than all before it shows the delay.
+        # Only a message newer than all earlier ones can show that the replay is late.
         if timestamp_ms >= anchor_ms and now - due > LATE_SECONDS_MAX:
             self._anchor = timestamp_ms, now
             return now
         return due
 
     def shift(self, seconds: float) -> None:
-        """Delay everything that is still due, after a pause."""
+        """Delay all messages that are not sent yet, after a pause."""
         if self._anchor is not None:
             timestamp_ms, due = self._anchor
             self._anchor = timestamp_ms, due + seconds
 
     def allowance(self, *, now: float) -> float:
-        """Number of messages that the rate allows now."""
+        """The number of messages that the rate allows now."""
         if self._rate is None:
             return math.inf
         if self._counted_at is not None:

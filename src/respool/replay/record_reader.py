@@ -39,7 +39,7 @@ from respool.wire.protocol_errors import RequestMalformed
 
 FETCH_BYTES = 1024 * 1024
 FETCH_WAIT_MS = 250
-# How long a broker may be away before reading fails.
+# How long a broker may be unavailable before reading fails.
 RETRY_MS = 30_000
 # The largest batch, decompressed, that is decoded.
 BATCH_BYTES_MAX = 1 << 30
@@ -49,7 +49,7 @@ Fetched = list[tuple[int, list[Record]]]
 
 
 def ignore_note(text: str) -> None:
-    """For callers that want no notes."""
+    """Ignore the note: for callers that need no notes."""
     del text
 
 
@@ -57,14 +57,14 @@ def ignore_note(text: str) -> None:
 class _PartitionRead:
     cursor: Cursor
     retries: RetryTimer
-    # Not fetched before; seconds of the monotonic clock.
+    # Not fetched before this time, in seconds of the monotonic clock.
     due_at: float = 0.0
     is_held: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class _LeaderConnection:
-    """The connection to one leader, and the partitions of the fetch in flight."""
+    """The connection to one leader, and the partitions of its fetch in flight."""
 
     connection: Connection
     version: int
@@ -73,7 +73,7 @@ class _LeaderConnection:
 
 
 class RecordRangeReader:
-    """Use it as long as `is_done` is False, then `close` it."""
+    """Reads records: call `read` until `is_done`, then `close`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RecordRangeReader:
         retry_ms: int = RETRY_MS,
         on_note: Callable[[str], None] = ignore_note,
     ) -> None:
-        """`on_note` is called when a broker is lost and when it answers again."""
+        """`on_note` is called when a broker becomes unavailable and when it recovers."""
         self._cluster = cluster
         self._isolation = isolation
         self._on_note = on_note
@@ -106,20 +106,20 @@ class RecordRangeReader:
 
     @property
     def undone(self) -> list[int]:
-        """The partitions that are not read to their end."""
+        """The partitions that have not been read to their end."""
         return [number for number, one in self._readings.items() if not one.cursor.is_done]
 
     def batches(self) -> Iterator[Fetched]:
-        """All that is left."""
+        """Yield all remaining records."""
         while not self.is_done:
             yield self.read(seconds=FETCH_WAIT_MS / 1000)
 
     def read(self, *, seconds: float) -> Fetched:
-        """The records that arrive within that time; may be empty.
+        """Return the records that arrive within that time, possibly none.
 
         Raises:
             ReplayUnreachable: a partition could not be read for `retry_ms`.
-            ReplayFailed: a batch is damaged.
+                ReplayFailed: a batch is corrupt.
             ClientError: records were deleted or truncated before they were read, or the topic was recreated.
         """
         if self._sight.is_stale and self.undone:
@@ -142,7 +142,7 @@ class RecordRangeReader:
         return fetched
 
     def hold(self, partition: int) -> None:
-        """Fetch no more of this partition until `release`. A fetch in flight may still return records of it."""
+        """Stop fetching this partition until `release`. A fetch in flight may still return its records."""
         self._readings[partition].is_held = True
 
     def release(self, partition: int) -> None:
@@ -242,7 +242,7 @@ class RecordRangeReader:
             records = self._on_answer(one, part, is_crowded=is_crowded)
             if records:
                 fetched.append((part.partition, records))
-        # The partitions that got records go last in the next fetch, so that each has its turn.
+        # Partitions that returned records move to the end of the next fetch, so that each gets its turn.
         for partition, _ in fetched:
             self._readings[partition] = self._readings.pop(partition)
         return fetched
@@ -257,7 +257,7 @@ class RecordRangeReader:
                 self._on_progress(one)
                 return self._decode(part, position, end)
             case Step.WAIT if is_crowded and not part.records:
-                # Others filled the reply; this one is asked first the next time.
+                # Other partitions filled the reply; this one is fetched first the next time.
                 one.retries.reset()
             case Step.WAIT:
                 self._fail(one, ClientError("its leader returns no records"), is_quiet=True)
@@ -347,7 +347,7 @@ class RecordRangeReader:
 
 
 def data_batches(part: FetchedPart, *, committed_only: bool) -> Iterator[RecordBatch]:
-    """The whole batches of a reply, without control batches and, with read_committed, without aborted ones."""
+    """Yield the complete batches of a reply, without control batches and, with read_committed, without aborted ones."""
     pending = sorted(part.aborted, key=lambda one: one[1], reverse=True)
     aborted: set[int] = set()
     for batch in _whole_batches(part.records):
@@ -363,7 +363,7 @@ def data_batches(part: FetchedPart, *, committed_only: bool) -> Iterator[RecordB
 
 
 def _whole_batches(records: memoryview) -> Iterator[RecordBatch]:
-    """A reply may end within a batch, which is fetched again."""
+    """Yield complete batches. A reply may end inside a batch, which is then fetched again."""
     at = 0
     while len(records) - at >= HEADER_BYTES:
         header = read_header(records, at)

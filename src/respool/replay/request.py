@@ -1,6 +1,6 @@
-"""What a replay was asked to do, and which messages it selects. Pure.
+"""What a replay should do, and which messages it selects. Pure.
 
-A request is recognised by the words it was made in: started again with the same ones, a replay continues.
+A request is identified by its original words: started again with the same words, a replay continues.
 """
 
 import hashlib
@@ -15,16 +15,16 @@ from respool.replay.errors import InvalidReplay
 
 # Longer key lists are recorded by their hash only, and must be given again to resume.
 KEYS_BYTES_MAX = 64 * 1024
-# Headers have no such way out: they are always recorded.
+# Headers have no such alternative: they are always recorded.
 HEADERS_BYTES_MAX = 64 * 1024
 
-# Header name -> the values it may have.
+# Header name -> the accepted values.
 WantedHeaders = Mapping[str, frozenset[bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFilter:
-    """Selects messages by key and by headers; both must match. None: all of them."""
+    """Selects messages by key and by headers; both must match. None: no restriction."""
 
     keys: frozenset[bytes] | None = None
     headers: WantedHeaders | None = None
@@ -34,7 +34,7 @@ class MessageFilter:
         return self.keys is None and self.headers is None
 
     def selects(self, record: Record) -> bool:
-        """True if the key is one of `keys`, and the record has every header named, with one of its values."""
+        """True if the key is in `keys`, and the record has every required header with an accepted value."""
         if self.keys is not None and record.key not in self.keys:
             return False
         if self.headers is None:
@@ -48,7 +48,7 @@ class MessageFilter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
     topic: str
-    # As they were given; each run resolves them again.
+    # The original words; each run resolves them again.
     from_text: str
     to_text: str
     into: str | None
@@ -65,7 +65,7 @@ class ReplayRequest:
             self.group,
             keys_hash(self.selection.keys),
         ]
-        # Requests without headers keep the fingerprint they had before headers could be given.
+        # Requests without headers keep their fingerprint from before headers were supported.
         if self.selection.headers is not None:
             words.append(_headers_document(self.selection.headers))
         return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:32]
@@ -88,7 +88,7 @@ class ReplayRequest:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "ReplayRequest":
-        """Keys are None as well when they were too long to be recorded; compare `keys_hash` then."""
+        """Decode a request. Keys are None also if they were too long to be recorded; then compare `keys_hash`."""
         keys, headers = document["keys"], document.get("headers")
         return cls(
             topic=document["topic"],
@@ -130,10 +130,10 @@ def recorded_filter(
 
 
 def wanted_headers(pairs: Sequence[tuple[str, bytes]]) -> WantedHeaders | None:
-    """Pairs of a name and a value; a name given twice may have either value. None when there are no pairs.
+    """Collect name-value pairs; a name that occurs twice accepts both values. None if there are no pairs.
 
     Raises:
-        InvalidReplay: they are too long to be recorded.
+        InvalidReplay: the headers are too long to be recorded.
     """
     found: dict[str, set[bytes]] = {}
     for name, value in pairs:

@@ -44,24 +44,24 @@ def start_replay(
     security: Security = IN_THE_CLEAR,
     on_note: Callable[[str], None] = _log.info,
 ) -> Replay:
-    """Start a replay of a topic's history, into another topic or for a new group; returns while it runs.
+    """Start a replay of a topic's history into another topic or for a new group; return while it runs.
 
     `since` and `until` are a datetime with a zone, a timedelta (that long ago), or text: '3 days ago',
-    '2026-11-12 08:00', 'yesterday'; `since` also 'earliest'. The range ends before `until`, which is now by default.
+    '2026-11-12 08:00', 'yesterday'; `since` may also be 'earliest'. The range ends before `until`, by default now.
 
-    With `into` messages are copied into that topic, exactly once: interrupted and started again with the same
-    arguments, or with `resume=ID` instead of them, it continues. A replay that is done already is not repeated;
+    With `into`, messages are copied into that topic exactly once: an interrupted replay continues when it is started
+    again with the same arguments, or with only `resume=ID`. A replay that is already done is not repeated;
     `again=True` makes another copy. With `group` nothing is copied: the new group begins at `since`.
 
-    `keys` and `headers` select messages: those with one of the keys, and with every header named, which may have any of
-    the values given. `pace` is 'max', '10x' (times as fast as the timestamps), '500/s', or both: '10x 500/s'.
-    `compression` is 'none', 'gzip', 'snappy', 'lz4' or 'zstd'. `on_note` is called with transient errors, from the
+    `keys` and `headers` select messages: those with one of the keys, and those with every named header, with one of the
+    given values. `pace` is 'max', '10x' (ten times as fast as the timestamps), '500/s', or both: '10x 500/s'.
+    `compression` is 'none', 'gzip', 'snappy', 'lz4' or 'zstd'. `on_note` is called on transient errors, in the
     replay's thread.
 
     Raises:
         InvalidReplay: arguments contradict each other, or one is invalid.
         ReplayNotFound: there is no such topic, or no such replay to resume.
-        GroupTaken: the group has members, or offsets of its own.
+            GroupTaken: the group has members, or offsets that no such replay has set.
         ReplayUnreachable: no broker answers.
     """
     selection = MessageFilter(keys=_keys(keys), headers=_headers(headers))
@@ -122,7 +122,7 @@ def start(
     again: bool,
     on_note: Note,
 ) -> Replay:
-    """Start what is requested, or continue the last replay with the same request. The replay closes the cluster.
+    """Start the request, or continue the last replay with the same request. The replay closes the cluster.
 
     Raises:
         ReplayError: it cannot be started.
@@ -176,7 +176,7 @@ def resume_recorded(
     """Continue a recorded replay into a topic. The replay closes the cluster.
 
     Raises:
-        ReplayError: there is none of this id, or it was begun with another filter than `given`.
+            ReplayError: no replay has this id, or it was started with another filter than `given`.
     """
     try:
         audit = AuditLog(cluster)
@@ -241,7 +241,7 @@ def _running(
 def _estimate(
     cluster: Cluster, entry: AuditEntry, plan: CopyPlan, options: CopyOptions
 ) -> Estimate:
-    # Nothing younger than the newest message is waited for.
+    # The replay does not wait for messages newer than the newest one.
     with client_errors_translated():
         newest = newest_ms(cluster, describe_topic(cluster, plan.topic))
     until_ms = min(int(entry.details["to_ms"]), newest)
@@ -258,7 +258,7 @@ def _estimate(
 
 
 def _text_of(name: str, value: When) -> str:
-    """The words by which a replay is recognised: those of a timedelta are relative, as '3 days ago' is."""
+    """The words that identify a request; for a timedelta they are relative, as '3 days ago' is."""
     match value:
         case str():
             return value

@@ -1,4 +1,4 @@
-"""The range of time that a replay covers -> the offsets it means now."""
+"""The time range of a replay, and the offsets to which it resolves now."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from respool.replay.topic_lookup import check_leaders, describe_topic, held_span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """Messages from `since` up to, not including, `to_ms`, by the topic's time index."""
+    """Messages from `since` (inclusive) to `to_ms` (exclusive), by the topic's time index."""
 
     since: Earliest | AtTime
     to_ms: int
@@ -59,7 +59,7 @@ def parse_range(
 
 
 def find_spans(cluster: Cluster, name: str, wanted: TimeRange) -> dict[int, Span]:
-    """The offsets of the range in every partition, up to its current end at most.
+    """The offset span of the range in every partition, up to the present log end.
 
     Raises:
         ReplayError: there is no such topic, or a partition has no leader.

@@ -1,4 +1,4 @@
-"""A replay into a topic: begin a copy, or resume a recorded one, and record how it ends."""
+"""A replay into a topic: starts a copy or resumes a recorded one, and records how it ends."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOptions:
-    """Pace and compression; they may change when a replay resumes."""
+    """Pace and compression; a resumed replay may have other options."""
 
     pace: Pace
     codec: Codec = Codec.NONE
@@ -46,7 +46,7 @@ def begin_copy(
     *,
     on_note: Note,
 ) -> AuditEntry:
-    """Fix what is to be copied, and record it."""
+    """Make the plan of a copy, and record it."""
     assert request.into is not None
     source = describe_topic(cluster, request.topic)
     into = _target_topic(cluster, request.into, like=source, on_note=on_note)
@@ -89,10 +89,10 @@ def carry_out(
     on_progress: Callable[[RunProgress], None],
     on_note: Note,
 ) -> AuditEntry:
-    """Copy what is left, and record how it ended: DONE, or INTERRUPTED after a stop.
+    """Copy what is left, and record the end: DONE, or INTERRUPTED after a stop.
 
     Raises:
-        ReplayError: it failed, and is recorded as FAILED; its hint says how to resume it.
+        ReplayError: it failed, and was recorded as FAILED; its hint says how to resume it.
     """
     try:
         with client_errors_translated():
@@ -116,7 +116,7 @@ def carry_out(
             position = ReplayCopy(job).run(position, control)
             return _end(audit, _at(entry, position), position)
     except ReplayError as error:
-        # If the broker is away the entry keeps its state, which says that it did not end.
+        # If the broker is unavailable, the entry keeps its state, which says that the replay did not end.
         with suppress(ReplayError):
             audit.write(entry.updated(state=FAILED, outcome=error.message))
         resumes = (
@@ -145,7 +145,7 @@ def _end(audit: AuditLog, entry: AuditEntry, position: CopyPosition) -> AuditEnt
 def _target_topic(
     cluster: Cluster, name: str, *, like: TopicMetadata, on_note: Note
 ) -> TopicMetadata:
-    """The topic to write to; created with the source's partitions and settings if it does not exist."""
+    """The topic to write to; created with the source's partition count and configs if it does not exist."""
     if name == like.name:
         raise InvalidReplay(
             "a topic is not replayed into itself: all its readers would read the copies",
@@ -176,7 +176,7 @@ def _create_like(cluster: Cluster, name: str, like: TopicMetadata, *, on_note: N
 
 
 def _oldest_ms(cluster: Cluster, name: str) -> int | None:
-    """Older messages would be deleted from this topic at once; None: it keeps all."""
+    """The oldest timestamp that this topic's retention keeps; None: it keeps all."""
     configs = {key: entry.value for key, entry in topic_configs(cluster, name).items()}
     kept_ms = int(configs.get("retention.ms") or -1)
     if kept_ms < 0 or "delete" not in (configs.get("cleanup.policy") or "delete"):

@@ -1,4 +1,4 @@
-"""The topics of a replay, as the brokers describe them: leaders, offsets and settings."""
+"""The topics of a replay as brokers describe them: leaders, offsets and configs."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -29,7 +29,7 @@ def describe_topic(cluster: Cluster, name: str) -> TopicMetadata:
 def check_leaders(cluster: Cluster, topic: TopicMetadata) -> None:
     """
     Raises:
-        LeaderMissing: a partition has none.
+            LeaderMissing: a partition has no leader.
     """
     for partition, leader in sorted(topic.leaders.items()):
         if leader is None:
@@ -44,14 +44,14 @@ def held_spans(
     *,
     isolation: Isolation = "read_committed",
 ) -> dict[int, Span]:
-    """Partition -> the offsets it holds now, as a reader with this isolation sees them."""
+    """For each partition, the offsets that a reader with this isolation level can read now."""
     places = [(topic, partition) for partition in partitions]
     held = offset_ranges(cluster, places, isolation=isolation)
     return {partition: Span(one.start, one.end) for (_, partition), one in held.items()}
 
 
 def newest_ms(cluster: Cluster, topic: TopicMetadata) -> int:
-    """The latest timestamp of any message; -1 when there is none."""
+    """The latest timestamp of any message; -1 if there is none."""
     found = list_offsets(cluster, [(topic.name, one) for one in topic.leaders], MAX_TIMESTAMP)
     return max((one.timestamp_ms for one in found.values() if one is not None), default=-1)
 

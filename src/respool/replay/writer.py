@@ -1,7 +1,7 @@
-"""Writes batches with the producer ids and sequence numbers of the replay, each exactly once, in order.
+"""Writes batches with the replay's producer ids and sequence numbers, each exactly once and in order.
 
-A client library's producer chooses its own id with every process. A replay continues the sequence of the run before, so
-that the broker compares with what that run wrote.
+The producer of a client library gets a new id in every process. A replay continues the sequence of its last run
+instead, so that the broker compares its batches with those of that run.
 """
 
 import time
@@ -33,12 +33,12 @@ _UNEXPECTED_SEQUENCE = {
 
 class WrittenBatch(NamedTuple):
     batch: CopyBatch
-    # Of its first record, in the target partition; -1 where the broker did not say.
+    # The offset of its first record in the target partition; -1 if the broker did not return it.
     offset: int
 
 
 class ReplayWriter:
-    """`add` batches, `run` until they are acknowledged, `close`."""
+    """Writes batches: `add` them, `run` until they are acknowledged, then `close`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ReplayWriter:
         self._clock = clock
         self._writer = SequencedWriter(cluster, clock=clock)
         self._unacknowledged: dict[int, CopyBatch] = {}
-        # When the target last acknowledged a batch, or there was none to acknowledge.
+        # When the target last acknowledged a batch, or when there was none to acknowledge.
         self._acknowledged_at = clock()
         self._is_failing = False
 
@@ -65,7 +65,7 @@ class ReplayWriter:
 
     @property
     def is_full(self) -> bool:
-        """True while further batches would only queue up."""
+        """True if further batches would only wait in the queue."""
         return len(self._unacknowledged) >= PENDING_MAX
 
     def add(self, batch: CopyBatch) -> None:
@@ -81,10 +81,10 @@ class ReplayWriter:
         self._unacknowledged[id(batch)] = batch
 
     def run(self, *, seconds: float) -> list[WrittenBatch]:
-        """Send what may be sent, and wait up to `seconds` for answers. Returns the batches that were acknowledged.
+        """Send batches as the limits allow, and wait up to `seconds` for replies. Returns the acknowledged batches.
 
         Raises:
-            PositionLost: another run of this replay has written. This writer cannot be used any longer.
+                PositionLost: another run of this replay has written. This writer must not be used again.
             ReplayUnreachable: the target was unavailable for too long.
             ReplayFailed: a batch was rejected with an error that is not retriable.
         """
@@ -135,5 +135,5 @@ class ReplayWriter:
 
 
 def new_producer_ids(cluster: Cluster, count: int) -> list[ProducerId]:
-    """Producer ids that no other producer has."""
+    """Allocate producer ids that no other producer has."""
     return [ProducerId(*cluster.retrying(lambda: new_producer_id(cluster))) for _ in range(count)]

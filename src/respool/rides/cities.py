@@ -1,7 +1,7 @@
 """The cities of the rides: size, location, price level and local time.
 
-The hour of a city is UTC and a fixed difference, all year round: summer time would need a time zone database, whose
-versions differ from machine to machine.
+A city's local time is UTC plus a fixed difference all year round: daylight saving time would need a time zone database,
+whose versions differ between machines.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def _city(
     )
 
 
-# By size, which falls about as 1/rank does. `--cities 5` takes the first five.
+# Sorted by size, which decreases roughly as 1/rank. `--cities 5` takes the first five.
 CITIES = (
     _city("London", 100, (51.5072, -0.1276, 0.622), 0, ("GBP", 95)),
     _city("New York", 84, (40.7128, -74.0060, 0.758), -300, ("USD", 120)),
@@ -63,10 +63,10 @@ CITIES = (
 
 
 def cities_from(text: str) -> tuple[City, ...]:
-    """`5`: the five largest; `Köln,Bonn`: these.
+    """Parse `5` as the five largest cities, and `Köln,Bonn` as these.
 
     Raises:
-        BadPlan: there are fewer cities, or none of that name.
+        BadPlan: the number is too large, or a name is unknown.
     """
     if text.strip().isdecimal():
         number = int(text)

@@ -1,10 +1,10 @@
 """A counter-based random generator: a draw depends on seed, thing and purpose only, not on the order of draws.
 
-So a stream of rides does not depend on how it is split into batches. A draw is a mixed 64-bit word (the
-finalizer of splitmix64, which maps words to words one to one, so that different numbers never give the same id).
+So a stream of rides does not depend on its division into batches. A draw is a mixed 64-bit word (by the finalizer of
+splitmix64, which is a bijection, so that different numbers never get the same id).
 
-Floats derived from a draw use only + - * / and comparisons: their results are the same on every machine and for every
-array length, unlike those of exp or cos.
+Floats are computed from draws with + - * / and comparisons only: unlike with exp or cos, the results are the same on
+every machine and for every array length.
 """
 
 from enum import IntEnum, auto
@@ -21,7 +21,7 @@ _MASK = (1 << 64) - 1
 
 
 class Purpose(IntEnum):
-    """What a draw is for. Append new ones at the end: another order changes the rides of every seed."""
+    """What a draw is for. Append new purposes at the end: another order changes the rides of every seed."""
 
     RIDE_ID = auto()
     EVENT_ID = auto()
@@ -89,13 +89,13 @@ def uniform(words: Words) -> Floats:
 
 
 def below(words: Words, limits: Numbers | np.int64) -> Numbers:
-    """Limits are below 2**32."""
+    """Map words to integers below the limits, which must be below 2**32."""
     scaled = (words >> np.uint64(32)) * np.asarray(limits).astype(np.uint64)
     return (scaled >> np.uint64(32)).astype(np.int64)
 
 
 def spread(chances: Floats, *points: tuple[float, float]) -> Floats:
-    """Chances from 0 to 1 -> amounts, by points (chance, amount) with straight lines between them."""
+    """Map chances from 0 to 1 to amounts, by linear interpolation between points (chance, amount)."""
     return np.interp(chances, [point[0] for point in points], [point[1] for point in points])
 
 

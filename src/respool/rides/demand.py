@@ -1,11 +1,11 @@
 """Demand for rides by time and city, the drivers online, and the resulting surge.
 
-Time is divided into slots of a minute, from the plan's start on. A cell is a city in a slot, and has a weight: the
-city's size, the hour of its week, the weather. Rides are numbered through the cells in order, by weight:
+Time is divided into slots of one minute, beginning at the plan's start. A cell is a city in a slot. Its weight depends
+on the city's size, the hour of the week and the weather. Rides are numbered cell by cell, in proportion to the weights:
 
     rides before a cell = floor(the weights before it x rides per weight)
 
-so each ride's number needs no counter, and the total is exact. Weights are integers.
+so the numbers need no counter, and the total is exact. Weights are integers.
 """
 
 import math
@@ -24,17 +24,17 @@ SLOTS_PER_WEEK = 7 * 1_440
 SURGE_SLOTS = 5
 # How long a ride occupies a driver, on average.
 BUSY_MINUTES = 24.0
-# Surge begins at this utilisation of the drivers online, and rises with this slope. In tenths.
+# Surge begins at this utilization of the online drivers, and rises with this slope. Slope and bounds are in tenths.
 SURGE_FROM = 0.8
 SURGE_STEEPNESS = 20.0
 SURGE_MIN, SURGE_MAX = 10, 35
-# Average utilisation of the drivers online; the default of --drivers derives from it.
+# Average utilization of the online drivers; the default of --drivers is derived from it.
 USUAL_USE = 0.55
 DRIVERS_PER_CITY_MIN = 5
 RIDES_PER_RIDER_AND_DAY = 0.6
 RIDERS_PER_CITY_MIN = 30
 
-# Demand by hour, Monday to Thursday; Friday; Saturday; Sunday. Thousandths of the highest.
+# Demand by hour, in thousandths of the maximum: Monday to Thursday, Friday, Saturday, Sunday.
 _WORKDAY = (
     130, 80, 50, 40, 60, 150, 350, 640, 780, 560, 420, 430,
     480, 470, 460, 500, 620, 800, 820, 680, 560, 480, 400, 240,
@@ -48,19 +48,19 @@ _SUNDAY = (
     960, 880, 700, 480, 280, 170, 140, 160, 210, 290, 370, 430,
     460, 460, 460, 470, 500, 520, 520, 470, 410, 340, 260, 180,
 )  # fmt: skip
-# The first of January 1970 was a Thursday.
+# 1 January 1970 was a Thursday.
 _EPOCH_MINUTE_OF_WEEK = 3 * 1_440
 
-# The share of a ride's records that has arrived this many minutes after its request. It decides how many rides are
-# needed for so many records before the end; 1 % off is no harm.
+# The share of a ride's records that has arrived this many minutes after its request. It determines how many rides are
+# needed for a number of records before the end; an error of 1 % does no harm.
 _ARRIVED = ([0.0, 1.0, 8.0, 40.0], [0.0, 0.35, 0.6, 1.0])
 _LATE_MINUTES = 400.0
-# More than asked for, so that the count is reached before the end whatever is drawn; in roots of the count.
+# Extra records, in square roots of the count, so that the count is reached before the end whatever is drawn.
 _COUNT_MARGIN = 3.0
 
 
 def _week() -> Numbers:
-    """Demand for each minute of the week, from Monday on."""
+    """Demand for each minute of the week, beginning on Monday."""
     hours = (*_WORKDAY * 4, *_FRIDAY, *_SATURDAY, *_SUNDAY)
     minutes = np.arange(SLOTS_PER_WEEK)
     at, part = minutes // 60, minutes % 60
@@ -69,12 +69,12 @@ def _week() -> Numbers:
 
 
 _WEEK = _week()
-# Drivers follow demand, but fewer than needed work at night, and more at noon.
+# Supply follows demand, but is too low at peak hours and more than enough at quiet ones.
 _SUPPLY = 0.4 + 0.6 * _WEEK / 1000.0
 
 
 class Demand:
-    """The demand of one plan. Pages (one day each) are computed when needed and depend on the plan alone."""
+    """The demand of one plan. Pages (one day each) are computed on demand and depend on the plan alone."""
 
     def __init__(self, plan: RidePlan, rng: CounterRng) -> None:
         self._plan = plan
@@ -87,7 +87,7 @@ class Demand:
         rides_per_day = self._rides_in_history() * DAY_MS / plan.span_ms
         cities = len(plan.cities)
         busy = rides_per_day * BUSY_MINUTES / 1_440
-        # A driver works about a third of the time, by diligence, and two thirds of them at a usual hour.
+        # A driver is online 22 % of the time: 31 % by average diligence, times a supply of about 70 % at a usual hour.
         drivers = max(DRIVERS_PER_CITY_MIN * cities, round(busy / USUAL_USE / 0.22))
         riders = max(RIDERS_PER_CITY_MIN * cities, round(rides_per_day / RIDES_PER_RIDER_AND_DAY))
         self.drivers = plan.drivers or min(drivers, PEOPLE_MAX)
@@ -123,7 +123,7 @@ class Demand:
         cities = len(self._plan.cities)
         things = (slots[:, None] // 60) * cities + np.arange(cities)
         weather = 75 + self._rng.below(things, Purpose.WEATHER, 51)
-        # A match or a concert ends: everyone wants to go home at once.
+        # The end of a match or concert: everyone wants to go home at once.
         weather[self._rng.uniform(things, Purpose.CONCERT) < 0.015] = 230
         return self._sizes * week * weather
 
@@ -154,7 +154,7 @@ class Demand:
 
     @property
     def _pages(self) -> int:
-        """The slots of the history; the last one may be partial."""
+        """The number of pages of the history; the last one may be partial."""
         return -(-self._plan.span_ms // (SLOTS_PER_PAGE * MINUTE_MS))
 
     def _rides_in_history(self) -> float:
@@ -167,7 +167,7 @@ class Demand:
     # -- drivers -------------------------------------------------------------------------------------------------------
 
     def _first_ids(self, people: int) -> Numbers:
-        """First ids per city, by size, at least one id each; and the end of the last city's range."""
+        """The first id of each city, and the end of the last range. Ranges follow city size, with at least one id."""
         spare = people - len(self._sizes)
         before = np.concatenate([[0], np.cumsum(self._sizes)])
         firsts: Numbers = before * spare // before[-1] + np.arange(len(before))
@@ -178,7 +178,7 @@ class Demand:
         drivers = np.arange(self.driver_firsts[city], self.driver_firsts[city + 1], dtype=np.int64)
         supply = _SUPPLY[self._minutes_of_week(np.array([hour * 60 + 30]))[0, city]]
         diligence = self._rng.uniform(drivers, Purpose.DRIVER_DILIGENCE)
-        # Few drive nearly always, many rarely: some drivers' ids are much more frequent than others'.
+        # A few drivers are nearly always online, many rarely: so some drivers' ids are much more frequent than others'.
         chance = (0.08 + 0.92 * diligence * diligence * diligence) * supply
         drawn = self._rng.uniform(hour * self.drivers + drivers, Purpose.DRIVER_ONLINE)
         found = drivers[drawn < chance]
@@ -189,13 +189,13 @@ class Demand:
         return in_turn
 
     def surge(self, first_slot: int, last_slot: int) -> Numbers:
-        """Return surge in tenths for each slot in [first_slot, last_slot) and each city; all of one page."""
+        """Return surge in tenths for each slot in [first_slot, last_slot) and each city; the slots are in one page."""
         hours = range(first_slot // 60, (last_slot - 1) // 60 + 1)
         found = np.concatenate([self._surge_of_hour(hour) for hour in hours])
         return found[first_slot - hours[0] * 60 : last_slot - hours[0] * 60]
 
     def _surge_of_hour(self, hour: int) -> Numbers:
-        # Cached by hour, not by page: with millions of drivers, computing their hours takes most of the time.
+        # The drivers are cached by hour, not by page: with millions of drivers, computing them takes most of the time.
         cities = len(self._plan.cities)
         page, begin = divmod(hour * 60, SLOTS_PER_PAGE)
         weights = self.page(page).weights[begin : begin + 60]
@@ -209,12 +209,12 @@ class Demand:
 
 
 class DemandPage:
-    """A day's cells, slot by slot and in a slot city by city."""
+    """The cells of a day, ordered by slot and then by city."""
 
     def __init__(self, *, ride_firsts: Numbers, weights: Numbers, cities: int) -> None:
         # The number of each cell's first ride, followed by that of the next page's first ride.
         self.ride_firsts = ride_firsts
         self.weights = weights
         counts = np.diff(ride_firsts).reshape(-1, cities)
-        # How many rides the cell's city had earlier in this page.
+        # How many rides the cell's city had in earlier slots of this page.
         self.city_firsts = np.cumsum(counts, axis=0) - counts

@@ -1,12 +1,12 @@
-"""Rides -> their events: when each happened, when it arrived, and what went wrong with it on the way.
+"""Generates the events of rides: when each happened, when it arrived, and which defects it has.
 
 ```
   requested ──► assigned ──► started ──► finished ──► paid
       └────────────┴───────► cancelled
 ```
-Events of a ride arrive in the order in which they happened. A phone that loses its network delays that event and
-all later ones of the ride, so they are late together, and still in order. Only the second copy of a duplicate may
-arrive after a later event.
+Events of a ride arrive in the order in which they happened. A phone that loses its network delays that event and all
+later ones of the ride, so they are late together and still in order. Only the second copy of a duplicate may arrive
+after a later event.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ DUPLICATE_MS_MIN, DUPLICATE_MS_MAX = 200, 120_000
 # Upper bound on the number of stages, for numbering draws.
 _STAGE_NUMBERS = 8
 
-# By outcome and stage.
+# The event type by outcome and stage.
 _TYPES = np.array(
     [
         [
@@ -60,14 +60,14 @@ class EventMaker:
         self._late_rides = plan.late_share * events_per_ride(plan.fraud_share) / late_events
 
     def make(self, rides: Rides) -> EventTable:
-        """Ordered by ride, by stage within a ride, and by copy of an event."""
+        """Return the events, ordered by ride, by stage within a ride, and by copy of an event."""
         stages = np.arange(STAGES_MAX)
         happened = self._happened(rides)
         is_there = stages < _STAGES[rides.outcome][:, None]
         is_late, lag_ms = self._lateness(rides)
         things = rides.number[:, None] * _STAGE_NUMBERS + stages
         arrived = happened + lag_ms + self._travel_ms(things)
-        # Never before an earlier event of the ride: the broker stores them in this order.
+        # An event never arrives before an earlier one of its ride: the broker stores them in this order.
         for stage in range(1, STAGES_MAX):
             np.maximum(arrived[:, stage], arrived[:, stage - 1] + 1, out=arrived[:, stage])
         malformed = self._malformed(things)
@@ -102,7 +102,7 @@ class EventMaker:
         patience = spread(
             rng.uniform(number, Purpose.CANCELLED), (0, 15_000), (0.6, 120_000), (1, 420_000)
         )
-        # Paying cash takes time; a card is charged at once.
+        # Payment in cash takes time; a card is charged at once.
         paying = spread(rng.uniform(number, Purpose.PAID), (0, 800), (0.9, 6_000), (1, 45_000))
         paying = paying + np.where(rides.payment == CASH, 20_000, 0)
         happened[:, 0] = rides.requested_ms
@@ -117,7 +117,7 @@ class EventMaker:
         return happened
 
     def _lateness(self, rides: Rides) -> tuple[NDArray[np.bool_], Numbers]:
-        """Return for each ride and stage its lateness in ms, or 0."""
+        """Return, for each ride and stage, whether the event is late and by how many milliseconds."""
         rng, number = self._rng, rides.number
         is_offline = rng.uniform(number, Purpose.OFFLINE) < self._late_rides
         from_stage = np.floor(

@@ -1,13 +1,13 @@
-"""An event table: whole numbers, one row of the array for each field, one column for each event.
+"""An event table: an integer array with one row for each field and one column for each event.
 
 ```
             event 0   event 1   …
-ARRIVED_MS  …         …             the record's timestamp, by which a stream is in order
-EVENT_MS    …         …             when it happened
+ARRIVED_MS  …         …             the record's timestamp, which orders a stream
+EVENT_MS    …         …             when the event happened
 …
 ```
-One array, so that sorting, slicing and concatenating are one step each, and one kernel reads it. Ids are 64-bit words,
-kept as signed numbers. NOTHING stands for null.
+It is one array, so that sorting, slicing and concatenating are one operation each, and one kernel can read it. Ids are
+64-bit words, stored as signed integers. NOTHING stands for null.
 """
 
 from enum import IntEnum, auto
@@ -40,7 +40,7 @@ class Field(IntEnum):
     PAYMENT = auto()
     DEVICE = auto()
     MALFORMED = auto()
-    # Bits: see below. Part of the truth, not of the event.
+    # Flags, see below. They are part of the truth, not of the event.
     MARKS = auto()
 
 
@@ -67,7 +67,7 @@ def is_duplicate(table: EventTable) -> NDArray[np.bool_]:
 
 
 def fraud_of(table: EventTable) -> Numbers:
-    """`Fraud.NONE`, or the pattern of the event's ride."""
+    """`Fraud.NONE`, or the fraud pattern of the event's ride."""
     found: Numbers = table[Field.MARKS] >> _FRAUD_SHIFT
     assert not len(found) or found.max() < len(Fraud)
     return found

@@ -1,12 +1,12 @@
 """Which rides are fraudulent, by which pattern, and by which riders and drivers.
 
 - fake GPS: a phone reports more kilometres than can be driven in the time, and the fare includes them.
-- collusion: the same rider and driver, many short rides.
-- stolen payment: a rider who was never seen before, a burst of long, expensive rides on a card.
+- collusion: many short rides with the same rider and driver.
+- stolen payment: a new rider takes a burst of long, expensive rides paid by card.
 - fare inflation: a fare far above the price list.
 
-Collusion and stolen payments are the work of rings: all such rides of a city in a block of time are assigned to
-rings of about RIDES_PER_RING rides each, and a ring is one rider (and one driver).
+Rings commit collusion and stolen payments: all such rides of a city in a block of time are assigned to rings of about
+RIDES_PER_RING rides each, and a ring is one rider (and, for collusion, one driver).
 """
 
 import math
@@ -18,10 +18,10 @@ from respool.rides.demand import SLOTS_PER_PAGE, Demand
 from respool.rides.outcomes import Fraud
 from respool.rides.ride_plan import RidePlan
 
-# Pattern -> how many rides a ring makes, and the shortest block of time that it makes them in, in slots.
+# Pattern -> how many rides a ring makes, and its shortest block of time, in slots.
 RIDES_PER_RING = {Fraud.COLLUSION: 12, Fraud.STOLEN_PAYMENT: 6}
 _BLOCK_SLOTS_MIN = {Fraud.COLLUSION: SLOTS_PER_PAGE, Fraud.STOLEN_PAYMENT: 120}
-# With few rides, a ring takes longer, up to this.
+# With few rides, a ring's block is longer, up to this.
 _BLOCK_SLOTS_MAX = 7 * SLOTS_PER_PAGE
 _PATTERNS = len(Fraud) - 1
 _NEW_NUMBERS = 9_000_000
@@ -34,7 +34,7 @@ class FraudRings:
         self._rng = rng
         sizes = [city.size for city in plan.cities]
         rides_per_slot = demand.rides_per_day / SLOTS_PER_PAGE * self._share / _PATTERNS
-        # Pattern -> for each city how long its blocks are, and how many rings work in each.
+        # Pattern -> for each city the length of its blocks, and the number of rings in each block.
         self._blocks: dict[Fraud, tuple[Numbers, Numbers]] = {}
         for pattern, rides in RIDES_PER_RING.items():
             per_slot = [rides_per_slot * size / sum(sizes) for size in sizes]
@@ -46,7 +46,7 @@ class FraudRings:
             self._blocks[pattern] = np.array(blocks), np.array(rings)
 
     def patterns(self, number: Numbers) -> Numbers:
-        """Return the pattern of each ride; NONE for honest ones."""
+        """Return the pattern of each ride; NONE for honest rides."""
         chance = self._rng.uniform(number, Purpose.FRAUD)
         if not self._share:
             return np.zeros(len(number), dtype=np.int64)
@@ -63,13 +63,13 @@ class FraudRings:
         rider: Numbers,
         driver: Numbers,
     ) -> None:
-        """Write the rings' riders and drivers into `rider` and `driver` for their rides."""
+        """Replace riders and drivers of fraudulent rides by those of the rings, in place."""
         for pattern, (blocks, rings) in self._blocks.items():
             here = np.flatnonzero(fraud == pattern)
             where = city[here]
             block = slot[here] // blocks[where]
             turn = below(self._rng.words(number[here], Purpose.RING), rings[where])
-            # A number unique over cities, blocks and patterns.
+            # A number that is unique over cities, blocks and patterns.
             ring = ((block * 4 + pattern) * 4096 + where) * 1_048_576 + turn
             who = self._rng.words(ring, Purpose.RING_RIDER)
             if pattern == Fraud.STOLEN_PAYMENT:

@@ -1,6 +1,6 @@
-"""Event tables -> the bytes of records: keys, and values as JSON, written by a kernel without an object per event.
+"""Converts event tables to keys and JSON values of records, with compiled kernels and no object per event.
 
-Kernels here call only functions of this file or of `columnar`: numba caches compiled kernels by file.
+Kernels here call only functions of this file or of `columnar`, because numba caches compiled kernels by file.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from respool.rides.ride_maker import DEVICES, PAYMENT_METHODS
 SCHEMA_VERSION = 1
 # "ride-" and sixteen hexadecimal digits.
 KEY_BYTES = 21
-# No value is longer: names and punctuation take 270 bytes, numbers of 20 digits and the longest words less than 330.
+# Upper bound of a value: names and punctuation take 270 bytes, numbers of 20 digits and the longest words under 330.
 VALUE_BYTES_MAX = 640
 
-# Pieces of text. After these come event types, ways to pay, devices, cities, and the cities' currencies.
+# Pieces of text, followed by event types, payment methods, devices, cities, and the cities' currencies.
 _PIECES = (
     b'{"event_id":"',
     b'"ride_id":"ride-',
@@ -78,11 +78,11 @@ _PIECES = (
     _SOMEWHERE,
     _RIDER_NUMBER,
 ) = range(len(_PIECES))
-# Start indexes of the others, in an array passed to kernels: numba would not notice changed lists of other files.
+# Start indexes of these, passed to kernels in an array: numba would not notice changed lists in other files.
 _TYPES, _PAYMENTS, _DEVICES, _CITIES, _CURRENCIES = range(5)
 
-# The rows of a table as `event_table.Field` has them, and what can be wrong as `outcomes.Malformed` has it, but as the
-# plain numbers that kernels take. A test compares them.
+# The fields of `event_table.Field` and the defects of `outcomes.Malformed` as plain numbers for kernels. A test
+# compares them.
 FIELDS = tuple(range(1, 17))
 (
     _F_EVENT_MS,
@@ -118,7 +118,7 @@ _NO_RIDE_ID, _NO_TYPE, _NO_TIME, _NO_CITY = range(4)
 
 
 class JsonText:
-    """Writes the events of these cities."""
+    """Writes events as JSON, for the given cities."""
 
     def __init__(self, cities: Sequence[City]) -> None:
         words = (
@@ -134,7 +134,7 @@ class JsonText:
         self._at = np.cumsum([0, *(len(piece) for piece in pieces)]).astype(np.int64)
 
     def keys(self, table: EventTable) -> pa.Array:
-        """The ride's id: a ride's events go to one partition, and stay in order."""
+        """The ride ids: so all events of a ride are in one partition, and in order."""
         rows = table.shape[1]
         out = np.empty(rows * KEY_BYTES, dtype=np.uint8)
         write_keys(table, out)
@@ -178,7 +178,7 @@ def write_values(
             begin = at
             at = _value(table, row, text, places, firsts, out, at)
             if kind == _TRUNCATED:
-                # Anywhere after the first field's name, but not after the brace that closes it.
+                # Cut anywhere after the first field's name, but before the closing brace.
                 chosen = (table[_F_EVENT_ID, row] >> 8) & 0xFFFF
                 at = begin + 12 + chosen % (at - begin - 12)
         ends[row + 1] = at
@@ -278,7 +278,7 @@ def _piece(text: Bytes, places: Numbers, number: int, out: Bytes, at: int) -> in
 
 @kernel
 def _word(text: Bytes, places: Numbers, name: int, word: int, out: Bytes, at: int) -> int:
-    """A field whose value is one of the pieces, in quotes."""
+    """Write a field whose value is one of the pieces, in quotes."""
     at = _piece(text, places, name, out, at)
     at = _piece(text, places, word, out, at)
     return _piece(text, places, _QUOTE, out, at)
@@ -288,7 +288,7 @@ def _word(text: Bytes, places: Numbers, name: int, word: int, out: Bytes, at: in
 def _amount(
     text: Bytes, places: Numbers, name: int, value: int, decimals: int, out: Bytes, at: int
 ) -> int:
-    """A field whose value is a number, or null where it is negative."""
+    """Write a field whose value is a number, or null if it is negative."""
     at = _piece(text, places, name, out, at)
     at = _piece(text, places, _NULL, out, at) if value < 0 else _decimal(value, decimals, out, at)
     return _piece(text, places, _COMMA, out, at)
@@ -296,7 +296,7 @@ def _amount(
 
 @kernel
 def _decimal(value: int, decimals: int, out: Bytes, at: int) -> int:
-    """1234 with two decimals -> 12.34."""
+    """Write 1234 with two decimals as 12.34."""
     if value < 0:
         out[at] = 45
         at += 1
@@ -313,7 +313,7 @@ def _decimal(value: int, decimals: int, out: Bytes, at: int) -> int:
 
 @kernel
 def _digits(value: int, width: int, out: Bytes, at: int) -> int:
-    """At least `width` of them, with zeros before."""
+    """Write at least `width` digits, with leading zeros."""
     count = 1
     rest = value // 10
     while rest:
@@ -328,7 +328,7 @@ def _digits(value: int, width: int, out: Bytes, at: int) -> int:
 
 @kernel
 def _hexadecimal(word: Word, out: Bytes, at: int) -> int:
-    """Sixteen digits."""
+    """Write sixteen hexadecimal digits."""
     for place in range(at + 15, at - 1, -1):
         digit = word & 15
         out[place] = 48 + digit if digit < 10 else 87 + digit
@@ -338,10 +338,10 @@ def _hexadecimal(word: Word, out: Bytes, at: int) -> int:
 
 @kernel
 def _time(ms: int, out: Bytes, at: int) -> int:
-    """2026-11-12T08:00:00.000Z."""
+    """Write a time as 2026-11-12T08:00:00.000Z."""
     days = ms // 86_400_000
     rest = ms - days * 86_400_000
-    # Years are counted from the first of March, so that a leap day is the last of its year; eras have 400 years.
+    # Years begin on 1 March, so that a leap day is the last day of its year; eras have 400 years.
     days += 719_468
     era = days // 146_097
     day_of_era = days - era * 146_097

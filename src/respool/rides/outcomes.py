@@ -1,10 +1,10 @@
-"""How rides end, and how many events they have: the basis for shares of events."""
+"""How rides end, and how many events they have: the basis of shares of events."""
 
 from enum import IntEnum
 
 
 class EventType(IntEnum):
-    """The lower-case names are the event types. A cancelled ride's last event is its cancellation."""
+    """The lower-case names are the event types. A cancelled ride's last event is CANCELLED."""
 
     REQUESTED = 0
     ASSIGNED = 1
@@ -51,18 +51,18 @@ STAGES = {
     RideOutcome.CANCELLED_BEFORE_DRIVER: 2,
     RideOutcome.CANCELLED_AFTER_DRIVER: 3,
 }
-# Of honest rides. Fraudulent rides are always paid.
+# Shares of honest rides. Fraudulent rides are always paid.
 CANCELLED_BEFORE = 0.05
 CANCELLED_AFTER = 0.07
 
 
 def events_per_ride(fraud_share: float) -> float:
-    """Without duplicates."""
+    """The average number of events of a ride, without duplicates."""
     return _mean(fraud_share, {outcome: float(stages) for outcome, stages in STAGES.items()})
 
 
 def late_events_per_late_ride(fraud_share: float) -> float:
-    """A late ride is late from one of its events on, chosen uniformly."""
+    """The average number of late events: a late ride is late from one of its events on, chosen uniformly."""
     return _mean(fraud_share, {outcome: (stages + 1) / 2 for outcome, stages in STAGES.items()})
 
 

@@ -1,4 +1,4 @@
-"""Event tables -> Arrow record batches, as `ArrowProducer` takes them: key, value, timestamp and headers."""
+"""Converts event tables to Arrow record batches for `ArrowProducer`: key, value, timestamp and headers."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _HEADER_NAMES = ("event_type", "schema_version")
 class RecordMaker:
     def __init__(self, cities: Sequence[City]) -> None:
         self._text = JsonText(cities)
-        # Header values: those of the event types, and the last one for the version.
+        # Header values: the event types, followed by the schema version.
         self._words = pa.array(
             [*(event.name.lower().encode() for event in EventType), b"%d" % SCHEMA_VERSION],
             pa.binary(),
@@ -37,7 +37,7 @@ class RecordMaker:
         )
 
     def _headers(self, table: EventTable) -> pa.Array:
-        """The original event type, also if the value is malformed."""
+        """The headers have the original event type, even if the value is malformed."""
         rows = table.shape[1]
         names = self._names.take(pa.array(np.tile(np.arange(2), rows)))
         words = np.full(2 * rows, len(EventType), dtype=np.int64)

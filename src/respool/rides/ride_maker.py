@@ -1,7 +1,7 @@
-"""Slots -> the rides requested in them: rider, driver, route, distance, fare.
+"""Generates the rides requested in given slots: rider, driver, route, distance, fare.
 
 Everything about a ride follows from its number, its cell and the plan. Amounts are integers: hundredths of the
-currency, tens of metres, hundred-thousandths of a degree, tenths of surge; so they are formatted without rounding.
+currency, tens of metres, hundred-thousandths of a degree, tenths of surge; so they can be formatted without rounding.
 """
 
 import math
@@ -30,13 +30,13 @@ DEVICES = ("ios", "android", "web")
 CARD = PAYMENT_METHODS.index("card")
 CASH = PAYMENT_METHODS.index("cash")
 
-# Share of honest rides by new riders: otherwise a new rider would be certain fraud.
+# Share of honest rides by new riders: without them, a new rider would always mean fraud.
 NEWCOMER_SHARE = 0.02
 NEWCOMER_NUMBERS = 9_000_000
-# What riders pay with: 60, 25, 10 and 5 of a hundred; one time in ten something else.
+# Payment methods of riders: 60, 25, 10 and 5 %. In one of ten rides, the rider uses a random method.
 _PAYMENT_CHANCES = np.array([0.60, 0.85, 0.95])
 _DEVICE_CHANCES = np.array([0.48, 0.95])
-# A degree of latitude in tens of metres, and the ratio of the straight line to the route.
+# A degree of latitude in tens of metres, and the ratio of straight-line distance to route length.
 _DEGREE_10M = 11_120.0
 _STRAIGHT = 0.75
 _DIRECTIONS = np.array(
@@ -45,13 +45,13 @@ _DIRECTIONS = np.array(
         for n in range(64)
     ]
 )
-# The price list, in cents of the euro: for getting in, for a kilometre, for a minute.
+# The price list, in euro cents: base fare, per kilometre, per minute.
 FARE_BASE, FARE_KM, FARE_MINUTE = 250, 115, 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rides:
-    """Columns, one row for each ride, in the order of their numbers."""
+    """Columns with one row for each ride, in the order of ride numbers."""
 
     number: Numbers
     ride_id: Words
@@ -64,7 +64,7 @@ class Rides:
     distance_10m: Numbers
     duration_s: Numbers
     fare_cents: Numbers
-    # Cancellation fee after a driver was assigned.
+    # The cancellation fee after a driver was assigned.
     fee_cents: Numbers
     surge_tenths: Numbers
     payment: Numbers
@@ -90,13 +90,13 @@ class RideMaker:
         self._lat = np.array([city.lat for city in cities])
         self._lon = np.array([city.lon for city in cities])
         self._lon_scale = np.array([city.lon_scale for city in cities])
-        # A continuous distribution with density proportional to rank^(-2/3), sampled by its inverse: a cube.
+        # A continuous distribution with density proportional to rank^(-2/3), sampled by its inverse, a cube.
         counts = np.diff(demand.rider_firsts)
         self._rider_root = np.array([round(count ** (1 / 3), 9) for count in counts.tolist()])
         self._rider_counts = counts
 
     def make(self, first_slot: int, last_slot: int) -> Rides:
-        """Return the rides of slots in [first_slot, last_slot); all of one page."""
+        """Return the rides of the slots in [first_slot, last_slot), which must be in one page."""
         page_number = first_slot // SLOTS_PER_PAGE
         assert page_number == (last_slot - 1) // SLOTS_PER_PAGE, (first_slot, last_slot)
         page = self._demand.page(page_number)
@@ -125,7 +125,7 @@ class RideMaker:
         speed = self._speeds(number, fraud, surge)
         duration_s = np.floor(distance_km * 3600 / speed).astype(np.int64) + 60
         cheating = 1 + rng.uniform(number, Purpose.FRAUD_SIZE)
-        # A fake GPS: correct times, false distance.
+        # Fake GPS: the times are correct, the distance is false.
         is_fake = fraud == Fraud.FAKE_GPS
         distance_km = np.where(is_fake, duration_s * (200 * cheating) / 3600, distance_km)
         distance_10m = np.floor(distance_km * 100).astype(np.int64)
@@ -165,17 +165,18 @@ class RideMaker:
         root = chance * (self._rider_root[city] - 1) + 1
         counts = self._rider_counts[city]
         rank = np.minimum(np.floor(root * root * root).astype(np.int64) - 1, counts - 1)
-        # Ranks are shuffled within the city, by a prime, so that the busiest riders do not have the smallest numbers.
+        # Ranks are shuffled within the city, by a prime, so that the busiest riders do not have the lowest ids.
         known = self._demand.rider_firsts[city] + (rank * 2_147_483_647 + 12_345) % counts
         words = self._rng.words(number, Purpose.NEWCOMER)
-        # One draw serves twice: its upper part decides whether, and mixed again it decides who.
+        # One draw is used twice: its upper bits decide whether the rider is new, and, mixed again, it decides which
+        # one.
         is_new = uniform(words) < NEWCOMER_SHARE
         return np.where(
             is_new, self._demand.riders + below(mix(words), np.int64(NEWCOMER_NUMBERS)), known
         )
 
     def _drivers(self, slot: Numbers, city: Numbers, turn: Numbers) -> Numbers:
-        """Drivers online take rides in turn, so that two rides at once are rare."""
+        """Online drivers take rides in turn, so that two rides of a driver rarely overlap."""
         driver: Numbers = np.empty(len(slot), dtype=np.int64)
         cities = len(self._plan.cities)
         group = (slot // 60) * cities + city
@@ -223,7 +224,7 @@ class RideMaker:
         chance = rng.uniform(number, Purpose.PAYMENT)
         other = np.floor(chance * 40).astype(np.int64)
         payment = np.where(chance < 0.1, other, usual)
-        # Stolen payments use cards; colluding riders pay without cash.
+        # Stolen payments use cards.
         payment = np.where(fraud == Fraud.STOLEN_PAYMENT, CARD, payment)
         device = np.searchsorted(_DEVICE_CHANCES, rng.uniform(rider, Purpose.RIDER_DEVICE))
         return payment.astype(np.int64), device.astype(np.int64)
@@ -232,7 +233,7 @@ class RideMaker:
         self, number: Numbers, city: Numbers, distance_10m: Numbers
     ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         words = self._rng.words(number, Purpose.PLACE)
-        # Two draws each: more rides begin in the centre than at the edge.
+        # Two draws for each coordinate: more rides begin in the centre than at the edge.
         more = mix(words)
         north = (uniform(words) + uniform(mix(more)) - 1) * 0.11
         east = (uniform(more) + uniform(mix(words ^ more)) - 1) * 0.11 / self._lon_scale[city]

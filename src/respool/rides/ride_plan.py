@@ -1,4 +1,4 @@
-"""Parameters of generated rides: a validated `RidePlan`. Equal plans give the same events, byte for byte."""
+"""Parameters of generated rides: a validated `RidePlan`. Equal plans produce the same events, byte for byte."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from respool.rides.cities import CITIES, BadPlan, City
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 DAYS_MAX = 366
-# With a larger share hardly a ride would be on time: a late ride stays late from one of its events on.
+# With a larger share hardly any ride would be on time, because a late ride stays late from one of its events on.
 SHARE_MAX = 0.5
-# The largest numbers of riders and drivers that fit into ids and draws.
+# The largest number of riders or drivers that fits into ids and draws.
 PEOPLE_MAX = 100_000_000
-# Kafka has no older timestamps; and years have four digits.
+# The last millisecond of year 9999: years must have four digits. (Kafka has no timestamps before 1970.)
 EPOCH_MS_MAX = 253_402_300_799_999
 
 
@@ -21,16 +21,16 @@ class RidePlan:
     # The first ride is requested at `start_ms`, and the history ends before `until_ms`.
     start_ms: int
     until_ms: int
-    # One of them: average events per second over the history; or their exact number.
+    # Either the average number of events per second over the history, or their exact number.
     rate: float | None = None
     count: int | None = None
     cities: tuple[City, ...] = CITIES
-    # None: as many as fit the number of rides.
+    # None: a number that fits the number of rides.
     riders: int | None = None
     drivers: int | None = None
-    # Of rides.
+    # Share of rides.
     fraud_share: float = 0.01
-    # Of events.
+    # Shares of events.
     late_share: float = 0.02
     malformed_share: float = 0.001
     duplicate_share: float = 0.005

@@ -1,15 +1,15 @@
 """`RideStream`: the events of a plan, in order of arrival.
 
 Time is divided into buckets. The rides of a bucket are generated when it begins; their events are sorted into the
-buckets of their arrival, this one or a later one. No ride's event arrives in an earlier bucket, so:
+buckets in which they arrive, this one or later ones. No event arrives in a bucket before that of its ride. Thus:
 
 ```
   bucket      0          1          2          3
   rides made  ├──────────┤
-  events        ▪▪▪▪▪▪▪▪▪▪ ▪▪▪▪▪▪     ▪          ▪    (on time, under way, late)
+    events        ▪▪▪▪▪▪▪▪▪▪ ▪▪▪▪▪▪     ▪          ▪    (on time, in transit, late)
 ```
 a bucket is complete as soon as its own rides are generated. Events are ordered by arrival, then ride number, then
-event time, which does not depend on the length of buckets.
+event time; this order does not depend on the length of buckets.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ from respool.rides.event_table import EventTable, Field, empty_table
 from respool.rides.ride_maker import RideMaker
 from respool.rides.ride_plan import RidePlan
 
-# About this many rides per bucket: then the overhead per bucket is negligible.
+# The approximate number of rides per bucket, at which the overhead per bucket is negligible.
 BUCKET_RIDES = 40_000
 ROWS_MAX = 65_536
-# Slots per bucket, a divisor of a page.
+# Possible numbers of slots per bucket; each divides a page.
 _BUCKET_SLOTS = (1_440, 720, 480, 240, 120, 60, 30, 15, 10, 5, 3, 2, 1)
 
 
@@ -41,15 +41,15 @@ class RideStream:
         self._events = EventMaker(plan, rng)
         wanted = bucket_rides / max(self.demand.rides_per_day / SLOTS_PER_PAGE, 1e-9)
         self._bucket_slots = next((slots for slots in _BUCKET_SLOTS if slots <= wanted), 1)
-        # Bucket -> its events so far, in the order of rides.
+        # Bucket -> its events so far, ordered by ride.
         self._waiting: dict[int, list[EventTable]] = {}
         self._next_bucket = 0
-        # The current bucket, and the position in it.
+        # The current bucket, and how many of its events were returned.
         self._open = empty_table()
         self._given = 0
 
     def history(self, *, rows_max: int = ROWS_MAX) -> Iterator[EventTable]:
-        """Yield the events before the plan's end, or the plan's count of them, in tables of at most `rows_max`."""
+        """Yield the events before the plan's end, or as many as its count, in tables of at most `rows_max`."""
         left = self.plan.count
         while left is None or left > 0:
             most = rows_max if left is None else min(rows_max, left)
@@ -61,7 +61,7 @@ class RideStream:
             yield table
 
     def take(self, before_ms: int, *, rows_max: int = ROWS_MAX) -> EventTable | None:
-        """Return the next events that arrive before that time, or None if there are no more."""
+        """Return the next events that arrive before that time, or None if there are none."""
         while self._given == self._open.shape[1]:
             if self.plan.start_ms + self._next_bucket * self._bucket_ms >= before_ms:
                 return None
@@ -93,7 +93,7 @@ class RideStream:
         ends = np.flatnonzero(np.diff(bucket, append=-1)) + 1
         begin = 0
         for end in ends.tolist():
-            # Copied: a view would keep all of `made` in memory for a few late events.
+            # Copied, because a view would keep all of `made` in memory for a few late events.
             part = made[:, begin:end].copy()
             self._waiting.setdefault(int(bucket[begin]), []).append(part)
             begin = end

@@ -1,4 +1,4 @@
-"""Counts of generated events: for the summary, and for checks of a pipeline's result."""
+"""Counts of generated events, for the summary and for checks of a pipeline's result."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ from respool.rides.outcomes import EventType, Fraud, Malformed
 class RideTally:
     def __init__(self) -> None:
         self.events = 0
-        # Counts by event type, pattern and kind. Events and malformed ones count once per copy; fraud counts rides.
+        # Counts by event type, fraud pattern and defect. Each copy of an event counts; fraud counts rides.
         self.types = np.zeros(len(EventType), dtype=np.int64)
         self.frauds = np.zeros(len(Fraud), dtype=np.int64)
         self.malformed = np.zeros(len(Malformed), dtype=np.int64)
         self.late = 0
         self.duplicates = 0
         self.rides = 0
-        # Of arrival; -1 while there is none.
+        # First and last time of arrival; -1 if there is none.
         self.first_ms = -1
         self.last_ms = -1
 
@@ -39,7 +39,7 @@ class RideTally:
         self.last_ms = int(table[Field.ARRIVED_MS, -1])
 
     def document(self) -> dict[str, object]:
-        """For programs: plain numbers under plain names."""
+        """The counts for programs, as plain numbers under plain names."""
         return {
             "events": self.events,
             "rides": self.rides,

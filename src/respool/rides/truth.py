@@ -1,6 +1,6 @@
-"""The truth about events that is not part of them, so that detectors of fraud or duplicates can be scored.
+"""The truth about events that is not part of them, with which detectors of fraud or duplicates can be scored.
 
-One row for each fraudulent ride, and one for each event that is late, malformed or a duplicate:
+It has one row for each fraudulent ride, and one for each event that is late, malformed or a duplicate:
 
 | kind      | pattern                  | event_id, event_type | event_time, recorded_at |
 |-----------|--------------------------|----------------------|-------------------------|
@@ -39,7 +39,7 @@ _WORD = (1 << 64) - 1
 
 
 def truth_of(table: EventTable) -> pa.Table:
-    """Return the rows for these events, kind by kind. A fraudulent ride is reported with its first event."""
+    """Return the rows for these events, ordered by kind. A fraudulent ride is reported with its first event."""
     is_again = is_duplicate(table)
     is_first = (table[Field.TYPE] == EventType.REQUESTED) & ~is_again
     fraud = np.where(is_first, fraud_of(table), int(Fraud.NONE))
@@ -55,7 +55,7 @@ def truth_of(table: EventTable) -> pa.Table:
 
 
 def _rows(table: EventTable, which: Numbers, kind: str, patterns: Sequence[str]) -> pa.Table:
-    """Return the rows of events whose `which` is not 0. They are few, so an object each is fine."""
+    """Return rows for the events whose `which` is not 0. They are few, so one object each is acceptable."""
     found = table[:, which != 0]
     is_ride = kind == "fraud"
     events = [None if is_ride else f"{one & _WORD:016x}" for one in found[Field.EVENT_ID].tolist()]
@@ -77,7 +77,7 @@ def _rows(table: EventTable, which: Numbers, kind: str, patterns: Sequence[str])
 
 
 class TruthFile:
-    """A Parquet file with the truth; complete when closed."""
+    """A Parquet file with the truth; it is complete when closed."""
 
     def __init__(self, path: Path) -> None:
         self._writer = parquet.ParquetWriter(path, SCHEMA, compression="zstd")
