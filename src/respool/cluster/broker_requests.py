@@ -1,4 +1,4 @@
-"""Operators' requests about brokers: drain, remove, add again, and change configuration."""
+"""Operators' requests about brokers: drain, remove, admit again, and change the configuration."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class BrokerLoad:
 
     replicas: int = 0
     leads: int = 0
-    # Replicas that are being copied to it.
+    # Replicas that are being copied to the broker.
     coming: int = 0
 
 
@@ -40,12 +40,12 @@ def broker_load(view: ClusterView, broker: BrokerId) -> BrokerLoad:
 
 
 def unplaceable(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
-    """The broker's partitions that would lack a replica without it: every other broker has one already."""
+    """The broker's partitions that cannot keep their replication factor: all other brokers have a replica already."""
     return _without_taker(view, broker, is_needed=True)
 
 
 def expendable(view: ClusterView, broker: BrokerId) -> set[TopicPartition]:
-    """The same, of partitions that may have fewer replicas."""
+    """Like `unplaceable`, but the partitions that may have fewer replicas."""
     return _without_taker(view, broker, is_needed=False)
 
 
@@ -61,11 +61,11 @@ def _without_taker(view: ClusterView, broker: BrokerId, *, is_needed: bool) -> s
 
 
 def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
-    """Move the broker's replicas to other brokers; done once it has none.
+    """Move the broker's replicas to other brokers; the broker is drained once it has none.
 
     Raises:
         BrokerIdNotRegistered: there is no such broker.
-        InvalidReplicationFactor: too few brokers would be left for a topic's replicas.
+        InvalidReplicationFactor: too few brokers would remain for a topic's replication factor.
     """
     entry = _entry(view, broker)
     left = len(view.candidates().keys() - {broker})
@@ -87,11 +87,11 @@ def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
 def remove(view: ClusterView, broker: BrokerId, *, is_forced: bool = False) -> list[GuardedWrite]:
     """Remove the broker from the cluster. It may not register again until it is admitted.
 
-    `is_forced` also removes a broker with replicas, if it does not run: they are copied again from the leaders.
+    `is_forced` also removes a stopped broker with replicas: these are copied again from the leaders.
 
     Raises:
         BrokerIdNotRegistered: there is no such broker.
-        InvalidRequest: it has replicas.
+        InvalidRequest: the broker has replicas.
     """
     entry = _entry(view, broker)
     held = broker_load(view, broker).replicas
@@ -100,12 +100,12 @@ def remove(view: ClusterView, broker: BrokerId, *, is_forced: bool = False) -> l
     writes = _write(
         view, broker, entry, replace(entry, is_removed=True), f"broker {broker} is removed"
     )
-    # Another broker may get its id.
+    # Another broker may get this id.
     return [*writes, *configure(view, str(broker), lambda _: {})]
 
 
 def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
-    """Undo drain and remove. Replicas that have moved stay where they are."""
+    """Undo drain and remove. Replicas that have moved away do not return."""
     entry = _entry(view, broker)
     admitted = replace(entry, is_removed=False, is_drained=False)
     return _write(view, broker, entry, admitted, f"broker {broker} is admitted")
@@ -114,7 +114,7 @@ def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
 def configure(
     view: ClusterView, name: str, rewrite: Callable[[Overrides], Overrides]
 ) -> list[GuardedWrite]:
-    """Replace the configuration of a broker, or of all brokers under "", by what `rewrite` makes of it.
+    """Rewrite the configuration of a broker, or of all brokers if the name is "".
 
     Raises:
         InvalidRequest: there is no such broker, or a setting cannot be changed at run time.

@@ -11,7 +11,7 @@ from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, TopicPartition
 
-# What a broker with a failed log needs to lead again.
+# What a broker with a failed log must have before it can lead again.
 WITH_ITS_LOG = "restarted with its log in order"
 
 
@@ -22,11 +22,11 @@ class BrokerStatus:
     is_stopping: bool
     is_drained: bool
     is_removed: bool
-    # Since when it is missing; None: it runs.
+    # When the broker went missing; None if it runs.
     missing_since_ms: int | None
     replicas: int
     leads: int
-    # Its replicas that are out of sync.
+    # The broker's replicas that are out of sync.
     behind: int
 
 
@@ -34,9 +34,9 @@ class BrokerStatus:
 class ClusterStatus:
     brokers: Mapping[BrokerId, BrokerStatus]
     partition_count: int
-    # No leader: none is elected, or its broker is down or has a failed log, and no other has taken over yet.
+    # No leader: none is elected, or the leader is down or has a failed log, and no other has taken over yet.
     leaderless: tuple[TopicPartition, ...]
-    # Too few replicas in sync for acks=all.
+    # Too few in-sync replicas for acks=all.
     under_min_isr: tuple[TopicPartition, ...]
     # Some replicas are out of sync.
     under_replicated: tuple[TopicPartition, ...]
@@ -73,7 +73,8 @@ def status(view: ClusterView) -> ClusterStatus:
         under_min_isr=tuple(
             of
             for of, (topic, image) in images.items()
-            # Brokers may have another default of min.insync.replicas than the caller; an ELR exists only below it.
+            # Brokers may have another default of min.insync.replicas than the caller; an ELR exists only below the
+            # minimum.
             if len(image.isr) < image.min_isr(topic.rules.min_isr) or image.elr
         ),
         under_replicated=tuple(
@@ -86,16 +87,16 @@ def status(view: ClusterView) -> ClusterStatus:
 
 
 def leader_now(view: ClusterView, image: PartitionImage) -> BrokerId | None:
-    """The leader, if it runs and its log has not failed.
+    """The leader, if it is live and its log has not failed.
 
-    The store may name a leader that is down: until the controller notices, or for ever if no controller is left.
+    The store may name a leader that is down, until the controller notices, or for ever if there is no controller.
     """
     leader = image.serving_leader
     return leader if leader is not None and view.is_live(leader) else None
 
 
 class Need(StrEnum):
-    """What a broker must return with to lead an offline partition."""
+    """The condition in which a broker must return to lead an offline partition."""
 
     NOTHING = "nothing"
     SOUND_LOG = "sound_log"
@@ -104,9 +105,9 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """What an offline partition needs to get a leader again."""
+    """What an offline partition needs to get a leader."""
 
-    # Any one of them; empty: only an election helps.
+    # Any one of these brokers; empty: only an election helps.
     brokers: tuple[BrokerId, ...] = ()
     need: Need = Need.NOTHING
     or_unclean_election: bool = False
@@ -129,7 +130,7 @@ def waits_for(view: ClusterView, image: PartitionImage) -> Awaited | None:
     complete = sorted({*image.isr, *image.elr})
     sound = [one for one in complete if one not in image.offline]
     if sound:
-        # A broker that crashed has left the ISR and ELR when it returns; the partition then waits for the others.
+        # A crashed broker leaves the ISR and ELR when it returns; then the partition waits for the others.
         absent = not any(view.is_live(one) for one in sound)
         return Awaited(brokers=tuple(sound)) if absent else None
     if complete:

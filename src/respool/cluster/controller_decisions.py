@@ -1,8 +1,8 @@
-"""The controller's decisions: elections, reassignments and repairs that are due on a view.
+"""The controller's decisions: elections, reassignments and repairs that are due in a view.
 
-The controller runs `decide` after every change of the store, and when a time limit is over. It converges: deciding on
-the result of the writes gives no writes. What depends on others (a replica that has to catch up, a broker that has to
-return) is decided once they have done it.
+The controller runs `decide` after every change of the store, and when a deadline passes. It converges: deciding on the
+result of the writes gives no more writes. Steps that depend on other brokers (a replica must catch up, a broker must
+return) are decided once these have done their part.
 """
 
 from respool.cluster import election, preferred, reassignment, repair, strays
@@ -12,11 +12,11 @@ from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
 
-# One step's changes may require another step; a few rounds are enough.
+# One step may make another step necessary; a few rounds are enough.
 ROUNDS_MAX = 20
 
 
-# Marks elections in messages that may have lost committed records.
+# Marks elections in log messages that may have lost committed records.
 UNCLEAN = "UNCLEAN"
 
 

@@ -1,6 +1,6 @@
-"""Limits how many partitions are copied at once, so that producers and consumers keep their share of disk and network.
+"""Limits how many partitions are copied at once, so that disk and network bandwidth remain for clients.
 
-All brokers see the same partitions in the same order, so each broker computes by itself which of its copies are due.
+All brokers see the same partitions in the same order, so each broker computes which of its own copies are due.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class CopiesInProgress:
         self._count(image, -1)
 
     def has_room_for(self, image: PartitionImage, *, limit: int) -> bool:
-        """Whether this partition's copies may begin beside those in progress."""
+        """True if this partition's copies may start in addition to those in progress."""
         copiers, leader = copying_replicas(image, self._view), image.serving_leader
         return all(self._to[one] < limit for one in copiers) and (
             leader is None or self._from[leader] < limit
@@ -46,9 +46,9 @@ class CopiesInProgress:
 
 
 def copying_replicas(image: PartitionImage, view: ClusterView) -> tuple[BrokerId, ...]:
-    """The new replicas that run and have not caught up yet.
+    """The new replicas that are live and have not caught up yet.
 
-    A broker that is down, or has a failed log, does not use up the limit.
+    A broker that is down, or has a failed log, does not count towards the limit.
     """
     return tuple(
         one
@@ -63,7 +63,7 @@ def due_copies(view: ClusterView) -> dict[BrokerId, tuple[TopicPartition, ...]]:
     count = CopiesInProgress(view)
     turns: dict[BrokerId, list[TopicPartition]] = {}
     for topic, number, image in view.partitions():
-        # Almost all of thousands of partitions are skipped here.
+        # Almost all of the partitions, which may be thousands, are skipped here.
         if not image.adding or image.serving_leader is None:
             continue
         if not count.has_room_for(image, limit=limit):

@@ -1,8 +1,8 @@
 """Raises internal topics to their replication factor as soon as there are enough brokers.
 
-They are created when the first client asks for a coordinator, possibly while one broker runs and the others are about
-to start. Refusing would make clients wait for all brokers; staying at one replica would lose groups with one disk. And
-since no operator asked for these replicas, the removal of a broker needs no action for them.
+Internal topics are created when the first client asks for a coordinator, possibly while one broker runs and the others
+are about to start. Refusing would make clients wait for all brokers; keeping one replica would lose groups if one disk
+fails. And since no operator requested these replicas, removing a broker needs no operator action for them.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ def enlarge_internal_topics(draft: PartitionDraft) -> None:
     copies = CopiesInProgress(view, draft.partitions())
     for topic, number, image in list(draft.partitions()):
         factor = min(wanted.get(topic.name, 0), len(candidates))
-        # One reassignment at a time: the partition is checked again when it is done.
+        # One reassignment at a time: the partition is checked again when the current one is complete.
         if len(image.replicas) >= factor or image.leader is None or is_moving(image):
             continue
         target = _with_more(image.replicas, factor, candidates=candidates, racks=racks, load=load)
@@ -46,10 +46,10 @@ def enlarge_internal_topics(draft: PartitionDraft) -> None:
 def can_do_without(
     topic: str, broker: BrokerId, target: Sequence[BrokerId], view: ClusterView
 ) -> bool:
-    """Whether the replica of a drained or removed broker may go without a replacement.
+    """True if the replica of a drained or removed broker may be removed without a replacement.
 
-    Only if every other broker of the cluster has a replica and runs: a broker that is down may have to be replaced, and
-    this replica may be one of the last two with everything.
+    Only if every other broker of the cluster has a replica and is live: a broker that is down may have to be replaced,
+    and this replica may be one of the last two that have all records.
     """
     if topic not in _wanted(view.settings):
         return False

@@ -1,4 +1,4 @@
-"""A decision as one transaction of the metadata store, guarded by the revisions it was decided on."""
+"""A decision as one transaction of the metadata store, guarded by the revisions on which it was based."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from respool.ports.metadata_store import Guard
 
 # Guards, puts and deletes of one write together. etcd's limit is 128 of each kind; with fewer, a conflict on one key
-# delays fewer others.
+# delays fewer other changes.
 OPERATIONS_MAX = 100
 REASONS_TOLD_MAX = 3
 
@@ -26,12 +26,12 @@ class GuardedWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyChange:
-    """One key's part of a write."""
+    """The part of a write that concerns one key."""
 
     key: str
     # None: the key is deleted.
     value: bytes | None
-    # The key's revision at the decision; 0: no key; None: unguarded.
+    # The revision of the key when the decision was made; 0: no such key; None: unguarded.
     revision: int | None
     why: str
 

@@ -1,6 +1,6 @@
-"""The metadata store's keys -> the image of the cluster. The only decoder of the whole store.
+"""Decodes the metadata store's keys to the cluster image. The only decoder of the whole store.
 
-A change is read incrementally: whatever no changed key concerns is taken over from the image before.
+Changes are read incrementally: whatever no changed key affects is copied from the previous image.
 """
 
 import logging
@@ -31,19 +31,19 @@ Values = Mapping[str, StoredValue]
 
 class ImageReader:
     def __init__(self, *, me: BrokerId | None, defaults: TopicConfig) -> None:
-        """`me`: the broker that reads, which is in its image even while it is not registered; None: no broker."""
+        """`me` is the broker that reads, which is in its image even before it has registered; None: not a broker."""
         self._me = me
         self._defaults = defaults
-        # Topics without all of their partitions yet: the changes of one write may arrive one by one.
+        # Topics some of whose partitions are missing: the changes of one write may arrive one by one.
         self._incomplete: dict[TopicId, str] = {}
 
     @property
     def incomplete(self) -> Collection[TopicId]:
-        """Topics that are in the store, but not in the image yet."""
+        """Topics that are in the store, but not yet in the image."""
         return self._incomplete.keys()
 
     def read_all(self, values: Values, *, revision: int = 0, cluster_id: str = "") -> ClusterImage:
-        """The image of all keys of the store, as they were at one revision."""
+        """The image of all keys in the store at one revision."""
         assert self._me is None, "a broker's image begins with its own endpoint"
         empty = ClusterImage(cluster_id=cluster_id, brokers={}, controller=NO_CONTROLLER)
         return self.read(values, frozenset(values), empty, revision=revision)
@@ -52,7 +52,7 @@ class ImageReader:
         self, values: Values, changed: frozenset[str], before: ClusterImage, *, revision: int
     ) -> ClusterImage:
         topics = dict(before.topics)
-        # Sorted, so that a simulated run is repeatable.
+        # Sorted, so that a simulated run is reproducible.
         for name in sorted(self._names_of(changed, before)):
             topic = self.read_topic(values, name, before.topics.get(name))
             self._note_incomplete(values, name, is_complete=topic is not None)
@@ -83,7 +83,7 @@ class ImageReader:
         return self._with_controller(image, values)
 
     def _read_brokers(self, values: Values, before: ClusterImage) -> dict[BrokerId, BrokerEndpoint]:
-        """The registered brokers, and this one in any case: a client that asks has reached it."""
+        """The registered brokers, and always this one: a client that asks has reached it."""
         brokers = {} if self._me is None else {self._me: before.brokers[self._me]}
         return brokers | {one.id: one for one in _registered_brokers(values)}
 
@@ -92,12 +92,12 @@ class ImageReader:
         if stored is not None:
             controller, revision = keys.decode_controller(stored.value), stored.revision
         else:
-            # A single broker is its own controller.
+            # A broker without a cluster is its own controller.
             controller, revision = NO_CONTROLLER if self._me is None else self._me, 0
         return replace(image, controller=controller, controller_revision=revision)
 
     def _names_of(self, changed: Iterable[str], before: ClusterImage) -> set[str]:
-        """The names of the topics that these keys concern."""
+        """The names of the topics that these keys affect."""
         names = {key.removeprefix(keys.TOPICS) for key in changed if key.startswith(keys.TOPICS)}
         for key in changed:
             if key.startswith(keys.PARTITIONS):
@@ -124,7 +124,7 @@ class ImageReader:
                 return None
             partitions.append(keys.decode_partition(one.value, revision=one.revision))
         if before is not None and before.overrides == record.overrides:
-            # Partitions change more often than the configuration, which may be long to parse.
+            # Partitions change more often than the configuration, which may take long to parse.
             config = before.config
         else:
             config = self._read_config(name, record.overrides)
@@ -139,7 +139,7 @@ class ImageReader:
         )
 
     def _read_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """As far as this version knows the settings: brokers are upgraded one by one."""
+        """The configuration, as far as this version knows the settings: brokers are upgraded one by one."""
         read = StoredTopicConfig.read(overrides, base=self._defaults)
         for complaint in read.complaints:
             logger.warning("topic %s: a setting is not as it is stored: %s", topic, complaint)
@@ -156,7 +156,7 @@ class ImageReader:
 def stray_partitions(
     values: Values, image: ClusterImage, incomplete: Collection[TopicId] = ()
 ) -> dict[str, int]:
-    """Keys of partitions that no topic counts, with their revisions; see `strays.py`."""
+    """Keys of partitions that belong to no topic, with their revisions; see `strays.py`."""
     counts = {topic.id.hex: len(topic.partitions) for topic in image.topics.values()}
     unseen = {one.hex for one in incomplete}
     strays = {}
@@ -196,7 +196,7 @@ def _read_broker_overrides(values: Values) -> dict[str, BrokerOverrides]:
 
 
 def _understood(overrides: Mapping[str, str], *, of: str) -> dict[str, str]:
-    """Without settings that only a newer version knows."""
+    """The overrides without settings that only a newer version knows."""
     understood = {}
     for name, text in overrides.items():
         try:

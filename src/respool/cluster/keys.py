@@ -52,7 +52,7 @@ class BrokerRegistration:
     endpoint: BrokerEndpoint
     # Unique for each registration, so that a broker recognises its own.
     incarnation: UUID
-    # Its lease, to be revoked if the broker is known to be dead. None: written by an older version.
+    # The broker's lease, which is revoked if the broker is known to be dead. None: written by an older version.
     lease: int | None = None
 
 
@@ -65,7 +65,7 @@ def registry_key(broker: BrokerId) -> str:
 
 
 def broker_config_key(name: str) -> str:
-    """`name` as in the config APIs: the broker id, or "" for all brokers."""
+    """`name` is as in the config APIs: the broker id, or "" for all brokers."""
     return BROKER_CONFIGS + name
 
 
@@ -146,7 +146,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             "rack": endpoint.rack,
             "incarnation": registration.incarnation.hex,
             "is_draining": endpoint.is_draining,
-            # 0 in the first write, whose revision is the epoch. Later writes keep it.
+            # 0 in the first write, whose revision becomes the epoch. Later writes keep the epoch.
             "epoch": endpoint.epoch,
             "lease": registration.lease,
         }

@@ -1,4 +1,4 @@
-"""ElectLeaders (KIP-460): preferred elections, and unclean elections on request."""
+"""ElectLeaders (KIP-460): elects preferred leaders, and unclean leaders on request."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -25,7 +25,7 @@ class ElectionKind(Enum):
 def elect_leaders(
     view: ClusterView, kind: ElectionKind, partitions: Iterable[TopicPartition] | None = None
 ) -> GrantedWrites:
-    """Elect leaders of these partitions; None: of all partitions that need an election."""
+    """Elect leaders of these partitions; None means all partitions that need an election."""
     draft = PartitionDraft(view)
     refused: dict[TopicPartition, RequestError] = {}
     asked = partitions
@@ -62,7 +62,7 @@ def _unclean(image: PartitionImage, topic: TopicImage, view: ClusterView) -> Par
     if decided.leader is not None:
         if decided.leader == image.leader:
             raise ElectionNotNeeded(f"broker {image.leader} leads")
-        # The same election that the controller would make, if it has the same settings.
+        # The controller would elect the same leader, if it has the same settings.
         return decided
     elected = election.elect(decided, topic.rules, view, is_unclean_asked=True)
     if elected.leader is None:

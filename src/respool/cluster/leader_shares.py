@@ -1,6 +1,6 @@
 """Divides a leader's replication quota (KIP-73) among the brokers that catch up from it.
 
-Each of them gets an equal share. All brokers see the same partitions, so each computes its own share, and the leader
+Each follower gets an equal share. All brokers see the same partitions, so each computes its own share, and the leader
 does not have to count.
 """
 
@@ -15,9 +15,9 @@ Turns = Mapping[BrokerId, Collection[TopicPartition]]
 
 
 def limited_leaders(image: ClusterImage) -> dict[BrokerId, int]:
-    """The brokers with a leader quota in bytes per second, if any topic has throttled replicas."""
+    """The brokers with a leader quota in bytes per second; empty if no topic has throttled replicas."""
     if not any(one.config.leader_replication_throttled_replicas for one in image.topics.values()):
-        # A forgotten rate must not slow followers of topics without throttled replicas.
+        # A rate that was left set must not slow down followers of topics without throttled replicas.
         return {}
     rates = {
         one: BrokerConfig.parse(
@@ -33,7 +33,7 @@ def leader_shares(
 ) -> dict[BrokerId, float]:
     """Bytes per second that one broker may fetch from each leader with a quota.
 
-    `turns`: the copies that are due; a new replica whose copy is not due yet fetches nothing.
+    `turns` are the copies that are due; a new replica whose copy is not due yet fetches nothing.
     """
     candidates: dict[BrokerId, set[BrokerId]] = {one: set() for one in limited}
     for of, partition in _throttled(image, limited) if limited else ():

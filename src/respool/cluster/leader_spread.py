@@ -1,11 +1,11 @@
 """Spreads preferred leaders evenly over brokers by changing the order of replicas; nothing is copied.
 
-A broker that is preferred leader of too many partitions hands one over to another of its replicas; if that broker then
-has too many, it hands over one of its own. Such a chain ends at a broker with at least two fewer. When no chain is
-left, no other order of the same replicas is more even.
+A broker that is the preferred leader of too many partitions hands one over to another of the partition's replicas; if
+that broker then has too many, it hands over one of its own. Such a chain ends at a broker with at least two fewer. If
+no chain is left, no other order of the same replicas is more even.
 
-Partitions may be in groups, for example by topic: a busy topic should not be led by few brokers while an idle one
-compensates. A broker that leads two more of a group than another swaps one of them for a partition of another group.
+Partitions may be in groups, for example by topic: otherwise few brokers might lead a busy topic, compensated by an
+idle one. A broker that leads two more of a group than another swaps one of them for a partition of another group.
 """
 
 from collections import Counter, deque
@@ -26,13 +26,13 @@ def even_leaders(
 ) -> dict[Name, tuple[BrokerId, ...]]:
     """The partitions whose replicas should be reordered, with their new order.
 
-    Only brokers `among` gain or lose leaders. `fixed` partitions count and stay as they are. The total is spread as
-    evenly as possible; within that, each group is.
+    Only brokers `among` gain or lose leaders. `fixed` partitions count, but do not change. The total is spread as
+    evenly as possible first, and then each group.
     """
     if not among:
         return {}
     spread = _Spread(replicas_of, among, fixed, group_of)
-    # The first step evens out the total; the second each group, keeping the total as it is. So the loop ends.
+    # The first step evens out the total; the second evens out each group and keeps the total. So the loop terminates.
     while spread.hand_over() or spread.even_groups():
         pass
     return spread.changed()
@@ -46,7 +46,7 @@ def even_heirs(
 ) -> dict[Name, tuple[BrokerId, ...]]:
     """The partitions whose followers should be reordered, with their new order.
 
-    The first follower leads when the leader dies: a broker's leaderships should then go to many brokers, not to one.
+    The first follower leads when the leader dies: a dead broker's leaderships should be spread over many brokers.
     """
     tails: dict[BrokerId, dict[Name, tuple[BrokerId, ...]]] = {}
     for name, (leader, *followers) in replicas_of.items():
@@ -60,7 +60,7 @@ def even_heirs(
 
 
 def uneven_pairs(counts: Mapping[BrokerId, int]) -> Iterator[tuple[BrokerId, BrokerId]]:
-    """Pairs of brokers of which the first leads at least two more than the second, most uneven first."""
+    """Pairs of brokers where the first leads at least two more than the second, most uneven first."""
     few = sorted(counts, key=lambda one: (counts[one], one))
     for giver in reversed(few):
         if counts[giver] - counts[few[0]] < 2:
@@ -82,7 +82,7 @@ class _Spread(Generic[Name]):
         self._group_of = group_of
         self._before: Mapping[Name, tuple[BrokerId, ...]] = replicas_of
         self._now = dict(replicas_of)
-        # Sorted, so that the same partitions always give the same spread.
+        # Sorted, so that the same partitions always give the same result.
         self._led: dict[BrokerId, dict[Name, None]] = {one: {} for one in sorted(among)}
         self._count: Counter[BrokerId] = Counter(dict.fromkeys(self._led, 0))
         # The same for each group.
@@ -105,7 +105,7 @@ class _Spread(Generic[Name]):
         return False
 
     def even_groups(self) -> bool:
-        """Whether a leader of a group moved from a broker that led two more of the group to the other."""
+        """Even out the groups; return True if a leader moved to a broker with at least two fewer of a group."""
         # A single group is as even as the total.
         return len(self._of_group) > 1 and sum(map(self._even_group, self._of_group)) > 0
 
@@ -136,7 +136,7 @@ class _Spread(Generic[Name]):
         return True
 
     def _one_in_return(self, group: Hashable, giver: BrokerId, taker: BrokerId) -> Name | None:
-        """A partition of another group that can be swapped without making its group less even."""
+        """A partition of another group that can be swapped in return without making its group less even."""
         for name in self._led[giver]:
             other = self._group_of(name)
             leads = self._of_group[other]
@@ -148,7 +148,7 @@ class _Spread(Generic[Name]):
         return {name: now for name, now in self._now.items() if now != self._before[name]}
 
     def _chain_from(self, giver: BrokerId) -> list[tuple[Name, BrokerId]]:
-        """The shortest chain of hand-overs to a broker with at least two fewer; empty: there is none."""
+        """The shortest chain of hand-overs to a broker with at least two fewer; empty if there is none."""
         few = self._count[giver] - 2
         if few < min(self._count.values()):
             return []

@@ -1,7 +1,7 @@
-"""Which brokers are missing, and since when; and which are dead because they refuse connections.
+"""Tracks which brokers are missing, and since when; and which are dead because they refuse connections.
 
 The controller keeps this in memory, and a new controller starts from zero: so a broker is declared dead too late rather
-than too early. It trusts no clock but its own, and does not know how long its election took.
+than too early. It relies on its own clock only, and does not know how long its election took.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,14 +17,14 @@ class MissingBrokers:
     def on_view(
         self, *, known: Collection[BrokerId], live: Collection[BrokerId], now_ms: int
     ) -> Mapping[BrokerId, int]:
-        """Record the known brokers that do not run now; return since when each of them is missing."""
+        """Record the known brokers that are not live; return for each the time since which it is missing."""
         self._since_ms = {
             one: self._since_ms.get(one, now_ms) for one in sorted(set(known) - set(live))
         }
         return dict(self._since_ms)
 
     def next_due_ms(self, settings: ControllerSettings, *, now_ms: int) -> int | None:
-        """When a broker will have been missing for too long: the time to decide again without a change."""
+        """When a broker will have been missing for too long, so that a decision is due without a store change."""
         due = (
             since + wait
             for since in self._since_ms.values()
@@ -35,21 +35,22 @@ class MissingBrokers:
 
 # -- refused connections ---------------------------------------------------------------------------------------------
 
-# A broker is suspected for this multiple of the time after which it is dead: the controller may see it differently.
+# A broker is suspected for this multiple of the time after which it is dead: the controller may observe it differently.
 SUSPECTED_TIMES = 3
-# Required however long ago the first refusal was: this process may itself have been paused in between.
+# Required however long ago the first refusal was: this process itself may have been paused in between.
 REFUSALS_MIN = 3
 
 
 class RefusedConnections:
-    """Decides that a broker is dead because its address refuses connections, after it had accepted some.
+    """Decides that a broker is dead because its address refuses connections that it accepted before.
 
-    A machine refuses connections at once to a port that no process listens on. A machine that is cut off or has no
-    power does not answer at all; a process that is paused accepts. So repeated refusals mean that the process is gone.
+    A machine refuses connections at once to a port on which no process listens. A machine that is partitioned or
+    without power does not answer at all; a paused process accepts connections. So repeated refusals mean that the
+    process is gone.
 
     This holds only for a registration that was reached from here before. A broker that registers again is alive,
     whatever its address does: if the address refuses for other reasons (a firewall, a stopped proxy), the broker is
-    removed once, not for ever.
+    removed only once, not again and again.
     """
 
     def __init__(self, *, dead_after_ms: int) -> None:
@@ -69,11 +70,11 @@ class RefusedConnections:
         self._count += 1
 
     def on_no_answer(self) -> None:
-        """Neither accepted nor refused: this says nothing."""
+        """The attempt was neither accepted nor refused, which says nothing about the process."""
         self._forget()
 
     def is_suspected(self, *, now_ms: int) -> bool:
-        """True while refusals have begun, but are too few or too recent to decide."""
+        """True while there are refusals, but too few or too recent ones to decide."""
         if not self._has_been_reached or self._since_ms is None:
             return False
         return now_ms - self._since_ms < SUSPECTED_TIMES * self._dead_after_ms

@@ -1,10 +1,10 @@
-"""Changes that a broker makes to its own replicas in the store: of failed logs, and before it registers again.
+"""Changes that a broker makes to its own replicas in the store: after a log failed, and before it registers again.
 
 A broker with a failed log marks its replica offline; the controller decides what follows (`election.py`). The mark
-stays over restarts, until the broker has opened the log without errors.
+survives restarts, until the broker has opened the log without errors.
 
-A broker that starts resigns from what its last run left in the store. It does so itself, so no controller is needed.
-Until it is registered no leader takes it into an ISR: repeat with a new read of the store until nothing is left.
+A starting broker resigns from what its last process left in the store. It does so itself, so no controller is needed.
+Until it has registered, no leader adds it to an ISR: repeat with a new read of the store until nothing is left.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,8 +29,8 @@ def mark_offline(
 ) -> PartitionImage:
     """The partition after this broker's log has failed; the same image if nothing changes.
 
-    The broker leaves the ISR if another running replica has everything. Otherwise it is the last replica with
-    everything and stays in the ISR: the log may be repaired. A transient error does not mark it offline.
+    The broker leaves the ISR if another live replica has all records. Otherwise it is the last replica with all records
+    and stays in the ISR: the log may be repaired. A transient error does not mark it offline.
     """
     assert broker in image.replicas
     after = image
@@ -44,12 +44,12 @@ def mark_offline(
 
 
 def clear_offline(image: PartitionImage, broker: BrokerId) -> PartitionImage:
-    """The partition after this broker's log was opened without errors; elections go by the ISR and ELR it kept."""
+    """The partition after this broker opened its log without errors; elections use the ISR and ELR that it kept."""
     return replace(image, offline=tuple(one for one in image.offline if one != broker))
 
 
 def _has_heir(image: PartitionImage, broker: BrokerId, live: Collection[BrokerId]) -> bool:
-    # ELR members have everything, too; a leader elected out of the ELR may be alone in the ISR.
+    # ELR members have all records, too; a leader elected from the ELR may be alone in the ISR.
     return any(
         one in live and one not in image.offline
         for one in (*image.isr, *image.elr)
@@ -67,9 +67,9 @@ def resign_everywhere(
     was_clean: bool,
     left_folder: UUID | None = None,
 ) -> list[GuardedWrite]:
-    """The writes by which an unregistered broker resigns all leaderships, and after a crash leaves ISR and ELR.
+    """The writes with which an unregistered broker resigns its leaderships and, after a crash, leaves ISR and ELR.
 
-    `left_folder`: the data folder of its last process, if it has another one now.
+    `left_folder` is the data folder of its last process, if the broker uses another one now.
     """
     changes = []
     for topic in topics:

@@ -33,9 +33,9 @@ class PartitionDraft:
             yield topic, number, image if changed is None else changed.image
 
     def change(self, topic: TopicImage, number: int, image: PartitionImage, why: str) -> None:
-        """Change the partition to this image. The leader epoch is set here: it grows with every election.
+        """Change the partition to this image. Sets the leader epoch, which grows with every election.
 
-        A partition that loses a replica also gets a new epoch, so that late requests of that replica are refused.
+        A partition that loses a replica also gets a new epoch, so that late requests of that replica are rejected.
         """
         before = topic.partitions[number]
         is_elected = image.leader != before.leader or not set(before.replicas) <= set(
@@ -55,7 +55,7 @@ class PartitionDraft:
         self.count += 1
 
     def writes(self) -> list[GuardedWrite]:
-        """New leaders first: clients wait for them."""
+        """The writes, new leaders first, because clients wait for these."""
         in_order = sorted(
             self._changed.items(),
             key=lambda item: (
@@ -98,5 +98,5 @@ def _check(image: PartitionImage) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantedWrites:
     writes: list[GuardedWrite]
-    # All other requested partitions are granted once the writes have succeeded.
+    # All other requested partitions take effect once the writes have succeeded.
     refused: Mapping[TopicPartition, RequestError] = field(default_factory=dict)

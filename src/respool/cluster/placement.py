@@ -1,14 +1,14 @@
-"""Places the replicas of new partitions: spread over racks, then over brokers, with leaders evenly among them.
+"""Places the replicas of new partitions: spread over racks, then over brokers, with an even number of leaders each.
 
-The replicas of a partition are chosen one after the other, each time the broker
+The replicas of a partition are chosen one after the other. Each time it is the broker
 
-1. in the rack with fewest of the partition's replicas, and among those the rack with fewest of the topic;
-2. with fewest replicas of the topic;
-3. that shares fewest partitions with the brokers chosen already, so that the load of a dead broker goes to many;
-4. with fewest replicas of all topics; and the first from a starting point that differs from topic to topic.
+1. in the rack with the fewest of the partition's replicas, and among those the rack with the fewest of the topic;
+2. with the fewest replicas of the topic;
+3. that shares the fewest partitions with the brokers chosen already, so that a dead broker's load goes to many others;
+4. with the fewest replicas of all topics; and then the first from a starting point that differs from topic to topic.
 
-So, if racks are alike, brokers differ by at most one replica of a topic, and by one leader. The followers that lead
-when a leader dies are spread over all brokers that share its partitions.
+So if racks are of equal size, brokers differ by at most one replica of a topic, and by one leader. The followers that
+take over when a leader dies are spread over all brokers that share its partitions.
 """
 
 from collections import Counter
@@ -35,12 +35,12 @@ def place(
 ) -> list[tuple[BrokerId, ...]]:
     """The replicas of each new partition, the preferred leader first.
 
-    `racks`: the brokers that may get replicas; `held`: how many each has of all topics; `of_topic`: the topic's
-    existing partitions.
+    `racks` has the brokers that may get replicas; `held` the number of replicas that each has of all topics; `of_topic`
+    the topic's existing partitions.
 
     Raises:
-        InvalidPartitions: the number is below 1.
-        InvalidReplicationFactor: below 1, or above the number of brokers.
+        InvalidPartitions: the partition count is below 1.
+        InvalidReplicationFactor: it is below 1, or above the number of brokers.
     """
     if partition_count < 1:
         raise InvalidPartitions(f"a topic needs at least 1 partition, not {partition_count}")
@@ -64,10 +64,10 @@ def check_replication_factor(factor: int, *, brokers: int) -> None:
 
 
 def check_replicas(replicas: Sequence[BrokerId], view: ClusterView) -> None:
-    """Check replicas that a request names. A broker that is down may be named, as in Kafka, but not an unknown one.
+    """Check the replicas in a request. A broker that is down may be named, as in Kafka, but not an unknown one.
 
     Raises:
-        InvalidReplicaAssignment: no replicas, a broker twice, or one that is unknown or leaving.
+        InvalidReplicaAssignment: no replicas, a duplicate broker, or one that is unknown or leaving.
     """
     if not replicas:
         raise InvalidReplicaAssignment("no replicas are named")

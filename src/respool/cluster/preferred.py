@@ -1,4 +1,4 @@
-"""Returns leadership to preferred leaders: the first of each partition's replicas."""
+"""Returns leadership to preferred leaders, which are the first replicas of their partitions."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -10,7 +10,7 @@ from respool.model.ids import BrokerId
 
 
 def return_leaders(draft: PartitionDraft) -> None:
-    """Return leadership to brokers of whose partitions too large a share has another leader."""
+    """Return leadership to preferred leaders whose share of partitions led by others is too large."""
     wanted: Counter[BrokerId] = Counter()
     elsewhere: Counter[BrokerId] = Counter()
     could_return: dict[BrokerId, list[tuple[TopicImage, int, PartitionImage]]] = defaultdict(list)
@@ -31,12 +31,12 @@ def return_leaders(draft: PartitionDraft) -> None:
 
 
 def can_return(image: PartitionImage, view: ClusterView) -> bool:
-    """Whether the preferred leader could lead now."""
+    """True if the preferred leader could lead now."""
     return why_it_cannot(image, view) is None
 
 
 def why_it_cannot(image: PartitionImage, view: ClusterView) -> str | None:
-    """The reason why the preferred leader cannot lead; None: it can."""
+    """The reason why the preferred leader cannot lead; None if it can."""
     broker = image.replicas[0]
     if not view.is_live(broker):
         return "it does not run"

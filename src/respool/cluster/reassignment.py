@@ -1,8 +1,8 @@
 """Reassigns a partition's replicas in safe steps.
 
-1. `retarget`: the new replicas are added; none is removed yet. Changing and cancelling a reassignment is the same step
+1. `retarget`: the new replicas are added; none is removed yet. Changing or cancelling a reassignment is the same step
    with another target.
-2. The new replicas copy, and the leader adds each to the ISR when it has caught up.
+2. The new replicas copy the log, and the leader adds each one to the ISR when it has caught up.
 3. `switch`, once `is_switch_safe`: the old replicas are removed, all at once. If the leader is one of them, another
    broker is elected.
 """
@@ -19,7 +19,7 @@ from respool.model.ids import BrokerId
 def retarget(image: PartitionImage, target: Sequence[BrokerId]) -> PartitionImage:
     """The partition in reassignment to these replicas, whatever its target was before.
 
-    A new replica that is no longer wanted leaves at once, unless it may have records that others lack.
+    A new replica that is no longer wanted is removed at once, unless it may have records that others lack.
     """
     needed = {*image.isr, *image.elr, image.leader, image.last_leader}
     leaving = tuple(
@@ -42,7 +42,7 @@ def retarget(image: PartitionImage, target: Sequence[BrokerId]) -> PartitionImag
 
 
 def before_move(image: PartitionImage) -> tuple[BrokerId, ...]:
-    """Its replicas before the reassignment, however often the target has changed since."""
+    """The replicas before the reassignment, however often its target has changed since."""
     return image.origin or tuple(one for one in image.replicas if one not in image.adding)
 
 
@@ -51,10 +51,10 @@ def is_moving(image: PartitionImage) -> bool:
 
 
 def is_switch_safe(image: PartitionImage, rules: TopicRules, view: ClusterView) -> bool:
-    """Whether the old replicas may be removed now. Nothing else decides this.
+    """True if the old replicas may be removed now. Nothing else decides this.
 
     Every target replica must be in sync, except on brokers that are dead for good and have no replacement; and enough
-    of them must be for the partition to stay writable without the old ones.
+    of them must be in sync for the partition to stay writable without the old replicas.
     """
     if image.leader is None:
         return False
@@ -70,7 +70,7 @@ def is_switch_safe(image: PartitionImage, rules: TopicRules, view: ClusterView) 
 
 
 def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> PartitionImage:
-    """The last step of a reassignment: the target replicas remain."""
+    """The last step of a reassignment: only the target replicas remain."""
     assert is_switch_safe(image, rules, view)
     target = image.target
     image = replace(
@@ -87,7 +87,7 @@ def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Parti
 
 
 def _is_hopeless(behind: Sequence[BrokerId], target: Sequence[BrokerId], view: ClusterView) -> bool:
-    """Brokers that are dead for good and have no replacement: see repair.py."""
+    """True if these brokers are dead for good and have no replacement (`repair.py`)."""
     return all(view.is_dead_for_good(one) for one in behind) and set(view.candidates()) <= set(
         target
     )

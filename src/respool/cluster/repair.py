@@ -1,7 +1,7 @@
 """Moves replicas away from brokers that leave: drained, removed, or missing for too long.
 
-At most `copies_per_broker_max` at a time, and only of partitions with a leader to copy from. A replica without a
-candidate stays where it is; but internal topics may have fewer replicas.
+At most `copies_per_broker_max` partitions are copied at a time, and only those with a leader to copy from. A replica
+without a candidate stays where it is, except that internal topics may have fewer replicas.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ def _without(
 def _smaller(
     leaving: Sequence[BrokerId], target: tuple[BrokerId, ...], view: ClusterView, topic: str
 ) -> tuple[BrokerId, ...]:
-    """The target without drained or removed brokers that have no replacement, where that is allowed."""
+    """The target without drained or removed brokers that have no replacement, where fewer replicas are allowed."""
     return tuple(
         one
         for one in target

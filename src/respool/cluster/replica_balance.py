@@ -2,12 +2,12 @@
 
 1. Partitions that could be spread better over racks are moved.
 2. Racks with too many replicas for their number of brokers move some to other racks.
-3. Within each rack, a broker moves replicas to one with at least two fewer, first of the topics of which it has the
-   largest surplus; and a broker with two more replicas of a topic than another swaps one of them for another topic's.
-4. The order of replicas evens out preferred leaders, over all topics and within each; then the leaders after them.
+3. Within each rack, a broker moves replicas to one with at least two fewer, beginning with its topic of largest
+   surplus; and a broker with two more replicas of a topic than another swaps one of them for another topic's.
+4. The order of replicas evens out preferred leaders, over all topics and within each; then the followers behind them.
 
-No step undoes an earlier one, and each decreases a measure that no step increases, so the balance terminates; and a
-balanced cluster gives no moves. Brokers that leave, and partitions that are being moved, stay as they are.
+No step undoes an earlier one, and each decreases a measure that no step increases, so balancing terminates; and a
+balanced cluster gives no moves. Leaving brokers, and partitions in reassignment, stay as they are.
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ def balanced_targets(view: ClusterView) -> dict[TopicPartition, tuple[BrokerId, 
     for even_out in (plan.spread_over_racks, plan.even_racks):
         while even_out():
             pass
-    # The second step keeps the numbers of replicas as even as they are.
+    # The second step does not change the brokers' replica counts.
     while plan.even_brokers() or plan.even_topics():
         pass
     among, fixed = plan.racks, plan.fixed
@@ -181,9 +181,9 @@ class _Plan:
         return None
 
     def _candidates(self, giver: BrokerId, taker: BrokerId) -> Iterator[TopicPartition]:
-        """Partitions that could move from one to the other, first of the topics with the largest relative surplus.
+        """Partitions that could move from one broker to the other, topics with the largest relative surplus first.
 
-        Relative to the topic's size: otherwise large topics would move first, and small ones stay uneven.
+        Relative to the topic's size: otherwise large topics would move first, and small ones would stay uneven.
         """
         held = self._held[giver]
         for topic in sorted(
@@ -197,7 +197,7 @@ class _Plan:
                 yield of
 
     def _excess(self, topic: str, giver: BrokerId, taker: BrokerId) -> int:
-        """How many more replicas of a topic one has than the other."""
+        """How many more replicas of a topic one broker has than the other."""
         return len(self._held[giver].get(topic, ())) - len(self._held[taker].get(topic, ()))
 
     def _by_load(self, rack: str | None) -> list[BrokerId]:
@@ -217,6 +217,6 @@ class _Plan:
 def _is_spread(
     replicas: tuple[BrokerId, ...], racks: Mapping[BrokerId, str | None], rack_count: int
 ) -> bool:
-    """True if no spread over this number of racks is better."""
+    """True if no other distribution over this number of racks is better."""
     each, more = divmod(len(replicas), rack_count)
     return rack_crowding(replicas, racks) <= rack_count * each * each + more * (2 * each + 1)

@@ -30,8 +30,8 @@ class CoordinatorRecordDamaged(StorageError):
 
 
 def fits_a_string(text: str) -> bool:
-    """Whether the text fits into a string field with a 2-byte length."""
-    # No character needs more than four bytes, so short texts need no encoding.
+    """True if the text fits into a string field with a 2-byte length."""
+    # A character takes at most four bytes, so short texts need not be encoded.
     return len(text) <= STRING_BYTES_MAX // 4 or len(text.encode()) <= STRING_BYTES_MAX
 
 
@@ -56,7 +56,7 @@ class RecordReader:
         return self._integer(_INT64)
 
     def fields(self, form: Struct) -> tuple[int, ...]:
-        """Read several fields of fixed size at once, for records that are read often."""
+        """Read several fixed-size fields at once, for records that are read often."""
         try:
             values = form.unpack_from(self._data, self._position)
         except error:
@@ -86,15 +86,15 @@ class RecordReader:
         return self._take(length)
 
     def count(self) -> int:
-        """Read an array's number of items; 0 for a null array."""
+        """Read the number of items of an array; 0 for a null array."""
         number = self._varint() - 1 if self.is_flexible else self.int32()
-        # An item has at least one byte, so this rejects a damaged count before a loop over it.
+        # Every item has at least one byte, so this rejects a damaged count before the caller loops over it.
         if number > len(self._data) - self._position:
             raise self.damaged(f"an array announces {number} items")
         return max(0, number)
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """The tagged fields after a struct; none before flexible versions."""
+        """The tagged fields after a struct; empty before flexible versions."""
         if not self.is_flexible:
             return {}
         fields = {}
@@ -104,7 +104,7 @@ class RecordReader:
         return fields
 
     def end(self) -> None:
-        """Check that no bytes are left."""
+        """Check that all bytes have been read."""
         left = len(self._data) - self._position
         if left:
             raise self.damaged(f"{left} bytes too many")
@@ -126,7 +126,7 @@ class RecordReader:
         return taken
 
     def _varint(self) -> int:
-        # Nearly all have one byte.
+        # Nearly all varints have one byte.
         first = self._data[self._position : self._position + 1]
         if first and first[0] < 0x80:
             self._position += 1
@@ -142,7 +142,7 @@ class RecordReader:
 
 
 class RecordWriter:
-    """Writes the fields of one record in order; without a version, the fields of a part of a record."""
+    """Writes the fields of one record in order; without a version, only a part of a record."""
 
     __slots__ = ("_is_flexible", "_out")
 
@@ -178,7 +178,7 @@ class RecordWriter:
             self._out += _INT32.pack(number)
 
     def tagged_fields(self, fields: dict[int, bytes]) -> None:
-        """After each struct of a flexible version, in ascending order of tags."""
+        """Write tagged fields, in ascending order of tags; they follow each struct of a flexible version."""
         if not self._is_flexible:
             return
         self._varint(len(fields))

@@ -1,8 +1,8 @@
-"""Offsets committed in open transactions: they take effect once the transaction is committed.
+"""Offsets committed in open transactions: they take effect when the transaction is committed.
 
-For one partition the last written record wins, whichever transaction ends first: the log is compacted by that order, so
-a restart must come to the same result. Hence a later commit, in another transaction or in none, removes earlier pending
-offsets.
+For one partition, the last record written wins, whichever transaction ends first: compaction keeps that record, and a
+restart must come to the same result. Hence a later commit, in another transaction or outside of any, removes earlier
+pending offsets.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from respool.model.ids import ProducerId
 
 class PendingOffsets:
     def __init__(self) -> None:
-        # By record key; for each, the producers' values in the order they were written.
+        # By record key: the producers' values, in the order in which they were written.
         self._values: dict[bytes, dict[ProducerId, bytes]] = {}
-        # Invariant: exactly the keys above, by producer.
+        # Invariant: exactly the keys of `_values`, by producer.
         self._keys: dict[ProducerId, set[bytes]] = {}
 
     def __len__(self) -> int:
@@ -33,12 +33,12 @@ class PendingOffsets:
         self._keys.setdefault(producer_id, set()).add(key)
 
     def drop(self, key: bytes) -> None:
-        """A newer record voids all pending offsets of this key."""
+        """A newer record supersedes all pending offsets of this key."""
         for producer_id in self._values.pop(key, ()):
             self._forget(producer_id, key)
 
     def commit(self, producer_id: ProducerId) -> list[tuple[bytes, bytes]]:
-        """End a transaction; return the keys and values that take effect now."""
+        """End a transaction; return the keys and values that take effect."""
         committed = []
         for key in sorted(self._keys.get(producer_id, ())):
             values = self._values[key]

@@ -17,7 +17,7 @@ ESCAPED_CLASSES = {
     "w": WORD,
     "W": ANY - WORD,
     "C": ANY,
-    # No topic name has control characters.
+    # Topic names contain no control characters.
     **dict.fromkeys("aftnrv", _NONE),
 }
 _POSIX_CLASSES: dict[str, Callable[[str], bool]] = {
@@ -36,7 +36,7 @@ _POSIX_CLASSES: dict[str, Callable[[str], bool]] = {
     "word": WORD.__contains__,
     "xdigit": string.hexdigits.__contains__,
 }
-# By their first letter, and by both letters.
+# General categories: one letter, or two.
 _UNICODE_CATEGORIES = frozenset(
     first + second
     for first, seconds in {
@@ -53,13 +53,13 @@ _UNICODE_CATEGORIES = frozenset(
 
 
 def posix_class(name: str) -> frozenset[str] | None:
-    """The POSIX class `[:name:]`; None: there is no such class."""
+    """The characters of the POSIX class `[:name:]`; None if there is no such class."""
     is_in = _POSIX_CLASSES.get(name)
     return None if is_in is None else frozenset(filter(is_in, ANY))
 
 
 def unicode_class(name: str) -> frozenset[str] | None:
-    """The characters of a Unicode category such as `L` or `Nd`; None: there is no such category."""
+    """The characters of a Unicode category such as `L` or `Nd`; None if there is no such category."""
     if name not in _UNICODE_CATEGORIES:
         return None
     return frozenset(char for char in ANY if unicodedata.category(char).startswith(name))

@@ -1,9 +1,9 @@
 r"""Parses a pattern of topic names. The syntax is RE2's, which Kafka's coordinator uses (KIP-848).
 
-RE2 has no back references and no look-around, so its patterns can be matched in linear time. Topic names have 65
-different characters, so a character class is a subset of them; an expression that matches only other characters, such
-as `\n`, is an empty class. Lazy repetition matches the same names as greedy repetition, so both are parsed to the same;
-groups are for grouping only.
+RE2 has neither back references nor look-around, so its patterns can be matched in linear time. Topic names consist of
+65 different characters, so a character class is a subset of these; an expression that only matches other characters,
+such as `\n`, is an empty class. Lazy repetition matches the same names as greedy repetition, so both parse to the same
+node; groups only group.
 """
 
 import string
@@ -25,7 +25,7 @@ _REPEAT_MAX = 1_000
 
 
 class Chars(NamedTuple):
-    """One character of these."""
+    """Matches one character out of a set."""
 
     allowed: frozenset[str]
 
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
 class Repeat(NamedTuple):
     part: "Node"
     low: int
-    # None: without end.
+    # None: unlimited.
     high: int | None
 
 
@@ -58,10 +58,10 @@ Node: TypeAlias = Chars | Sequence | Choice | Repeat | Place
 
 
 def parse(text: str) -> Node:
-    """Read a pattern.
+    """Parse a pattern.
 
     Raises:
-        InvalidRegularExpression: an invalid or too long pattern.
+        InvalidRegularExpression: the pattern is invalid or too long.
     """
     if len(text) > PATTERN_LENGTH_MAX:
         raise InvalidRegularExpression(
@@ -112,7 +112,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _part(self) -> Node | None:
-        """An atom that can be repeated; None for flags."""
+        """Parse an atom, which can be repeated; None if it only sets flags."""
         char = self._next()
         if char in _SINGLE:
             return _SINGLE[char]
@@ -151,7 +151,7 @@ class _Parser:
         return self._counted() if self._peek() == "{" else None
 
     def _counted(self) -> tuple[int, int | None] | None:
-        """`{n}`, `{n,}` or `{n,m}`; any other brace is a literal."""
+        """Parse `{n}`, `{n,}` or `{n,m}`; any other brace is a literal."""
         end = self._text.find("}", self._at)
         low, comma, high = self._text[self._at + 1 : max(end, self._at)].partition(",")
         if end < 0 or not _is_number(low) or not (high == "" or _is_number(high)):
@@ -177,13 +177,13 @@ class _Parser:
         node = self._choice()
         if not self._took(")"):
             raise self._wrong("a ( without its )")
-        # Flags hold to the end of the group they are set in.
+        # Flags apply until the end of the group in which they are set.
         self._ignores_case = ignored_case
         self._depth -= 1
         return node
 
     def _sets_flags_only(self) -> bool:
-        """Read the name or the flags after `(?`. `(?i)` has no content."""
+        """Parse the name or the flags after `(?`; return True for flags without content, such as `(?i)`."""
         if self._took("P<") or self._took("<"):
             end = self._text.find(">", self._at)
             name = self._text[self._at : max(end, self._at)]
@@ -199,7 +199,7 @@ class _Parser:
                 case "i":
                     self._ignores_case = value
                 case "m" | "s" | "U":
-                    # These flags have no effect: names have one line, and only whole matches count.
+                    # These flags have no effect: names have one line, and only whole names match.
                     pass
                 case "-" if value:
                     value = False
@@ -258,7 +258,7 @@ class _Parser:
         return self._fold(frozenset(escaped)) if isinstance(escaped, str) else escaped
 
     def _escaped(self) -> str | frozenset[str]:
-        """An escape: a character or a class."""
+        """Parse an escape, which stands for a character or a class."""
         char = self._next()
         if char in ESCAPED_CLASSES:
             return ESCAPED_CLASSES[char]
@@ -309,7 +309,7 @@ class _Parser:
         return chr(int(digits, 8))
 
     def _fold(self, chars: frozenset[str]) -> frozenset[str]:
-        """A class without characters that no topic name has, and with both cases if case is ignored."""
+        """Limit a class to characters of topic names, and add the other case if case is ignored."""
         if self._ignores_case:
             chars |= {char.swapcase() for char in chars if char.isascii()}
         return chars & ANY
@@ -339,7 +339,7 @@ class _Parser:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a pattern, for messages."""
+    """The beginning of a pattern, for error messages."""
     return repr(text) if len(text) <= 100 else f"{text[:100]!r}..."
 
 

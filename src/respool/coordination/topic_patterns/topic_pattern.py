@@ -1,9 +1,9 @@
 """Matches topic names with a regular expression, within a bounded amount of work.
 
-A pattern is compiled to a nondeterministic automaton; its sets of states are cached, so that a name costs one look-up
-per character once similar names have been matched. There is no backtracking, so no pattern takes exponential time, as
-with Python's `re`. The cost is bounded twice: by the length of the program, and by the number of states visited over
-all names (`WORK_MAX`).
+A pattern is compiled to a nondeterministic automaton. Its sets of states are cached, so that a name costs one look-up
+per character once similar names have been matched. There is no backtracking, so that no pattern takes exponential
+time, as some do with Python's `re`. The cost is bounded by the length of the program and by the number of states
+visited over all names (`WORK_MAX`).
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ from respool.coordination.topic_patterns.pattern_syntax import (
 )
 from respool.model.coordinator_errors import InvalidRegularExpression
 
-# Enough for a long list of alternatives: librdkafka makes one pattern of a consumer's whole subscription.
+# Enough for a long list of alternatives: librdkafka sends a consumer's whole subscription as one pattern.
 PROGRAM_LENGTH_MAX = 4_096
-# Some hundredths of a second. Usual patterns need some hundred steps, a hundred alternatives ten thousand.
+# Some hundredths of a second. Usual patterns take some hundred steps, a hundred alternatives take ten thousand.
 WORK_MAX = 50_000
 
 
@@ -33,19 +33,19 @@ class TopicPattern:
     """Compiles a pattern.
 
     Raises:
-        InvalidRegularExpression: it is no pattern, or its program would be too long.
+        InvalidRegularExpression: the pattern is invalid, or its program would be too long.
     """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._program = _Compiler(text).program(parse(text))
         self._work_left = WORK_MAX
-        # All states reached so far, each once.
+        # All states reached so far, without duplicates.
         self._states: dict[tuple[frozenset[int], str], _State] = {}
         self._start = self._state(frozenset((0,)), "")
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """The names that the pattern matches as a whole.
+        """The names that match the pattern as a whole.
 
         Raises:
             InvalidRegularExpression: matching takes too much work.
@@ -83,7 +83,7 @@ class TopicPattern:
         return ahead
 
     def _reach(self, state: "_State", comes_next: str) -> "_Ahead":
-        """Follow all transitions that take no character, between the previous and the next one."""
+        """Follow all transitions that consume no character, between the previous and the next one."""
         end = len(self._program)
         takers = []
         reached = set(state.places)
@@ -113,33 +113,34 @@ class TopicPattern:
 
 @lru_cache(maxsize=64)
 def topic_pattern(text: str) -> TopicPattern:
-    """The cached pattern of a text: many groups use the same one, and it gets faster with use.
+    """The cached pattern of a text: many groups use the same one, and its cache of states grows with use.
 
     Raises:
-        InvalidRegularExpression: it is no pattern, or its program would be too long.
+        InvalidRegularExpression: the pattern is invalid, or its program would be too long.
     """
     return TopicPattern(text)
 
 
 class _State:
-    """A set of positions in the program after some characters of a name, with the known transitions."""
+    """The program positions reachable by some characters of a name, with the transitions known so far."""
 
     __slots__ = ("ahead", "came_after", "following", "places")
 
     def __init__(self, places: frozenset[int], came_after: str) -> None:
         self.places = places
-        # "" at the start of a name, "w" after a word character, "-" after another; the same for the next character.
+        # "" at the start of a name, "w" after a word character, "-" after another one; `_Ahead` uses the same for the
+        # next.
         self.came_after = came_after
         # The next state for each character.
         self.following: dict[str, _State] = {}
-        # The reachable positions if the next character is a word character, another one, or none.
+        # Reachable positions, by whether the next character is a word character, another one, or missing.
         self.ahead: dict[str, _Ahead] = {}
 
 
 class _Ahead(NamedTuple):
-    # Positions that take a character, and which characters.
+    # Positions that consume a character, and the characters they accept.
     takers: list[tuple[int, frozenset[str]]]
-    # Whether the pattern matches up to here.
+    # True if the pattern matches up to here.
     is_match: bool
 
 
@@ -149,7 +150,7 @@ class _GoTo(NamedTuple):
     distances: tuple[int, ...]
 
 
-# Take one of these characters; or continue if the assertion holds; or continue elsewhere.
+# Consume one of these characters; or continue if the assertion holds; or jump.
 _Instruction: TypeAlias = frozenset[str] | Place | _GoTo
 
 
@@ -177,7 +178,7 @@ class _Compiler:
         self._text = text
 
     def program(self, node: Node) -> list[_Instruction]:
-        """The steps of a node; behind the last of them it is matched."""
+        """Compile a node: after the last instruction, the node has matched."""
         match node:
             case Chars():
                 return [node.allowed]
@@ -210,7 +211,7 @@ class _Compiler:
     def _repeat(self, node: Repeat) -> list[_Instruction]:
         part = self.program(node.part)
         optional = 1 if node.high is None else node.high - node.low
-        # Each repetition counts, also of an empty part: otherwise `((()*)*)*` with counts would not end.
+        # Count every repetition, even of an empty part: otherwise `((()*)*)*` with counts would not terminate.
         if (node.low + optional) * (len(part) + 1) > PROGRAM_LENGTH_MAX:
             raise self._too_long()
         steps = part * node.low

@@ -1,4 +1,4 @@
-"""Which partitions of a finished transaction still need their marker, and what to do next. Pure: no clock, no I/O.
+"""Tracks which partitions of a finished transaction still need markers, and the next step. Pure: no clock, no I/O.
 
 ```
             begin_round                end_round: nothing to retry
@@ -7,8 +7,8 @@
     | on_retry                | end_round, or a later event: a partition without its marker is not in flight
     +------ RETRYING <--------+                          all partitions have it: DONE
 ```
-The outcome of the transaction is final, so a marker is retried until every partition has it or is gone. A coordinator
-that was fenced (FENCED) stops: its successor writes the markers.
+The outcome of the transaction is final, so markers are retried until every partition has one or is deleted. A fenced
+coordinator (FENCED) stops: its successor writes the markers.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,9 +21,9 @@ LeaderOf: TypeAlias = Callable[[TopicPartition], BrokerId | None]
 
 
 class MarkerPhase(Enum):
-    # For markers in flight, or for the first round.
+    # For markers in flight, or before the first round.
     WAITING = auto()
-    # A round is in progress: results may come at once, the next step is decided at its end.
+    # A round is in progress: results may arrive at any time, but the next step is decided at its end.
     WRITING = auto()
     # A retry is scheduled.
     RETRYING = auto()
@@ -33,27 +33,27 @@ class MarkerPhase(Enum):
 
 class NextStep(Enum):
     NOTHING = auto()
-    # Begin another round after a pause; call `on_retry` then.
+    # Start another round after a pause; call `on_retry` then.
     RETRY = auto()
-    # Every partition has the marker. Returned once.
+    # Every partition has its marker. Returned only once.
     DONE = auto()
 
 
 class PendingMarkers:
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self._missing = set(partitions)
-        # Appended and not yet on the disk, or sent to another broker. Invariant: a subset of the missing ones.
+        # Appended but not synced yet, or sent to another broker. Invariant: a subset of `_missing`.
         self._in_flight: set[TopicPartition] = set()
         # The leader of each partition at its last attempt; only in a cluster.
         self._tried_leaders: dict[TopicPartition, BrokerId | None] = {}
         self._phase = MarkerPhase.WAITING
         self._rounds = 0
-        # Rounds since a partition got another leader; each waits longer than the one before.
+        # Rounds since a partition's leader changed; the backoff grows with each.
         self._rounds_at_leaders = 0
 
     @property
     def is_fenced(self) -> bool:
-        """Another coordinator has taken over, before this one has learned it from the metadata."""
+        """True if another coordinator has taken over before this one has learned so from the metadata."""
         return self._phase is MarkerPhase.FENCED
 
     @property
@@ -66,14 +66,14 @@ class PendingMarkers:
 
     @property
     def retries(self) -> int:
-        """The number of rounds at the current leaders, for the backoff."""
+        """The number of rounds with the current leaders, for the backoff."""
         return self._rounds_at_leaders
 
     def has_other_leaders(self, leader_of: LeaderOf) -> bool:
-        """Whether a marker that can be retried would go to another broker than at its last attempt."""
+        """True if a marker that can be retried would go to another broker than at its last attempt."""
         return any(
             name in self._missing
-            # A marker in flight is not retried, so it would be reported again and again.
+            # A marker in flight is not retried, so it would be reported repeatedly.
             and name not in self._in_flight
             and leader_of(name) != leader
             for name, leader in self._tried_leaders.items()
@@ -82,16 +82,16 @@ class PendingMarkers:
     # -- rounds ------------------------------------------------------------------------------------------------------
 
     def on_retry(self) -> None:
-        """The pause before a retry is over, or was cut short."""
+        """The pause before a retry is over, or was interrupted."""
         if self._phase is MarkerPhase.RETRYING:
             self._phase = MarkerPhase.WAITING
 
     def begin_round(self, leader_of: LeaderOf | None) -> list[TopicPartition]:
-        """The partitions to write to now, in order."""
+        """Start a round; return the partitions to write to now, in order."""
         assert self._phase is MarkerPhase.WAITING, f"a round begins in phase {self._phase.name}"
         if leader_of is not None and self.has_other_leaders(leader_of):
-            # A new leader, possibly this broker, leads only once its epoch is on its disk. So the first attempt may
-            # come too early; the next must not wait as long as after minutes without a leader.
+            # A new leader, possibly this broker, only leads once its epoch is durable. So the first attempt may come
+            # too early; the next one must not wait as long as after minutes without a leader.
             self._rounds_at_leaders = 0
         self._rounds += 1
         self._rounds_at_leaders += 1
@@ -107,7 +107,7 @@ class PendingMarkers:
         return self.next_step()
 
     def next_step(self) -> NextStep:
-        """To be asked after every event; during a round the answer is NOTHING."""
+        """The next step; call it after every event. During a round it is NOTHING."""
         assert self._in_flight <= self._missing, f"{self._in_flight} of {self._missing} in flight"
         if self._phase not in {MarkerPhase.WAITING, MarkerPhase.RETRYING}:
             return NextStep.NOTHING
@@ -122,24 +122,24 @@ class PendingMarkers:
     # -- attempts ----------------------------------------------------------------------------------------------------
 
     def on_attempt(self, name: TopicPartition, leader: BrokerId | None) -> None:
-        """The marker is being written, to this leader."""
+        """A marker is being written to this leader."""
         self._tried_leaders[name] = leader
 
     def leader_tried(self, name: TopicPartition) -> BrokerId | None:
         return self._tried_leaders[name]
 
     def on_in_flight(self, name: TopicPartition) -> None:
-        """The marker was appended and is not on the disk yet, or was sent to another broker."""
+        """The marker was appended but not synced yet, or was sent to another broker."""
         assert name in self._missing, f"{name} needs no marker"
         self._in_flight.add(name)
 
     def on_written(self, name: TopicPartition) -> None:
-        """The marker is on the disk, or the partition needs none."""
+        """The marker is durable, or the partition needs none."""
         self._in_flight.discard(name)
         self._missing.discard(name)
 
     def on_not_written(self, name: TopicPartition) -> None:
-        """The attempt failed: the marker is written again in a later round."""
+        """The attempt failed; a later round retries the marker."""
         self._in_flight.discard(name)
 
     def on_fenced(self) -> None:

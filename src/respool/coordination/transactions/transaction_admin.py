@@ -1,4 +1,4 @@
-"""ListTransactions and DescribeTransactions, for operators. They change nothing."""
+"""ListTransactions and DescribeTransactions, which are read-only and for operators."""
 
 from collections.abc import Collection
 
@@ -17,7 +17,7 @@ from respool.model.coordinator_errors import InvalidRegularExpression, Transacti
 from respool.model.errors import InvalidRequest
 
 _STATES = {state.kafka_name: state for state in TransactionState}
-# Transient states of Kafka. No id is ever in one of them here, but requests may name them.
+# Transient states of Kafka that do not exist here; requests may name them.
 _STATES_IN_PASSING = {"Dead", "PrepareEpochFence"}
 
 
@@ -76,7 +76,7 @@ class TransactionAdmin:
 
 
 def _is_open_for(transaction: TransactionMetadata, duration_ms: int, now_ms: int) -> bool:
-    # Kafka also lists idle ids here, which does not help to find hanging transactions.
+    # Kafka also lists idle ids, which does not help to find hanging transactions.
     return not transaction.is_idle and now_ms - transaction.started_at_ms > duration_ms
 
 

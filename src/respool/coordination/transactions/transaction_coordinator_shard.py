@@ -1,10 +1,10 @@
 """The transaction coordinator's state machine for one partition of `__transaction_state`.
 
-See `decision.py` for the interface and `transaction_metadata.py` for the states of a transactional id. The effect of a
-request on one id is decided by `transaction_init.py`, `transaction_partitions.py` and `transaction_end.py` from the
-id's state alone. This module owns the waiting requests, the timers and the records.
+`decision.py` describes the interface, `transaction_metadata.py` the states of a transactional id.
+`transaction_init.py`, `transaction_partitions.py` and `transaction_end.py` decide the effect of a request from the
+state of its id alone. This module owns the waiting requests, the timers and the records.
 
-Only InitProducerId creates an entry for a transactional id; other requests for an unknown id leave no trace.
+Only InitProducerId creates an entry for a transactional id; other requests for an unknown id leave no state.
 """
 
 import logging
@@ -60,16 +60,16 @@ logger = logging.getLogger(__name__)
 
 EXPIRY_TIMER: TimerKey = ("transactional id expiry",)
 TIMEOUT_TIMER: TimerKey = ("transaction timeout",)
-# Size limit of one batch when many timeouts are due; the rest follows at once, with other requests in between. A batch
-# must stay well below the log's limit.
+# The size limit of a batch when many timeouts are due; the rest follow at once, after other requests that are waiting.
+# A batch must stay well below the log's limit.
 RECORD_BYTES_PER_TIMER = 128 * 1_024
-# Limits how often all open transactions are scanned for timeouts.
+# The minimum interval between scans of all open transactions for timeouts.
 TIMEOUT_PAUSE_MS = 100
-# Any client may invent transactional ids. Limit of the bytes for the ids of one partition, and the overhead of each id;
-# beyond the limit, the ids unused for longest are forgotten before they expire.
+# Any client may invent transactional ids. This limits the bytes for the ids of one partition, with an overhead per id;
+# above the limit, the least recently used ids are forgotten before they expire.
 IDS_BYTES_MAX = 8 * 1_024 * 1_024
 ID_BYTES = 512
-# The number of ids examined to find some that may be forgotten.
+# How many ids are examined to find some that may be forgotten.
 FORGETTABLE_MAX = 1_000
 
 
@@ -88,18 +88,18 @@ class TransactionCoordinatorShard:
         self._ids_bytes = 0
         # Invariant: exactly the ids in state Ongoing.
         self._open: dict[str, TransactionMetadata] = {}
-        # When they time out, by the monotonic clock: records have times of the wall clock, which may be set. And when
-        # they began, by the record: a decision may not have been written, and is then made again.
+        # Deadlines by the monotonic clock, because records have wall-clock times, and the wall clock may be changed.
+        # And start times from the records: a decision whose write failed is made again, with another start time.
         self._due: dict[str, _Due] = {}
         self._admin = TransactionAdmin(self._transactions)
         self._waiting = WaitingRequests(hold_ms_max=settings.hold_ms_max)
-        # Partitions without markers yet, of transactions with markers in some partitions.
+        # By id: partitions that still need markers, if some partitions have theirs.
         self._unmarked: dict[str, set[TopicPartition]] = {}
-        # When the timeout timer fires; None: it is not set. Invariant: not later than any open transaction is due, or
-        # than TIMEOUT_PAUSE_MS after it fired last.
+        # When the timeout timer fires; None if it is not set. Invariant: not later than the deadline of any open
+        # transaction, or than TIMEOUT_PAUSE_MS after it last fired.
         self._rings_at_ms: int | None = None
         self._skipped_kinds: set[int] = set()
-        # Values of records that were just decided on: they are replayed at once, without decoding them.
+        # Values of records that were just decided on: replay uses them without decoding the records.
         self._written: dict[tuple[bytes, bytes], TransactionMetadata] = {}
         self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
             VerifyPartitions: lambda request, _: verify_partitions(
@@ -148,7 +148,7 @@ class TransactionCoordinatorShard:
         return draft.decision()
 
     def on_loaded(self, *, now_ms: int, wall_ms: int | None = None) -> Decision:
-        """The whole log has been replayed: write missing markers, and start the timeouts of transactions."""
+        """After the whole log was replayed: write missing markers, and start the timeouts of transactions."""
         draft = Draft(now_ms, wall_ms=wall_ms)
         draft.set_timer(
             EXPIRY_TIMER, now_ms + self._settings.transactional_id_expiration_check_interval_ms
@@ -233,7 +233,7 @@ class TransactionCoordinatorShard:
             or transaction.producer_id != report.producer_id
             or transaction.producer_epoch != report.producer_epoch
         ):
-            # Markers of a transaction that is complete.
+            # Markers of a transaction that is already complete.
             return
         unmarked = self._unmarked.pop(transactional_id, None) or set(transaction.partitions)
         unmarked.difference_update(report.partitions)
@@ -242,7 +242,7 @@ class TransactionCoordinatorShard:
             return
         transaction = complete(transaction, draft.wall_ms)
         self._write(transaction, draft)
-        # Each request is decided on the state that the previous one has left.
+        # Each request is decided on the state that the previous one left.
         for waiting in self._waiting.take(transactional_id):
             step = self._step(transaction, waiting.request, draft.wall_ms)
             self._write_step(step, draft)
@@ -255,15 +255,15 @@ class TransactionCoordinatorShard:
     # --- time
 
     def _watch(self, transaction: TransactionMetadata, draft: Draft) -> None:
-        """Set the timer to when an open transaction is due, or earlier."""
+        """Set the timer to an open transaction's deadline, unless it fires earlier."""
         due_at_ms = self._due_at_ms(transaction, draft)
         if self._rings_at_ms is None or due_at_ms < self._rings_at_ms:
             self._ring_at(due_at_ms, draft)
 
     def _due_at_ms(self, transaction: TransactionMetadata, draft: Draft) -> int:
-        """A transaction that continues is due as before, whatever happened to the wall clock since.
+        """The transaction's deadline, which does not move if the wall clock changes.
 
-        The broker that wrote its begin may have had another time: it is due at most its timeout from now.
+        The clock of the broker that wrote the first record may have been wrong: wait at most the timeout from now.
         """
         name, started_at_ms = transaction.transactional_id, transaction.started_at_ms
         known = self._due.get(name)
@@ -301,7 +301,7 @@ class TransactionCoordinatorShard:
             )
 
     def _make_room(self, step: TransactionStep, draft: Draft) -> TransactionStep:
-        """Admit a new id, and forget ids until there is room for it; if none may be forgotten, it must wait.
+        """Admit a new id, and forget old ids to make room for it; if none may be forgotten, the client must retry.
 
         As with expired ids, a producer that returns must initialise again. No transaction is lost.
         """
@@ -335,7 +335,7 @@ class TransactionCoordinatorShard:
 
 
 def _bytes_of(transactional_id: str) -> int:
-    # A character has up to four bytes.
+    # A character takes up to four bytes.
     return ID_BYTES + 4 * len(transactional_id)
 
 
@@ -353,7 +353,7 @@ def _markers_of(prepared: TransactionMetadata) -> WriteMarkers:
 def _tell_of_takeover(
     before: TransactionMetadata | None, step: TransactionStep, request: TransactionRequest
 ) -> None:
-    """Log why a producer's open transaction was aborted, for operators."""
+    """Log for operators why a producer's open transaction was aborted."""
     if (
         isinstance(request, InitProducerId)
         and before is not None

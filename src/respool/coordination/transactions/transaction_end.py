@@ -1,8 +1,8 @@
-"""The end of a transaction: by its producer, by fencing, and when all markers are written.
+"""How a transaction ends: by its producer, by fencing, and when all markers are written.
 
 In version 2 each end bumps the epoch. So a request with the current epoch concerns the next transaction, and a request
-with the previous epoch repeats the last end and must have the same outcome. Before version 2 the epoch stays, and a
-request for the same outcome counts as a repetition.
+with the previous epoch repeats the last end and must have the same outcome. Before version 2 the epoch stays the same,
+and a request for the same outcome counts as a retry.
 """
 
 from respool.coordination.transactions.transaction_metadata import (
@@ -50,7 +50,7 @@ def fence(
 ) -> TransactionMetadata:
     """Abort an open transaction with the next epoch, which fences the producer.
 
-    With `by_producer`, the producer itself asked for it and will get that epoch.
+    With `by_producer`, the producer itself requested it and will receive that epoch.
     """
     assert transaction.state is TransactionState.ONGOING, transaction
     return TransactionMetadata(
@@ -69,7 +69,7 @@ def fence(
 
 
 def complete(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """All partitions have their markers."""
+    """Complete a prepared transaction, after all partitions have their markers."""
     assert prepared.is_prepared, prepared
     is_exchanged = prepared.next_producer_id != NO_PRODUCER_ID
     return TransactionMetadata(
@@ -97,7 +97,7 @@ def _end_with_bump(
         return _end_again(transaction, request, _reply_with(transaction))
     is_current = transaction.is_current(*who)
     if transaction.is_next(*who) or (is_current and transaction.is_prepared):
-        # It concerns the next transaction.
+        # The request concerns the next transaction.
         return TransactionStep(None, WAIT)
     if not is_current:
         return _refused(not_current(transaction, request))
@@ -110,7 +110,7 @@ def _end_with_bump(
         next_producer_id = request.new_producer_id
     ended = _prepared(transaction, request, now_ms, next_producer_id=next_producer_id)
     if not is_open:
-        # No markers are needed: a client that does not know whether its first write succeeded aborts.
+        # No markers are needed: the client aborts because it does not know whether its first write succeeded.
         ended = complete(ended, now_ms)
     return TransactionStep(ended, _reply_with(ended))
 
@@ -142,7 +142,7 @@ def _prepared(
 def _end_again(
     transaction: TransactionMetadata, request: EndTransaction, reply: EndTransactionReply
 ) -> TransactionStep:
-    """Reply to an end that may have been decided already."""
+    """Reply to a request whose transaction may have ended already."""
     is_commit = transaction.state in _COMMITS
     if transaction.state is TransactionState.EMPTY or is_commit != request.is_commit:
         return _refused(_contradiction(transaction, request))

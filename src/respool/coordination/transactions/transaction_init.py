@@ -1,4 +1,4 @@
-"""InitProducerId: which producer owns a transactional id from now on, and with which epoch.
+"""InitProducerId: decides which producer owns a transactional id, and with which epoch.
 
 | the id is          | a new producer                    | the current producer, or one that lost the reply           |
 |--------------------|-----------------------------------|------------------------------------------------------------|

@@ -1,4 +1,4 @@
-"""The coordinator's state of one transactional id: a value, replaced as a whole by each record of it.
+"""The coordinator's state of one transactional id: an immutable value that each record replaces as a whole.
 
 ```
             first partition           EndTransaction, or timeout
@@ -9,16 +9,16 @@
 ```
 Prepare is the decision: once its record is committed, the outcome is final.
 
-Epochs. A producer may use epochs up to 32766; 32767 is reserved, so that a producer can always be fenced by one more. A
-producer that asks for the next epoch and loses the reply must be able to repeat the request. For that,
+Epochs. A producer may use epochs up to 32766; 32767 is reserved, so that a producer can always be fenced once more. A
+producer that requests the next epoch and loses the reply must be able to repeat the request. For that,
 `previous_producer_id` records whose request created the current epoch:
 
 - -1: another producer's, or the coordinator's after a timeout; no request may be repeated;
 - the current producer id: its own request with the epoch before the current one;
 - the previous producer id: its request with its last epoch; the current epoch is 0.
 
-Kafka keeps this in memory and loses it with the coordinator. The record's field is meant for the last case only; Kafka
-ignores the other two values.
+Kafka keeps this in memory and loses it with the coordinator. Kafka defines the record's field for the last case only,
+and ignores the other two values.
 """
 
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ class TransactionMetadata(NamedTuple):
     # Of the current or last transaction; NO_TIMESTAMP when Empty.
     started_at_ms: int = NO_TIMESTAMP
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    # In Prepare, when the epochs are exhausted: the producer id after the markers are written.
+    # In Prepare, if the epochs are exhausted: the producer id to use once the markers are written.
     next_producer_id: ProducerId = NO_PRODUCER_ID
     version: TransactionVersion = TransactionVersion.V0
 
@@ -70,12 +70,12 @@ class TransactionMetadata(NamedTuple):
         return (
             producer_id == self.producer_id
             and producer_epoch == self.producer_epoch
-            # That epoch was never given to a producer.
+            # No producer is ever given that epoch.
             and producer_epoch != PRODUCER_EPOCH_MAX
         )
 
     def is_next(self, producer_id: ProducerId, producer_epoch: int) -> bool:
-        """Whether a producer has the id and epoch that will be current once the markers are written."""
+        """True if a producer has the id and epoch that become current when the markers are written."""
         return (
             producer_id == self.next_producer_id
             and producer_id != NO_PRODUCER_ID
@@ -83,7 +83,7 @@ class TransactionMetadata(NamedTuple):
         )
 
     def was_bumped_by(self, producer_id: ProducerId, producer_epoch: int) -> bool:
-        """Whether the producer's own request created the current epoch, so that it may be repeated."""
+        """True if the producer's own request created the current epoch, so that it may be repeated."""
         if producer_id != self.previous_producer_id or producer_id == NO_PRODUCER_ID:
             return False
         if producer_id == self.producer_id:
@@ -92,7 +92,7 @@ class TransactionMetadata(NamedTuple):
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
-# The effect of a request on one transactional id: the new state, if any, and the reply, if it can be sent yet.
+# The effect of a request on one transactional id: the new state, if any, and the reply, if it can be sent already.
 
 
 # The reply waits for the markers of the previous transaction; then the request is decided again.

@@ -1,4 +1,4 @@
-"""The partitions of a transaction: adding them, and verifying that they were added."""
+"""The partitions of a transaction: adds them, and verifies that they were added."""
 
 from collections.abc import Container
 
@@ -42,7 +42,7 @@ def add_partitions(
         return TransactionStep(None, WAIT)
     known = transaction.partitions
     known_here = _lookup(known)
-    # Also removes partitions that are named twice in one request.
+    # Also removes duplicates within the request.
     added = tuple(dict.fromkeys(one for one in request.partitions if one not in known_here))
     if not added:
         return TransactionStep(None, _ADDED)
@@ -57,7 +57,7 @@ def add_partitions(
             known + added,
             now_ms,
             transaction.started_at_ms if is_open else now_ms,
-            # The producer uses the current epoch, so it has got its reply: nothing is left to repeat.
+            # The producer uses the current epoch, so it has received the reply: no request can be repeated.
             NO_PRODUCER_ID,
             NO_PRODUCER_ID,
             request.version,
@@ -90,7 +90,7 @@ def verify_partitions(
 
 
 def _lookup(partitions: tuple[TopicPartition, ...]) -> Container[TopicPartition]:
-    """A container for membership tests. Both a transaction and a request may have very many partitions."""
+    """A container for membership tests, because a transaction and a request may have very many partitions."""
     return partitions if len(partitions) <= _FEW_PARTITIONS else frozenset(partitions)
 
 
@@ -98,7 +98,7 @@ def not_current(
     transaction: TransactionMetadata | None,
     request: AddPartitions | VerifyPartitions | EndTransaction,
 ) -> RequestError:
-    """Why a request is not from the current producer of the transactional id."""
+    """The error that says why a request is not from the current producer of the transactional id."""
     if transaction is None:
         return InvalidProducerIdMapping(
             f"there is no transactional id {request.transactional_id!r}"

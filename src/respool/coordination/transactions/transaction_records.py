@@ -1,4 +1,4 @@
-"""A transactional id <-> Kafka's record of it in `__transaction_state`.
+"""Encodes and decodes Kafka's records of transactional ids in `__transaction_state`.
 
 ```
  key, version 0
@@ -16,8 +16,8 @@
  tag 1   the next producer id, 8
  tag 2   the client's transaction version, 2
 ```
-Version 1 is flexible. It is written only if a value does not fit into version 0. An id without a transaction has null
-for partitions; one whose transaction is complete has an empty array.
+Version 1 is flexible. It is written only if a value does not fit into version 0. The partitions of an id without a
+transaction are null; those of a complete transaction are an empty array.
 """
 
 from functools import lru_cache
@@ -56,10 +56,10 @@ def write_transaction_key(transactional_id: str) -> bytes:
 
 
 def read_transaction_key(key: bytes) -> str:
-    """The transactional id.
+    """Decode the transactional id.
 
     Raises:
-        CoordinatorRecordDamaged: this is another kind of key.
+        CoordinatorRecordDamaged: the key is of another kind.
     """
     reader = RecordReader(key, what="the key of a transactional id")
     reader.int16()
@@ -98,7 +98,7 @@ def write_transaction_value(transaction: TransactionMetadata) -> bytes:
 
 
 def read_transaction_value(transactional_id: str, value: bytes) -> TransactionMetadata:
-    """Read any version Kafka has written.
+    """Decode any version that Kafka has written.
 
     Raises:
         CoordinatorRecordDamaged: an unknown version, a truncated record, or an invalid value.
@@ -148,7 +148,7 @@ def _tagged(
 
 
 def _version(number: int) -> TransactionVersion:
-    # A newer version includes at least the newest known one.
+    # A newer version includes at least the newest version known here.
     return _VERSIONS[min(max(0, number), len(_VERSIONS) - 1)]
 
 

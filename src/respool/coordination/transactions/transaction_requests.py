@@ -19,7 +19,7 @@ class TransactionVersion(IntEnum):
     """The client's transaction protocol (the feature `transaction.version`)."""
 
     V0 = 0
-    # For clients the same as 0; Kafka writes its records in the newer format.
+    # The same as 0 for clients; Kafka writes its records in the newer format.
     V1 = 1
     # Every end of a transaction bumps the epoch, and partitions are added by writing to them (KIP-890).
     V2 = 2
@@ -30,7 +30,7 @@ class TransactionVersion(IntEnum):
 
 
 class TransactionState(IntEnum):
-    """The numbers are those in records, the names those that clients see (`kafka_name`)."""
+    """The numbers are those in records; `kafka_name` gives the names that clients see."""
 
     EMPTY = 0
     ONGOING = 1
@@ -49,17 +49,17 @@ class TransactionState(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """A producer starts, or continues after an error and then sends its producer id (KIP-360).
+    """A producer starts, or continues after an error; then it sends its producer id (KIP-360).
 
-    Without a producer id it is a new producer: the previous one is fenced, and its open transaction is aborted. That is
-    also how an operator aborts an open transaction.
+    Without a producer id it is a new producer: the previous one is fenced, and its open transaction is aborted.
+    Operators abort open transactions in the same way.
     """
 
     transactional_id: str
     timeout_ms: int
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-    # A new, unused producer id. Present if the previous reply was ProducerIdNeeded.
+    # A new, unused producer id. Set if the previous reply was ProducerIdNeeded.
     new_producer_id: ProducerId | None = None
 
 
@@ -72,7 +72,7 @@ class InitProducerIdReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Add partitions that the transaction will write to; it begins with the first of them.
+    """Adds partitions that the transaction will write to; the transaction begins with the first of them.
 
     The caller has checked that they exist. The partition of a group's offsets is added in the same way.
     """
@@ -91,7 +91,7 @@ class AddPartitionsReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyPartitions:
-    """Whether the partitions are part of the producer's open transaction. Nothing is added."""
+    """Asks whether the partitions are part of the producer's open transaction. Adds nothing."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -124,7 +124,7 @@ class EndTransactionReply:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """The reply to a request that needs a new producer id: repeat it with one."""
+    """The reply to a request that needs a new producer id: the caller repeats the request with one."""
 
 
 # --- markers
@@ -134,7 +134,7 @@ class ProducerIdNeeded:
 class WriteMarkers:
     """An effect: the outcome is final; write markers to all partitions, then send `MarkersWritten`.
 
-    It may be repeated after a restart of the coordinator, so markers may be written twice.
+    The effect may be repeated after a restart of the coordinator, so markers may be written twice.
     """
 
     transactional_id: str
@@ -142,16 +142,17 @@ class WriteMarkers:
     producer_epoch: int
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
-    # The epoch of the end. In version 2 it is newer than the epoch of the transaction's batches.
+    # The epoch of the marker. In version 2 it is newer than that of the transaction's batches.
     version: TransactionVersion = TransactionVersion.V0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
-    """Markers are committed in these partitions, or the partitions are deleted. May come in parts; the reply is None.
+    """Markers are committed in these partitions, or the partitions are deleted. May be sent in parts; the reply is
+    None.
 
-    It must go to the shard that emitted the effect, not to one that was loaded later: a client before version 2 keeps
-    its epoch over transactions, so a late message could be taken for the next transaction's.
+    Send it only to the shard that emitted the effect, not to one loaded later: before version 2, a client keeps its
+    epoch over transactions, so a late message could be mistaken for the next transaction's.
     """
 
     transactional_id: str
@@ -165,14 +166,14 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactions:
-    """The transactions that meet all conditions; an empty set, a negative time or no pattern is no condition."""
+    """Asks for the transactions that meet all conditions; an empty set, a negative time or None is no condition."""
 
     # As in `TransactionState.kafka_name`.
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[ProducerId] = frozenset()
     # Open for longer than this.
     duration_ms_min: int = -1
-    # A regular expression for the whole transactional id.
+    # A regular expression that must match the whole transactional id.
     id_pattern: str | None = None
 
 

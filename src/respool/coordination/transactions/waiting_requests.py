@@ -1,7 +1,7 @@
 """Requests that wait until the markers of a transaction are written, up to a time limit.
 
-Kafka rejects them at once with CONCURRENT_TRANSACTIONS, and clients retry after a pause that is longer than the markers
-take. Waiting requests are kept in memory only: a client without a reply retries.
+Kafka rejects such requests at once with CONCURRENT_TRANSACTIONS, and clients retry after a pause that is longer than
+writing the markers takes. Waiting requests are kept in memory only: a client that gets no reply retries.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from respool.coordination.transactions.transaction_requests import (
 from respool.model.coordinator_errors import ConcurrentTransactions
 
 WAITING_TIMER: TimerKey = ("waiting for markers",)
-# A producer has one or two requests in flight. More come from producers that fence each other, or a faulty client.
+# A producer has one or two requests in flight. More come from producers that fence each other, or from a faulty client.
 WAITING_PER_ID_MAX = 32
 
 WaitingRequest: TypeAlias = InitProducerId | AddPartitions | EndTransaction
@@ -42,11 +42,11 @@ class WaitingRequests:
         self._hold_ms_max = hold_ms_max
         # In order of arrival.
         self._by_id: dict[str, dict[Ticket, Waiting]] = {}
-        # All by time, and some that no longer wait. Invariant: if there are any, the timer is set.
+        # By time, including some that no longer wait. Invariant: if it is not empty, the timer is set.
         self._queue: deque[Waiting] = deque()
 
     def add(self, request: WaitingRequest, ticket: Ticket, draft: Draft) -> None:
-        """Let a request wait, or reject it if too many do."""
+        """Let a request wait, or reject it if too many are waiting."""
         waiting = self._by_id.setdefault(request.transactional_id, {})
         if len(waiting) >= WAITING_PER_ID_MAX:
             _send_back(request, ticket, draft)
@@ -63,7 +63,7 @@ class WaitingRequests:
         return () if waiting is None else tuple(waiting.values())
 
     def put_back(self, one: Waiting) -> None:
-        """Let a request wait again, with its old time limit."""
+        """Let a request wait again, with its original deadline."""
         self._by_id.setdefault(one.request.transactional_id, {})[one.ticket] = one
 
     def on_timer(self, draft: Draft) -> None:
