@@ -1,7 +1,7 @@
 """Topics as data frames: the data source `respool` for PySpark, and sessions that start without a jar.
 
 Spark finds the source by itself, through the package `pyspark_respool`: `spark.read.format("respool")` needs no
-registration. Heavy things are imported where they are used, because Spark starts many small Python processes.
+registration. Large modules are imported only where they are used, because Spark starts many small Python processes.
 """
 
 from respool.spark.starting import session

@@ -1,4 +1,4 @@
-"""What source and sink have in common: the way to the brokers, as options say it."""
+"""Options of both source and sink: how to connect to the brokers."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 BOOTSTRAP = "kafka.bootstrap.servers"
 OUR_BOOTSTRAP = "bootstrap"
 API_TIMEOUT = "kafka.default.api.timeout.ms"
-# Of Kafka's names, among Spark's options.
+# The prefix of Kafka's names among Spark's options.
 PREFIX = "kafka."
 SECURITY_NAMES = tuple(PREFIX + name for name in security_properties.NAMES)
 RETRY_MS = 60_000
@@ -24,13 +24,13 @@ REQUEST_TIMEOUT_MS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """The way to the brokers. Can be sent to other processes."""
+    """How to connect to the brokers. Can be pickled."""
 
     bootstrap: str
-    # The option or the variable that named them; empty for the default address.
+    # The option or environment variable that named them; empty for the default address.
     origin: str = BOOTSTRAP
     client_id: str = "respool-spark"
-    # How long what may pass (a broker restarts, a leader changes) is tried again.
+    # How long transient errors (a broker restart, a leader change) are retried.
     retry_ms: int = RETRY_MS
     # The same on the driver, until a broker has answered for the first time.
     first_contact_ms: int = FIRST_CONTACT_MS
@@ -41,7 +41,7 @@ class ClientOptions:
     def of(cls, options: Options) -> Self:
         """
         Raises:
-            BadOption: the brokers are not named, or are to be reached in a way that this client does not know.
+            BadOption: no brokers are named, or this client does not support such a connection.
         """
         security = security_of(options)
         ours, kafkas = options.text(OUR_BOOTSTRAP), options.text(BOOTSTRAP)
@@ -54,7 +54,7 @@ class ClientOptions:
             raise BadOption(
                 f"{BOOTSTRAP} is empty: HOST:PORT of one broker or of several, with commas"
             )
-        # The driver's environment counts: it resolves the address, and executors get it with the options.
+        # Only the driver's environment counts: it resolves the address, and executors receive it with the options.
         brokers = Bootstrap.resolve(given, option=BOOTSTRAP if ours is None else OUR_BOOTSTRAP)
         client_id = options.text("kafka.client.id", "respool-spark")
         retry_ms = options.whole(API_TIMEOUT, RETRY_MS, least=1)
@@ -67,7 +67,7 @@ class ClientOptions:
             origin=brokers.origin,
             client_id=client_id,
             retry_ms=retry_ms,
-            # Who says how long the driver retries means its first contact, too.
+            # A retry time set for the driver also applies to its first contact.
             first_contact_ms=LASTING_CONTACT_MS if options.has(API_TIMEOUT) else FIRST_CONTACT_MS,
             request_timeout_ms=request_ms,
             security=security,
@@ -80,12 +80,12 @@ class ClientOptions:
     def cluster(
         self, *, retry_ms: int | None = None, first_contact_ms: int = LASTING_CONTACT_MS
     ) -> "Cluster":
-        """A new client; nothing is connected yet. To be closed by the caller.
+        """Create a client, which does not connect yet. The caller must close it.
 
-        `first_contact_ms` is long by default: tasks and commits come when a broker has answered the driver before.
+        `first_contact_ms` is long by default: tasks and commits run after a broker has already answered the driver.
 
         Raises:
-            BadOption: the address cannot be one.
+            BadOption: the address is invalid.
         """
         from respool.client.kafka.cluster import Cluster
 
@@ -105,7 +105,7 @@ class ClientOptions:
 def security_of(options: Options) -> Security:
     """
     Raises:
-        BadOption: this client cannot reach brokers in that way, or two options contradict each other.
+        BadOption: this client does not support such a connection, or two options contradict each other.
     """
     options.has(PREFIX + security_properties.PROTOCOL)
     try:

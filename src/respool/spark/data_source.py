@@ -1,4 +1,4 @@
-"""`format("respool")`: the door that Spark comes in by. What it opens on is imported when it is opened."""
+"""`format("respool")`: the entry point for Spark. Readers and writers are imported only when they are used."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RespoolDataSource(DataSource):
-    """Topics to read and to write, in batches and as streams."""
+    """Reads and writes topics, in batches and as streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -26,7 +26,7 @@ class RespoolDataSource(DataSource):
         from respool.spark.source.source_columns import full_schema
         from respool.spark.source.source_options import SourceOptions
 
-        # All are looked at here already: mistakes come to light where the frame is made, not where it is used.
+        # Parse all options here, so that errors appear when the frame is created, not when it is used.
         options = SourceOptions.of(Options(self.options))
         return full_schema(include_headers=options.include_headers)
 

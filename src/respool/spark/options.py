@@ -1,7 +1,7 @@
-"""Options as people give them to Spark: names in any case, values as text. Read once, and refused where they cannot be.
+"""Options as passed to Spark: case-insensitive names, text values. Parsed once; invalid ones are refused.
 
-Every name that is asked for counts as known; what nobody asked for, and nobody knows, is a mistake and is told, with
-the name that was probably meant.
+Every name that this code queries becomes a known one; an option with any other name is reported as a mistake, with the
+closest known name.
 """
 
 import re
@@ -28,15 +28,15 @@ _BYTE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 class BadOption(RespoolError, ValueError):
-    """An option cannot be, or contradicts another. The message names it."""
+    """An option is invalid, or contradicts another. The message names it."""
 
 
 class Options:
-    """What was given, by name in any case. Every name that is asked for counts as known."""
+    """The given options, with case-insensitive names. Every queried name becomes a known one."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
-        # Lower-cased -> as it is written in the documentation.
+        # Lower-cased name -> its spelling in the documentation.
         self._known: dict[str, str] = {}
 
     def has(self, name: str) -> bool:
@@ -45,18 +45,18 @@ class Options:
 
     @property
     def given(self) -> Mapping[str, str]:
-        """All that were given, by their lower-cased names."""
+        """All given options, by lower-cased name."""
         return self._given
 
     def text(self, name: str, default: str | None = None) -> str | None:
         return self._given[name.lower()].strip() if self.has(name) else default
 
     def as_given(self, name: str) -> str | None:
-        """With the blanks around it: they may be part of a password."""
+        """The value with surrounding blanks: they may be part of a password."""
         return self._given[name.lower()] if self.has(name) else None
 
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
-        """One of these words, in any case."""
+        """One of these words, case-insensitive."""
         said = self.text(name, default)
         assert said is not None
         for one in choices:
@@ -82,7 +82,7 @@ class Options:
         return number
 
     def milliseconds(self, name: str, default: int) -> int:
-        """A time as Spark's options have it: 500ms, 30s, 15m, 2h; a number alone is milliseconds."""
+        """A duration as in Spark's options: 500ms, 30s, 15m, 2h; a bare number is milliseconds."""
         said = self.text(name)
         if said is None:
             return default
@@ -92,7 +92,7 @@ class Options:
         return int(found[1]) * _UNITS_MS[found[2]]
 
     def time_ms(self, name: str, *, now: datetime | None = None) -> int | None:
-        """A point in time: milliseconds since 1970, or text as the command line reads it, such as `3 days ago`."""
+        """A point in time: milliseconds since 1970, or text as on the command line, such as `3 days ago`."""
         said = self.text(name)
         if said is None:
             return None
@@ -104,7 +104,7 @@ class Options:
             raise BadOption(f"{name} = {error}; or milliseconds since 1970") from None
 
     def byte_count(self, name: str) -> int | None:
-        """Bytes: 1048576, 64m, 1g."""
+        """A number of bytes: 1048576, 64m, 1g."""
         said = self.text(name)
         if said is None:
             return None
@@ -123,10 +123,10 @@ class Options:
                 raise BadOption(f"{name} = {self.text(name)!r}: {why}")
 
     def refuse_unknown(self, *, also: Collection[str] = ()) -> None:
-        """To be called when everything has been asked for. `also` are let pass, too.
+        """Call this after all options have been queried. The names in `also` are accepted, too.
 
         Raises:
-            BadOption: a name is nobody's: it would be passed over, and its giver would never know.
+            BadOption: a name is unknown; if ignored, its user would not notice the mistake.
         """
         known = self._known | {name.lower(): name for name in (*WITHOUT_EFFECT, *also)}
         for name, value in self._given.items():

@@ -1,13 +1,13 @@
-"""Names of options that need no reading: those that Spark adds, those that are refused, those that change nothing here.
+"""Names of options that are never parsed: those that Spark adds, those that are refused, those that are ignored.
 
-A job that was written for Spark's Kafka connector may set any setting of Kafka's Java clients. What says how the Java
-client does its work is let pass without effect: this client has buffers and threads of its own. What says what is read
-or who may read it is never passed over.
+A job written for Spark's Kafka connector may set any setting of Kafka's Java clients. Settings for the internals of the
+Java client are ignored: this client has its own buffers and threads. Settings that decide what is read, or who may read
+it, are never ignored.
 """
 
 from respool.client.kafka import client_config
 
-# Lower-cased. Spark puts these among the options by itself, or its own doors read them.
+# Lower-cased. Options that Spark adds by itself, or reads before the data source does.
 SPARKS_OWN = frozenset(
     {
         "checkpointlocation",
@@ -19,7 +19,7 @@ SPARKS_OWN = frozenset(
     }
 )
 
-# Lower-cased name -> why.
+# Lower-cased name -> the reason for the refusal.
 REFUSED = {
     "kafka.auto.offset.reset": "where a read begins is said by startingOffsets, and after a restart by the checkpoint",
     "kafka.key.deserializer": "keys are binary columns; decode them in Spark",
@@ -30,12 +30,12 @@ REFUSED = {
     "kafka.interceptor.classes": "these are Java classes, and there is no Java in this client",
 }
 
-# Settings of Kafka's clients, and of Spark's connector, about how its client works inside.
+# Settings for the internals of Kafka's clients and of Spark's connector.
 WITHOUT_EFFECT = frozenset(
     f"kafka.{name}" for name in (*client_config.WITHOUT_EFFECT, client_config.CONNECT_TIMEOUT)
 )
 
-# Settings of Kafka's producer: nothing to a source. A sink reads those that it knows, and passes these over.
+# Settings of Kafka's producer: ignored by the source. The sink uses those that it knows, and ignores the others.
 PRODUCERS = frozenset(
     f"kafka.{name}"
     for name in (

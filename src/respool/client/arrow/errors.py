@@ -1,15 +1,16 @@
-"""The errors of reading and writing tables: one class each, with the numbers inside; all are `ClientError`.
+"""The errors of reading and writing tables: one class each, with its data as fields; all are `ClientError`.
 
 Three kinds, by who can act:
 
 - the caller: `BadArgument`, `WrongColumn`, `RecordTooLarge`, `WrongState`, `TlsRefused`, `LoginRefused`,
   `UnknownTopic`, `UnknownPartition`, `OutsideRetention`, `OffsetBeyondEnd`;
-- nobody, but it may pass: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`, `PartitionUnavailable`, `WriteFailed`
-  (which names the rows that are in), `BufferFull`. They come after retries for `retry_ms` or the delivery timeout;
-- the history itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
+- no one, but it may be transient: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`, `PartitionUnavailable`,
+  `WriteFailed` (which lists the rows written), `BufferFull`. They are raised after retries for `retry_ms` or the
+  delivery timeout;
+- the log itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
 
-Transactions have three of their own: `TransactionFenced` (another producer took the transactional id),
-`TransactionLost` (it ended otherwise) and `TransactionUncertain` (no answer came: end it again).
+Transactions add three: `TransactionFenced` (another producer took over the transactional id), `TransactionLost` (it
+ended with another outcome) and `TransactionUncertain` (no answer came: end it again).
 """
 
 from collections.abc import Mapping
@@ -78,7 +79,7 @@ __all__ = [
 
 
 class ReadError(ClientError):
-    """A read cannot begin or go on. `offset` is the first one of this partition that was not read."""
+    """A read cannot begin or continue. `offset` is the first unread offset of this partition."""
 
     def __init__(self, message: str, *, topic: str, partition: int, offset: int | None) -> None:
         super().__init__(f"{topic}/{partition}: {message}")
@@ -88,7 +89,7 @@ class ReadError(ClientError):
 
 
 class OutsideRetention(ReadError):
-    """What was asked for has been deleted. `first_offset` and `first_time_ms` say what there still is."""
+    """Requested messages have been deleted. `first_offset` and `first_time_ms` describe the first one left."""
 
     def __init__(
         self,
@@ -106,34 +107,34 @@ class OutsideRetention(ReadError):
 
 
 class RetentionOvertook(OutsideRetention):
-    """Messages were deleted while they were being read: the reader was too slow, or someone deleted them."""
+    """Messages were deleted while they were being read: the reader was too slow, or an administrator deleted them."""
 
 
 class OffsetBeyondEnd(ReadError):
-    """The read should begin where the log has not come yet."""
+    """The read would begin beyond the log end."""
 
 
 class LogTruncated(ReadError):
-    """Messages that were handed out are in the log no more: a leader took over that did not have them."""
+    """Messages that were already returned are no longer in the log: a replica without them became leader."""
 
 
 class TopicRecreated(ReadError):
-    """The topic was deleted and made again while it was read; its offsets now mean other messages."""
+    """The topic was deleted and recreated while it was read; its offsets now belong to other messages."""
 
 
 class BatchDamaged(ReadError):
-    """A batch cannot be opened; everything before `offset` was handed out. The cause tells what is wrong with it."""
+    """A batch cannot be decoded; everything before `offset` was returned. The cause says what is wrong with it."""
 
 
 class PartitionUnavailable(ReadError):
-    """Nobody could be read from for `retry_ms`. Everything before `offset` was handed out."""
+    """No broker served the partition for `retry_ms`. Everything before `offset` was returned."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 class WrongColumn(BadArgument):
-    """A column is missing, or of a type that cannot be written."""
+    """A column is missing, or has a type that cannot be written."""
 
     def __init__(self, column: str, message: str) -> None:
         super().__init__(message)
@@ -141,7 +142,7 @@ class WrongColumn(BadArgument):
 
 
 class RecordTooLarge(ClientError):
-    """A row is larger than the topic takes. Nothing of the table was written."""
+    """A row is larger than the topic allows. Nothing of the table was written."""
 
     def __init__(self, topic: str, *, row: int, size: int, limit: int) -> None:
         super().__init__(
@@ -154,15 +155,15 @@ class RecordTooLarge(ClientError):
 
 
 class WrongState(ClientError):
-    """The producer cannot do this now; the message says what comes first."""
+    """The producer cannot do this in its current state; the message says what must be done first."""
 
 
 class BufferFull(ClientError):
-    """Brokers did not take anything for so long that the next rows found no room. What was written before goes on."""
+    """No buffer space became free within the delivery timeout. Rows written before are still being sent."""
 
 
 class WriteFailed(ClientError):
-    """Not all rows are in. `result` says for each partition which are; in each, those that are in come first."""
+    """Not all rows were written. `result` has the counts per partition; in each, the written rows are a prefix."""
 
     def __init__(self, message: str, result: "WriteResult") -> None:
         super().__init__(message)
@@ -174,7 +175,7 @@ class WriteFailed(ClientError):
 
 
 class TransactionUncertain(TransactionError):
-    """Nobody said in time whether it has ended. End it the same way again: `transaction` does, in any process."""
+    """It is unknown whether the transaction has ended. Any process may repeat the commit or abort by `transaction`."""
 
     def __init__(self, message: str, transaction: "PreparedTransaction") -> None:
         super().__init__(message)

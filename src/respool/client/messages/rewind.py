@@ -1,6 +1,6 @@
 """Rewind targets: from the caller's argument to an offset for each partition.
 
-`parse` is pure. `resolve` asks the broker, and refuses deleted offsets: a rewind never silently begins later than
+`parse` is pure. `resolve` queries the broker, and refuses deleted offsets: a rewind never silently begins later than
 requested.
 """
 
@@ -41,7 +41,7 @@ class Wish:
     # The topic is None if only partition numbers were given.
     places: Mapping[tuple[str | None, int], SeekTarget] | None = None
     missing: Missing = "error"
-    # Otherwise unassigned ones are skipped.
+    # If False, named partitions that are not assigned are skipped.
     must_be_assigned: bool = True
 
     def targets(self, assigned: Collection[Place]) -> dict[Place, SeekTarget]:
@@ -70,7 +70,7 @@ class Wish:
 
 
 def parse(to: object, *, now: datetime, missing: str = "error") -> Wish:
-    """Raises BadArgument: neither a time, nor an offset, nor an end."""
+    """Raises BadArgument: `to` is not a time, an offset, or the start or end of the log."""
     if missing not in {"error", "available"}:
         raise BadArgument(f"missing is 'error' or 'available', not {missing!r}")
     told: Missing = "available" if missing == "available" else "error"
@@ -86,7 +86,7 @@ def parse(to: object, *, now: datetime, missing: str = "error") -> Wish:
 def resolve(
     kafka: Any, targets: Mapping[Place, SeekTarget], *, missing: Missing
 ) -> dict[Place, int]:
-    """Ask the broker for the offset of each.
+    """Ask the broker for each partition's target offset.
 
     Raises:
         OutsideRetention: requested messages have been deleted.

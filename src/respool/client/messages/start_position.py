@@ -1,7 +1,7 @@
-"""librdkafka's position in each partition: get and set.
+"""Gets and sets librdkafka's position in each partition.
 
-A partition that is being read takes a seek. One that is not (nothing was committed, or the offset is gone) takes an
-offset only with an assignment, whose call depends on the rebalance protocol: eager or cooperative.
+A partition that is being read can be seeked. One that is not (nothing was committed, or the offset was deleted) needs
+an assignment with an offset; the call for that depends on the rebalance protocol, eager or cooperative.
 """
 
 from collections.abc import Collection, Mapping
@@ -41,7 +41,7 @@ class Positions:
         """Continue at these offsets; other partitions are not affected.
 
         Raises:
-            ReceiveFailed: librdkafka did not do it.
+            ReceiveFailed: librdkafka could not set a position.
         """
         stuck: dict[Place, int] = {}
         for place, offset in targets.items():

@@ -1,6 +1,6 @@
-"""Numbers of partitions: requested before a topic's first message, and refreshed for our own partitioners.
+"""Partition counts of topics: fetched before a topic's first message, and refreshed for this client's own partitioners.
 
-So an unknown topic is reported by the first `send`, and not half a minute later.
+So the first `send` reports an unknown topic, not half a minute later.
 """
 
 import time
@@ -10,7 +10,7 @@ from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import BadArgument, ClientError
 
-# A topic may get more partitions; our own partitioners refresh after this.
+# A topic may gain partitions; this client's own partitioners refresh the count after this time.
 _OLD_SECONDS = 60.0
 _REFRESH_SECONDS = 2.0
 
@@ -29,7 +29,7 @@ class TopicCounts:
         return self._told[topic][0]
 
     def learn(self, topic: object, *, seconds: float = library.CONNECT_SECONDS) -> int:
-        """Request it, and wait for the reply.
+        """Fetch the topic's partition count, and wait for the reply.
 
         Raises:
             UnknownTopic, BrokerUnreachable.
@@ -43,7 +43,7 @@ class TopicCounts:
         return found
 
     def refresh(self) -> None:
-        """Refresh an old number; if the broker does not answer, later."""
+        """Refresh outdated counts; if the broker does not answer, try again later."""
         for topic, (count, told_at) in list(self._told.items()):
             if time.monotonic() - told_at > _OLD_SECONDS:
                 try:

@@ -1,7 +1,7 @@
 """A producer's transactions, with or without a consumer's offsets.
 
 librdkafka has three kinds of errors: retriable, abortable, fatal. Here they become a retry, `TransactionAborted`, and
-`Fenced` or `ClientError`. An unanswered commit is none of them: `TransactionUnsure`.
+`Fenced` or `ClientError`. An unanswered commit is a fourth kind: `TransactionUnsure`.
 """
 
 import time
@@ -37,7 +37,7 @@ class Transactions:
         self._ended_by: ClientError | None = None
 
     def take_place(self, bootstrap: Bootstrap) -> None:
-        """Initialize the id: an earlier producer is fenced, and its open transaction aborted."""
+        """Initialize the transactional id: fences an earlier producer and aborts its open transaction."""
         library.check_reachable(bootstrap)
         try:
             self._insist(self._kafka.init_transactions, seconds=_TAKE_PLACE_SECONDS)
@@ -62,17 +62,17 @@ class Transactions:
         self.is_open = True
 
     def commit(self, offsets: list[Any] | None = None, group: Any = None) -> None:
-        """Commit, together with the group's `offsets`.
+        """Commit the transaction, together with the group's `offsets`.
 
         Raises:
             TransactionAborted: nothing was committed.
             TransactionUnsure: no reply came.
-            Fenced: another instance has the id.
+            Fenced: another instance uses the transactional id.
         """
         self._check_usable()
         doing = "a transaction cannot be committed"
         try:
-            # Also serves the callbacks of its messages.
+            # This also serves the delivery callbacks.
             self._kafka.flush(self._timeout_s)
             if offsets:
                 self._insist(
@@ -96,7 +96,7 @@ class Transactions:
         self.is_open = False
 
     def abort(self) -> None:
-        """Abort.
+        """Abort the open transaction.
 
         Raises:
             Fenced, ClientError: nothing is committed, but this producer cannot be used again.
@@ -110,11 +110,11 @@ class Transactions:
             raise self._ended("a transaction cannot be aborted", error) from error
         finally:
             self.is_open = False
-        # Purged messages call their callbacks now, not in the next transaction.
+        # Serve the callbacks of purged messages now, not in the next transaction.
         self._kafka.poll(0)
 
     def close(self) -> None:
-        """Abort an open transaction, so that consumers do not wait; if that fails, its timeout ends it."""
+        """Abort an open transaction, so that consumers do not wait; if that fails, its timeout aborts it."""
         try:
             self.abort()
         except ClientError as error:
@@ -129,11 +129,11 @@ class Transactions:
         )
 
     def _undo(self, doing: str, error: Any) -> ClientError:
-        """Abort, if possible, and return the error to raise."""
+        """Abort if possible, and return the error to raise."""
         if error.args[0].fatal():
             self.is_open = False
             return self._ended(doing, error)
-        # Also if the consumer was fenced: an open transaction would delay consumers.
+        # Even if the consumer was fenced: an open transaction would delay consumers.
         try:
             self.abort()
         except ClientError as worse:
@@ -155,7 +155,7 @@ class Transactions:
             raise type(self._ended_by)(*self._ended_by.args)
 
     def _insist(self, act: Callable[[float], None], *, seconds: float | None = None) -> None:
-        """Retries retriable errors until the transaction would time out."""
+        """Retry retriable errors until the transaction would time out."""
         deadline = time.monotonic() + (self._timeout_s if seconds is None else seconds)
         while True:
             try:
@@ -167,7 +167,7 @@ class Transactions:
 
 
 class Transaction:
-    """`with producer.transaction():`"""
+    """Use it as `with producer.transaction():`."""
 
     def __init__(self, transactions: Transactions, failures: Failures) -> None:
         self._transactions = transactions
@@ -191,7 +191,7 @@ class Transaction:
 
 
 def abort_after(transactions: Transactions, error: BaseException) -> None:
-    """The caller's own exception must be seen."""
+    """Abort after an exception of the caller, which takes precedence over an error of the abort."""
     try:
         transactions.abort()
     except ClientError as also:

@@ -1,10 +1,10 @@
-"""`df.write.format("respool")`: all rows of a frame, or none.
+"""`df.write.format("respool")`: writes all rows of a frame, or none.
 
-Each task writes in a transaction of its own and hands it to the driver, which commits them all when every task is
-done. A driver that dies before its first commit leaves nothing; one that dies among them leaves some, and the rest are
-aborted by their timeout: there is nobody who could know of it. One that lives and gets no answer says what is in, and
-tries again to bring it to an end. A write with a name (`txnAppId`, `txnVersion`) goes
-through the same decision as a stream's batch instead, and may be repeated after any death.
+Each task writes in its own transaction and passes it to the driver, which commits them all when every task is done. If
+the driver dies before its first commit, nothing is written; if it dies between commits, some transactions are committed
+and the others are aborted by their timeout, which no process can detect. If it survives but gets no answer, it reports
+which tasks are committed, and tries again to end the others. A write with a name (`txnAppId`, `txnVersion`) uses the
+same decision record as a stream's batch instead, and may be repeated after any crash.
 """
 
 import logging
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class BatchWriteIncomplete(SinkError):
-    """Some of a write's tasks count, and others do not."""
+    """Some of a write's transactions are committed, and others are not."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -52,14 +52,14 @@ class BatchWriter(DataSourceArrowWriter):
             has_topic=self._options.topic is not None,
             include_headers=self._options.include_headers,
         )
-        # Made on the driver, and sent to all tasks with this object.
+        # Created on the driver, and sent to all tasks with this object.
         self._job = str(uuid4())
 
     def check_brokers(self) -> None:
-        """Whether they are there and have the topic, before tasks are started: those tell it late, and many times.
+        """Check that brokers answer and the topic exists before tasks start, which would report it late and repeatedly.
 
-        Only where the driver is to commit, so that it needs brokers anyway. And not of a write with a name: those come
-        again and again, from a stream's `foreachBatch`.
+        Only if the driver will commit, so that it needs the brokers anyway. Not for a write with a name: those are
+        frequent, in a stream's `foreachBatch`.
 
         Raises:
             UnknownTopic, BrokerUnreachable, BrokerRefused, TlsRefused, LoginRefused
@@ -133,7 +133,7 @@ class BatchWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Tasks failed, or `commit` did. Then what that began is brought to its end: half is worse than all."""
+        """Handle failed tasks or a failed `commit`: if any transaction is committed, commit all; else abort all."""
         from respool.spark.sink.executing import end_all, is_committed
         from respool.spark.sink.stream_writer import abort_batch
 
@@ -156,7 +156,7 @@ class BatchWriter(DataSourceArrowWriter):
             check_not_ended(cluster, self._job)
 
     def _end_losers(self, cluster: "Cluster", shares: "Sequence[Share]") -> None:
-        """Attempts that lost a race. All is in, so that nothing that fails here may fail the job."""
+        """End attempts that lost a race. All rows are written, so an error here must not fail the job."""
         try:
             self._end_others(cluster, shares, is_thorough=False)
         except ClientError as error:
@@ -169,7 +169,7 @@ class BatchWriter(DataSourceArrowWriter):
     def _end_others(
         self, cluster: "Cluster", shares: "Sequence[Share]", *, is_thorough: bool
     ) -> None:
-        """Attempts that lost a race, tasks that failed after they had written, and those that are still at work."""
+        """End attempts that lost a race, tasks that failed after writing, and tasks that are still running."""
         from respool.spark.sink.job import end_job
 
         if self._options.exactly_once:

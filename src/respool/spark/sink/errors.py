@@ -1,26 +1,26 @@
-"""What writing from Spark can end with, beside what the columnar client says. Each tells what is in, and what to do."""
+"""Errors of writes from Spark, in addition to those of the Arrow client. Each says what was written, and what to do."""
 
 from respool.model.errors import RespoolError
 
 
 class SinkError(RespoolError):
-    """A write from Spark cannot go on."""
+    """A write from Spark cannot continue."""
 
 
 class Superseded(SinkError):
-    """Another run of the same query writes now. This one has written nothing that counts."""
+    """Another run of the same query has taken over. Nothing of this run's batch is committed."""
 
 
 class CheckpointBehind(SinkError):
-    """The query is about to write a batch that is older than what the topic has of it."""
+    """The query is about to write a batch that is older than its last one in the topic."""
 
 
 class BatchGivenUp(SinkError):
-    """The batch was given up, and then somebody wanted to make it count."""
+    """The batch was abandoned, and later an attempt was made to commit it."""
 
 
 class TransactionGone(SinkError):
-    """A task's transaction ended before the batch was decided. Nothing of the batch counts."""
+    """A task's transaction ended before the batch was decided. Nothing of the batch is committed."""
 
 
 class DecidedLost(SinkError):
@@ -28,20 +28,20 @@ class DecidedLost(SinkError):
 
 
 class RepairMismatch(SinkError):
-    """Part of a batch was lost after it was decided, and writing it again gives other rows than before."""
+    """Part of a batch was lost after it was decided, and writing it again produces different rows."""
 
 
 class OutcomeUnknown(SinkError):
-    """Nobody knows any more whether a decided transaction was committed."""
+    """It is no longer known whether a decided transaction was committed."""
 
 
 class DeciderFenced(SinkError):
-    """Another process has begun to change the state of this sink."""
+    """Another process has become the decider of this sink."""
 
 
 class StateDamaged(SinkError):
-    """The record that says what a query has written cannot be read."""
+    """The record with a query's state cannot be read."""
 
 
 class NotSupported(SinkError):
-    """The brokers cannot do what exactly-once writing needs."""
+    """The brokers lack a feature that exactly-once writes need."""

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 class SinkBroker:
-    """What the protocol asks for, of one sink."""
+    """Carries out the protocol's effects for one sink."""
 
     def __init__(self, cluster: Cluster, sink: str) -> None:
         self._cluster = cluster
@@ -66,8 +66,8 @@ class SinkBroker:
     def run(self, steps: Generator[Effect, Any, R]) -> R:
         """
         Raises:
-            SinkError: what the steps end with.
-            BrokerUnreachable, BrokerRefused: a request failed; the steps end there.
+            SinkError: raised by the steps.
+            BrokerUnreachable, BrokerRefused: a request failed, and the steps stop there.
         """
         try:
             effect = next(steps)
@@ -110,13 +110,13 @@ def end_all(
 
 
 def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outcome:
-    """Commit or abort it; fine to do again.
+    """Commit or abort a transaction; may be repeated.
 
     Raises:
-        BrokerUnreachable, Untrusted: no answer came, or there was no trust any more to ask again.
+        BrokerUnreachable, Untrusted: no answer came, or TLS or the login failed.
     """
     coordinator = _coordinator(cluster, transaction.transactional_id)
-    # First of all, for the coordinator knows its repeats longer than it can be told from the state of the id.
+    # Try this first: the coordinator recognises a repeated EndTxn longer than the id's state shows the outcome.
     try:
         end_transaction(coordinator, _prepared(transaction), is_commit=is_commit)
     except (TransactionFenced, TransactionLost):
@@ -148,11 +148,11 @@ def seen_of(cluster: Cluster, transaction: Transaction) -> Seen:
 
 
 def has_time(seen: DescribedTransaction, *, now_ms: int) -> bool:
-    """Whether it is far from its timeout, as far as this machine's clock can tell."""
+    """Whether enough time is left before its timeout, by this machine's clock."""
     assert seen.started_ms is not None
     age_ms = now_ms - seen.started_ms
     if age_ms >= seen.timeout_ms:
-        # It is open, so the two clocks do not agree: nothing can be said.
+        # It is still open, so the two clocks disagree, and the time left is unknown.
         return True
     left_ms = seen.timeout_ms - age_ms
     return left_ms >= min(seen.timeout_ms * TIME_LEFT_SHARE, TIME_LEFT_MS_MAX)
@@ -161,7 +161,7 @@ def has_time(seen: DescribedTransaction, *, now_ms: int) -> bool:
 def open_transactions(
     cluster: Cluster, wanted: re.Pattern[str], *, but: Collection[str] = ()
 ) -> tuple[Transaction, ...]:
-    """Those with such ids, but for these. A broker that is silent is passed over: the next look may see its own."""
+    """Open transactions with matching ids, except `but`. Skips silent brokers: a later call may list theirs."""
     names = transactional_ids(cluster, wanted, states=(ONGOING,)).difference(but)
     seen = each(sorted(names), lambda name: _describe(cluster, name))
     return tuple(one for one in seen if one is not None)
@@ -170,16 +170,16 @@ def open_transactions(
 def transactional_ids(
     cluster: Cluster, wanted: re.Pattern[str], *, states: Sequence[str], is_all: bool = False
 ) -> set[str]:
-    """Those in such states. `is_all`: every broker must answer, and they are asked until they do.
+    """Matching transactional ids in these states. With `is_all` every broker must answer, with retries.
 
     Raises:
         BrokerRefused
-        BrokerUnreachable: `is_all`, and one did not answer for too long.
+        BrokerUnreachable: with `is_all`, a broker did not answer within the retry limit.
     """
 
     def ask() -> set[str]:
         with suppress(UnknownTopic):
-            # Asked for any topic, brokers tell who they are.
+            # A Metadata reply for any topic also lists the brokers.
             cluster.refresh(STATE_TOPIC)
         names: set[str] = set()
         for broker in cluster.brokers:
@@ -222,7 +222,7 @@ def _prepared(transaction: Transaction) -> PreparedTransaction:
 
 
 def each(things: Sequence[T], do: Callable[[T], R]) -> tuple[R, ...]:
-    """Done for several at a time."""
+    """Apply `do` to each, several at a time."""
     if len(things) <= 1:
         return tuple(do(one) for one in things)
     with ThreadPoolExecutor(min(_THREADS, len(things)), "respool-sink") as pool:

@@ -1,9 +1,9 @@
-"""The transactions of one `df.write`: how its tasks take theirs, and how the driver sees that none stays open.
+"""The transactions of one `df.write`: how tasks obtain their ids, and how the driver ensures that none stays open.
 
-Spark does not wait for tasks that it has given up: one may begin to write when the driver has ended the job. So a task
-first takes its transactional id, then looks whether the job has ended, then writes; and the driver first says that the
-job has ended, and then takes away every id that there is. Whichever comes first, the other sees it, also where the
-task's process is killed between any two steps.
+Spark does not wait for abandoned tasks: one may begin to write after the driver has ended the job. So a task first
+initializes its transactional id, then checks whether the job has ended, then writes; and the driver first marks the job
+as ended, and then fences every existing id. Whichever comes first, the other notices it, even if the task's process is
+killed between any two steps.
 """
 
 from collections.abc import Collection
@@ -18,14 +18,14 @@ from respool.spark.sink.errors import Superseded
 from respool.spark.sink.executing import each, transactional_ids
 from respool.spark.sink.names import job_end_of, tasks_of_job
 
-# Nothing is written under ids that are taken away, so any timeout will do.
+# Nothing is written under fenced ids, so any timeout will do.
 _TIMEOUT_MS = 60_000
-# Taken, and maybe written with. Of the others nothing can follow.
+# States of an id that may have an open transaction. In all other states no write can follow.
 _ALIVE = ("Empty", "Ongoing")
 
 
 def check_not_ended(cluster: Cluster, job: str) -> None:
-    """For a task that has its transactional id.
+    """Check that the job has not ended; for a task that has initialized its transactional id.
 
     Raises:
         Superseded: the driver has ended the job.
@@ -44,9 +44,9 @@ def check_not_ended(cluster: Cluster, job: str) -> None:
 def end_job(
     cluster: Cluster, job: str, *, spared: Collection[str], is_thorough: bool = True
 ) -> None:
-    """Abort all that its tasks have open, and see that they open nothing more; leave the ids alone that are spared.
+    """Abort all open transactions of the job's tasks and fence their ids, except the spared ones.
 
-    Unless it is to be thorough, a broker that does not answer is passed over.
+    Unless `is_thorough`, brokers that do not answer are skipped.
 
     Raises:
         BrokerRefused, BrokerUnreachable

@@ -1,22 +1,22 @@
-"""Names in the broker: of a sink, of its tasks' transactions, and of who decides.
+"""Names in the broker: of a sink, of its tasks' transactional ids, and of its decider.
 
-A task's transactional id is used again every few batches, because a coordinator remembers each one for days. It is
-never shared by two attempts of a task (speculation and retries must not fence each other), nor by two runs; and a task
-that Spark has given up for lost, but that lives, would have to sleep through `LANES` batches to disturb another.
+A task's transactional id is reused every few batches, because a coordinator remembers each id for days. It is never
+shared by two attempts of a task (speculation and retries must not fence each other), nor by two runs. A task that Spark
+has abandoned, but that is still alive, could disturb another only after `LANES` batches.
 """
 
 import re
 
 from respool.spark.sink.protocol import Place
 
-# Where the states of all sinks are; compacted, so that each stays.
+# The topic with the states of all sinks; compacted, so that each state is kept.
 STATE_TOPIC = "respool-spark-sinks"
 LANES = 4
 _RUN_LETTERS = 8
 
 
 def sink_of(query: str) -> str:
-    """Also the name of the group whose offset points at the sink's state."""
+    """Also the name of the group whose committed offset points at the sink's state."""
     return f"spark-sink-{query}"
 
 
@@ -25,7 +25,7 @@ def decider_of(sink: str) -> str:
 
 
 def tasks_of(sink: str) -> re.Pattern[str]:
-    """The transactional ids of all tasks of a sink; and of no other, though its name may begin with this one's."""
+    """Matches the transactional ids of all tasks of this sink, and of no other sink with the same prefix."""
     return re.compile(rf"{re.escape(sink)}-task-[0-9a-z]+-\d+-\d+-\d+")
 
 
@@ -39,10 +39,10 @@ def tasks_of_job(job: str) -> re.Pattern[str]:
 
 
 def job_transactional_id(job: str, attempt_id: int) -> str:
-    """`attempt_id`: of the task's attempt, which no other one of a Spark context has."""
+    """`attempt_id` is that of the task's attempt, which is unique in a Spark context."""
     return f"spark-job-{job}-{attempt_id}"
 
 
 def job_end_of(job: str) -> str:
-    """There is such a transactional id once the job has ended."""
+    """The transactional id that exists once the job has ended."""
     return f"spark-job-{job}-end"

@@ -1,4 +1,4 @@
-"""Between the threads that fetch and the one that takes: a queue with room for so many bytes, and how it all ends."""
+"""The queue between the fetching threads and the reader, bounded in bytes; it also passes on errors and the end."""
 
 import time
 from collections import deque
@@ -12,12 +12,12 @@ from respool.client.kafka.errors import ClientClosed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What was read of one partition, in its order."""
+    """Messages read from one partition, in order."""
 
     partition: int
-    # None where no message of these offsets is wanted.
+    # None if no message at these offsets matches.
     batch: pa.RecordBatch | None
-    # Everything before this offset has been handed out with this piece and those before it.
+    # With this piece, everything of the partition before this offset has been returned.
     next_offset: int
 
     @property
@@ -27,14 +27,14 @@ class Piece:
 
 class BoundedQueue:
     def __init__(self, *, bytes_max: int, sources: int) -> None:
-        """`sources` is how many threads will put pieces in; it ends when all have `finish`ed."""
+        """`sources` is the number of threads that put pieces; the queue ends when all have called `finish`."""
         self._bytes_max = bytes_max
         self._sources = sources
         self._pieces: deque[Piece] = deque()
         self._bytes = 0
         self._error: BaseException | None = None
         self._is_closed = False
-        # Guards all of the above; told of every change.
+        # Guards all of the above; notified of every change.
         self._changed = Condition()
 
     @property
@@ -50,14 +50,14 @@ class BoundedQueue:
         return self._bytes < self._bytes_max
 
     def put(self, piece: Piece) -> None:
-        """Wait until there is room. One piece may go beyond: there is always room for something.
+        """Add a piece; waits until there is room. One piece may exceed the bound, so that any piece fits.
 
         Raises:
-            ClientClosed: nobody will take it.
+            ClientClosed: the queue was closed, or another source failed.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.has_room or self._has_ended)
-            # Once a source has failed no other goes on: what they put in would come before the error for ever.
+            # After one source has failed the others stop, or their pieces would keep coming before the error.
             if self._has_ended:
                 raise ClientClosed("the read was closed")
             self._pieces.append(piece)
@@ -65,12 +65,12 @@ class BoundedQueue:
             self._changed.notify_all()
 
     def take(self, timeout_s: float | None = None) -> Piece | None:
-        """The next piece; None when all have finished.
+        """Return the next piece; None when all sources have finished.
 
         Raises:
-            TimeoutError: there is none in time.
-            ClientClosed: it was closed.
-            whatever a source failed with, after the pieces before it.
+            TimeoutError: no piece came in time.
+            ClientClosed: the queue was closed.
+            The error of a source, after the pieces that preceded it.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
@@ -92,7 +92,7 @@ class BoundedQueue:
                 self._changed.wait(left)
 
     def wait(self, seconds: float) -> None:
-        """Sleep, unless it is closed.
+        """Sleep, until the queue is closed at the latest.
 
         Raises:
             ClientClosed
@@ -102,13 +102,13 @@ class BoundedQueue:
                 raise ClientClosed("the read was closed")
 
     def fail(self, error: BaseException) -> None:
-        """A source cannot go on. The first error counts."""
+        """Report that a source cannot continue. Only the first error is kept."""
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """A source has put in everything."""
+        """Report that a source has put all its pieces."""
         with self._changed:
             self._sources -= 1
             self._changed.notify_all()

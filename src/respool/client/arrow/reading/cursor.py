@@ -1,11 +1,11 @@
-"""One partition while it is read: which offset comes next, and what a broker's answer means for it. Pure.
+"""The position of a read in one partition: the next offset, and the effect of each broker reply. Pure.
 
 ```
-            begin ... position ... end          position: the next offset to fetch; everything before it was taken
+            begin ... position ... end          position: the next offset to fetch; everything before it was read
 ```
-It says what to do (`Step`), and others do it. What must stay true: offsets are taken without a gap and never twice,
-whoever answers: the position moves only behind whole batches that came from it on, and an answer from a log that does
-not hold what was taken before is refused (KIP-320: the last taken batch's leader epoch goes with each fetch).
+It returns what to do (`Step`); the caller does it. Invariant: offsets are read without gaps and never twice, whichever
+broker answers. The position advances only past complete batches that cover it, and a reply from a log that lacks what
+was already read is refused (KIP-320: each fetch carries the leader epoch of the last batch read).
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from respool.wire.fetch_reply import FetchedPart
 
 OFFSET_OUT_OF_RANGE = 1
 NO_EPOCH = -1
-# What a message is taken to be as large as, until some have been seen.
+# The assumed message size until some messages have been read.
 MESSAGE_BYTES_GUESS = 1_024
 FETCH_BYTES_MIN = 64 * 1024
 
@@ -41,11 +41,11 @@ class Cursor:
     topic: str
     partition: int
     position: int
-    # None: followed for ever.
+    # None: follow the log forever.
     end: int | None
-    # The leader epoch of the last batch that was taken.
+    # The leader epoch of the last batch read.
     last_epoch: int = NO_EPOCH
-    # Bytes that an offset took in the last answer.
+    # Average bytes per offset in the last reply.
     bytes_per_offset: float = MESSAGE_BYTES_GUESS
 
     @property
@@ -53,7 +53,7 @@ class Cursor:
         return self.end is not None and self.position >= self.end
 
     def bytes_wanted(self, limit: int) -> int:
-        """How much to fetch: not more than what is left of the range takes, as far as one can tell."""
+        """How many bytes to fetch: at most `limit`, and no more than the rest of the range is estimated to need."""
         if self.end is None:
             return limit
         left = (self.end - self.position) * self.bytes_per_offset * 1.1
@@ -62,9 +62,9 @@ class Cursor:
     def on_answer(self, part: FetchedPart) -> Step:
         """
         Raises:
-            LogTruncated: the broker's log does not have what was taken.
-            RetentionOvertook: messages from the position on have been deleted.
-            BatchDamaged: batches do not follow each other.
+            LogTruncated: the broker's log lacks messages that were already read.
+            RetentionOvertook: messages at the position have been deleted.
+            BatchDamaged: the offsets of batches are out of order.
         """
         if part.error_code == OFFSET_OUT_OF_RANGE:
             return Step.ASK_BOUNDS
@@ -77,10 +77,10 @@ class Cursor:
         return self._advance(part.records)
 
     def on_bounds(self, log_start: int, log_end: int) -> None:
-        """The position was out of range; this is what the log has.
+        """Handle the log's bounds, after the position was out of range.
 
         Raises:
-            RetentionOvertook, LogTruncated: what it means. If neither, it is in range again: a new leader answered.
+            RetentionOvertook, LogTruncated: the cause. If neither is raised, the position is in range on a new leader.
         """
         if self.position < log_start:
             raise self._overtaken(log_start)
@@ -96,20 +96,20 @@ class Cursor:
             if length < 0 or following > size:
                 break
             if records[at + MAGIC_AT] != MAGIC:
-                # Of an old format. Taken, so that the decoder says so.
+                # An old message format. Accept it here, so that the decoder reports it.
                 position = max(position, base_offset + 1)
                 break
             next_offset = (
                 base_offset + _LAST_OFFSET_DELTA(records, at + _LAST_OFFSET_DELTA_AT)[0] + 1
             )
-            # No checksum covers a batch's offset. One that is wrong looks like a gap, unless the next gives it away.
+            # No checksum covers the base offset. A wrong one looks like a gap, unless the next batch contradicts it.
             if not offset_min <= base_offset < next_offset:
                 raise self._out_of_order(base_offset, offset_min)
             offset_min = next_offset
             position, epoch = max(position, next_offset), leader_epoch
             at = following
         if position == self.position:
-            # A batch that is cut off, or none: the next fetch asks for this partition first, and then it comes whole.
+            # No complete batch: the next fetch names this partition first, and then the batch comes whole.
             return Step.WAIT
         self.bytes_per_offset = max(at, 1) / (position - self.position)
         self.position, self.last_epoch = position, epoch

@@ -1,11 +1,11 @@
-"""One thread that reads some partitions: asks their leaders, decodes what comes, and hands it on, until all are read.
+"""One thread that reads some partitions: fetches from their leaders, decodes replies, and queues them until the end.
 
 ```
-   send to each leader -> wait for the first reply -> cursors move -> send the next fetch -> decode -> outlet
+   send to each leader -> wait for the first reply -> advance cursors -> send the next fetch -> decode -> outlet
                                                                        while this decodes, the broker already works
 ```
-A partition stays with its thread wherever its leader goes, so its pieces come in order. The next fetch is sent before
-the last one is decoded only when there is room for more: replies that nobody takes would wait in the broker's memory.
+A partition stays with its thread when its leader changes, so its pieces stay in order. The next fetch is sent before
+the last one is decoded only if the outlet has room: otherwise unread replies would occupy the broker's memory.
 """
 
 import select
@@ -55,19 +55,19 @@ class FetchSettings:
     isolation: Isolation
     fetch_bytes: int
     retry_ms: int
-    # At the end of the log there is nothing to do but to wait.
+    # Whether to wait for new messages at the end of the log.
     follow: bool = False
-    # Where the reader is; leaders name a replica there, if one is in sync.
+    # The reader's rack; leaders name an in-sync replica in that rack, if there is one.
     rack: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reading:
-    """A cursor, and how its luck with brokers has been."""
+    """A cursor and its retry state."""
 
     cursor: Cursor
     retry: RetryTimer
-    # Not asked before.
+    # Not to be fetched before this time.
     due_at: float = 0.0
 
     @property
@@ -77,13 +77,13 @@ class _Reading:
 
 @dataclass(slots=True, kw_only=True)
 class _Line:
-    """The way to one leader, and what it was asked for that has no answer yet."""
+    """The connection to one leader, and the partitions of its fetch in flight."""
 
     connection: Connection
     version: int
     local_reads: LocalReads
     asked: Sequence[_Reading] = ()
-    # The broker is given up if it has not answered by then.
+    # The connection is considered lost if there is no reply by this time.
     silent_until: float = 0.0
 
 
@@ -100,16 +100,16 @@ class Fetcher:
         outlet: BoundedQueue,
         known_partitions: int | None = None,
     ) -> None:
-        """The cluster is this read's own: it is interrupted when the read is closed.
+        """The cluster belongs to this read alone: it is interrupted when the read is closed.
 
-        With `known_partitions` it also reads those that the topic gets meanwhile: all from this number on.
+        With `known_partitions`, it also reads partitions that are added to the topic: all from this number on.
         """
         self._cluster = cluster
         self._sight = WatchedTopic(cluster, topic, topic_id, known_partitions=known_partitions)
         self._settings = settings
         self._outlet = outlet
         self._pieces = pieces
-        # Those that got something go to the end, so that each has its turn.
+        # Partitions with new records move to the end, so that each gets its turn.
         self._readings = [self._reading(cursor) for cursor in cursors]
         self._lines: dict[int, _Line] = {}
         self._nearby = PreferredReplicas()
@@ -117,7 +117,7 @@ class Fetcher:
         self._lent_buffer = ReplyBuffer()
 
     def run(self) -> None:
-        """The thread's whole life."""
+        """The thread's main function."""
         try:
             while self._readings:
                 self._turn()
@@ -146,7 +146,7 @@ class Fetcher:
             self._outlet.wait(self._until_due_s())
 
     def _until_due_s(self) -> float:
-        """When the next one that waits after a failure may be asked for."""
+        """Seconds until the next partition that waits after a failure may be fetched."""
         now = time.monotonic()
         asked = {id(one) for line in self._lines.values() for one in line.asked}
         waits = [
@@ -157,20 +157,20 @@ class Fetcher:
         return min(max(0.001, min(waits, default=1.0)), WAIT_MAX_MS / 1000)
 
     def _has_busy_broker(self, one: _Reading, now: float) -> bool:
-        """It must answer what it was asked for before it is asked for this."""
+        """Whether its broker has a fetch in flight, which must be answered first."""
         broker = self._broker_for(one, now)
         line = None if broker is None else self._lines.get(broker)
         return line is not None and bool(line.asked)
 
     def _broker_for(self, one: _Reading, now: float) -> int | None:
-        """Whom to ask; None while nobody leads."""
+        """The broker to fetch from; None while there is no leader."""
         leader = self._sight.leader_of(one.cursor.partition)
         nearer = self._nearby.of(one.cursor.partition, now)
         if leader is None or nearer is None or nearer not in self._cluster.brokers:
             return None if leader is None else leader.broker
         return nearer
 
-    # -- asking --------------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def _send_where_idle(self) -> None:
         now = time.monotonic()
@@ -257,10 +257,10 @@ class Fetcher:
             "rack_id": self._settings.rack if may_name else "",
         }
 
-    # -- hearing -------------------------------------------------------------------------------------------------------
+    # -- replies -------------------------------------------------------------------------------------------------------
 
     def _receive(self, busy: Mapping[int, _Line]) -> None:
-        """Take the replies that are there; wait a moment for the first."""
+        """Process available replies; waits briefly for the first."""
         poll = select.poll()
         brokers = {line.connection.fileno(): broker for broker, line in busy.items()}
         for number in brokers:
@@ -315,14 +315,14 @@ class Fetcher:
                 self._readings = [one for one in self._readings if not one.cursor.is_done]
                 self._send_where_idle()
         finally:
-            # Also when another partition ends the read: positions have moved behind these.
+            # Even if another partition ends the read, since the cursors have already advanced past these records.
             for one, begin, part in taken:
                 self._pieces.hand_on(one.cursor, begin, part)
 
     def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> bool:
-        """Whether there are records to take. `is_crowded`: others have some in this reply."""
+        """Return whether there are records to take. `is_crowded`: other partitions have records in this reply."""
         if part.file_range is not None and not part.error_code:
-            # It could not be read from there, and the next request has it sent.
+            # The local read failed; the next fetch makes the broker send the records.
             return False
         if part.nearer is not None and not part.error_code:
             self._nearby.on_named(part.partition, part.nearer, time.monotonic())
@@ -333,14 +333,14 @@ class Fetcher:
                 one.retry.reset()
                 return True
             case Step.WAIT if is_crowded or (self._settings.follow and not part.records):
-                # Others had their turn; or the end of the log has been reached.
+                # The reply was used up by other partitions, or the end of the log is reached.
                 one.retry.reset()
             case Step.WAIT:
                 shown = "only a part of a batch" if part.records else "nothing"
                 error = ClientError(f"its leader shows {shown} there")
                 self._fail(one, error, waits=False)
             case Step.ASK_BOUNDS if self._nearby.leave(part.partition, time.monotonic()):
-                # A follower may be behind; what the log has is the leader's to say.
+                # A follower may be behind; only the leader's bounds count.
                 pass
             case Step.ASK_BOUNDS:
                 self._on_out_of_range(one)
@@ -361,12 +361,12 @@ class Fetcher:
             one.cursor.on_bounds(start.offset, end.offset)
         self._fail(one, ClientError(f"offset {one.cursor.position} was out of range for a moment"))
 
-    # -- trouble -------------------------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------------------------
 
     def _fail(self, one: _Reading, error: Exception, *, waits: bool = True) -> None:
         """
         Raises:
-            PartitionUnavailable: it has failed for too long.
+            PartitionUnavailable: it has failed for longer than the retry limit.
         """
         self._nearby.leave(one.cursor.partition, time.monotonic())
         wait_ms = one.retry.next_wait_ms()
@@ -384,7 +384,7 @@ class Fetcher:
             self._sight.is_stale = True
 
     def _lose(self, broker: int, error: Exception, *, also: Sequence[_Reading] = ()) -> None:
-        """The way to a broker is gone; what it was asked for is asked again, of whoever leads then."""
+        """Handle a lost connection: its partitions are fetched again, from their current leaders."""
         line = self._lines.pop(broker, None)
         if line is not None:
             self._cluster.release(line.connection)
@@ -392,7 +392,7 @@ class Fetcher:
             self._fail(one, error)
 
     def _discover(self) -> None:
-        """Partitions that the topic got meanwhile are read from their start."""
+        """Start to read partitions that were added to the topic, from their first offset."""
         for partition in self._sight.discover(self._readings[0].cursor):
             cursor = Cursor(topic=self._sight.topic, partition=partition, position=0, end=None)
             self._readings.append(self._reading(cursor))

@@ -1,4 +1,4 @@
-"""Fetched bytes -> pieces: decodes what came of one partition, and hands it on in order, a bounded part at a time."""
+"""Decodes fetched bytes of one partition, and queues them as pieces, in order and bounded in size."""
 
 from contextlib import suppress
 
@@ -10,12 +10,12 @@ from respool.columnar.decode_columns import DECOMPRESSED_MAX, decode
 from respool.columnar.errors import BatchTooLarge, BatchUnreadable
 from respool.wire.fetch_reply import FetchedPart
 
-# When so much has been decompressed it is handed on, and the rest of what was fetched comes after it.
+# After decompressing this many bytes, a piece is queued before the rest of the fetch is decoded.
 DECOMPRESSED_AT_ONCE = 32 * 1024 * 1024
 
 
 class PieceMaker:
-    """For one thread."""
+    """Decodes for one fetching thread."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class PieceMaker:
         until_ms: int | None = None,
         decompressed_max: int = DECOMPRESSED_MAX,
     ) -> None:
-        """Messages of other times are left out. `decompressed_max` is the most that one compressed batch may hold."""
+        """Messages outside the time range are dropped. `decompressed_max` limits the size of one decompressed batch."""
         self._columns = projection.decoded
         self._shape = projection.new_shaper().shape
         self._outlet = outlet
@@ -35,10 +35,10 @@ class PieceMaker:
         self._decompressed_max = decompressed_max
 
     def hand_on(self, cursor: Cursor, begin: int, part: FetchedPart) -> None:
-        """Decode what was fetched from `begin` on; the cursor has moved behind it already.
+        """Decode what was fetched from offset `begin`; the cursor has already advanced past it.
 
         Raises:
-            BatchDamaged: a batch cannot be opened. Everything before it was handed on.
+            BatchDamaged: a batch cannot be decoded. Everything before it was queued.
         """
         stop = cursor.position if cursor.end is None else min(cursor.position, cursor.end)
         limit = min(DECOMPRESSED_AT_ONCE, self._decompressed_max)
@@ -48,14 +48,14 @@ class PieceMaker:
             except BatchTooLarge as error:
                 if limit == self._decompressed_max:
                     raise self._damaged(cursor.topic, part, begin, error) from error
-                # One batch alone holds more than is handed on at once.
+                # A single batch holds more than the usual limit.
                 limit = self._decompressed_max
             except BatchUnreadable as error:
                 raise self._damaged(cursor.topic, part, begin, error) from error
 
     def _hand_on_some(self, part: FetchedPart, begin: int, stop: int, limit: int) -> int:
-        """Return the offset from which to go on."""
-        # The same bytes again when some of them are left: whose transactions are aborted is told from their start.
+        """Return the offset from which to continue."""
+        # If some are left, decode the same bytes again: aborted transactions are tracked from their first byte.
         decoded = decode(
             part.records,
             begin=begin,
@@ -66,13 +66,13 @@ class PieceMaker:
             aborted=part.aborted,
             decompressed_max=limit,
         )
-        # The last batch may reach beyond the end of the range: what lies there was not handed out.
+        # The last batch may extend beyond the end of the range; those messages are not returned.
         next_offset = min(decoded.next_offset, stop)
         assert next_offset > begin, (part.partition, begin, next_offset)
         shaped = [self._shape(batch, part.partition) for batch in decoded.batches]
         kept = [batch for batch in shaped if batch is not None]
         for batch in kept[:-1]:
-            # Not all of these offsets yet: only the last piece says so.
+            # Only the last piece advances the position past these offsets.
             self._outlet.put(Piece(partition=part.partition, batch=batch, next_offset=begin))
         last = kept[-1] if kept else None
         self._outlet.put(Piece(partition=part.partition, batch=last, next_offset=next_offset))
@@ -81,8 +81,8 @@ class PieceMaker:
     def _damaged(
         self, topic: str, part: FetchedPart, begin: int, error: BatchUnreadable
     ) -> BatchDamaged:
-        """Hand on what comes before the batch, and say what is wrong with it."""
-        # Where its offset is what is damaged, it cannot be told what comes before: that is read again, then.
+        """Queue everything before the damaged batch, and describe the damage."""
+        # If the offset itself is damaged, nothing before it can be located; then that part is read again.
         with suppress(BatchUnreadable):
             while begin < error.offset:
                 begin = self._hand_on_some(part, begin, error.offset, self._decompressed_max)

@@ -1,10 +1,10 @@
-"""Where a read begins and ends, as callers say it: `model/seek_target.py`, and offsets by partition. Pure.
+"""The start and end of a read, as callers give them: `model/seek_target.py`, and offsets by partition. Pure.
 
-None  "earliest"  "latest"                       the log's ends
-4711  {0: 4711, 1: 4000}                         an offset of every partition, or of each
+None  "earliest"  "latest"                       the start or end of the log
+4711  {0: 4711, 1: 4000}                         an offset for every partition, or one for each
 datetime with a zone                             a time
-timedelta(days=3)                                that long ago
-"3 days ago"  "yesterday 08:00"                  a time in any form that the command line reads
+timedelta(days=3)                                that long before now
+"3 days ago"  "yesterday 08:00"                  a time in any form that the command line accepts
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ Point: TypeAlias = SeekTarget | PartitionOffsets
 def parse_point(name: str, said: When, *, default: Point, now_ms: int) -> Point:
     """
     Raises:
-        BadArgument: it is none of the forms.
+        BadArgument: it has none of these forms.
     """
     if said is None:
         return default
@@ -55,12 +55,12 @@ def parse_point(name: str, said: When, *, default: Point, now_ms: int) -> Point:
 
 
 def target_of(point: Point, partition: int) -> SeekTarget:
-    """What a point is in one partition."""
+    """The target in one partition."""
     return AtOffset(point.offsets[partition]) if isinstance(point, PartitionOffsets) else point
 
 
 def format_ms(ms: int) -> str:
-    """A time as it may be given again."""
+    """Format a time so that it can be given as an argument again."""
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
     except OverflowError:

@@ -1,13 +1,13 @@
-"""Whom to ask for a partition: its leader, until that names a replica nearer to the reader (KIP-392)."""
+"""Which replica to fetch a partition from: its leader, until that names a replica closer to the reader (KIP-392)."""
 
-# Then the leader is asked again: another replica may be nearer by now.
+# After this time the leader is asked again: another replica may be closer by then.
 NAMED_FOR_S = 300.0
-# Leaders keep naming a replica that the reader cannot use, so for this time the reader sends no rack.
+# Leaders would keep naming a replica that the reader cannot use, so for this time the reader sends no rack.
 AVOIDED_FOR_S = 60.0
 
 
 class PreferredReplicas:
-    """The replicas that leaders have named, each until it fails or is due to be named anew."""
+    """The replicas that leaders have named, each until it fails or its time is up."""
 
     def __init__(self) -> None:
         self._named: dict[int, tuple[int, float]] = {}
@@ -21,12 +21,12 @@ class PreferredReplicas:
         return broker if now < until else None
 
     def leave(self, partition: int, now: float) -> bool:
-        """Go back to the leader, and stay there for a while; whether there was another to go back from."""
+        """Return to the leader for a while; returns False if the partition was already fetched from its leader."""
         if self._named.pop(partition, None) is None:
             return False
         self._avoided_until[partition] = now + AVOIDED_FOR_S
         return True
 
     def may_be_named(self, partition: int, now: float) -> bool:
-        """Whether the leader may be told where the reader is."""
+        """Whether to send the reader's rack to the leader."""
         return now >= self._avoided_until.get(partition, 0.0)

@@ -1,4 +1,4 @@
-"""Which columns a read shows, and which rows: decides what must be decoded, and makes batches of what was."""
+"""The columns and rows that a read returns: decides what to decode, and builds the batches to return."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,34 +30,34 @@ class Projection:
     ) -> None:
         """
         Raises:
-            BadArgument: there is no such column, or `where` cannot be answered with those there are.
+            BadArgument: a column does not exist, or `where` is invalid for these columns.
         """
         self._topic = topic
         self._shown = _shown(columns)
         self._where = where
         self._held = _held(self._shown, where)
         self.schema = _schema(self._shown)
-        # What the decoder must make. At least one: rows without columns have no number in Arrow.
+        # The columns to decode. At least one: an Arrow batch without columns would lose its row count.
         self.decoded = tuple(name for name in self._held if name not in _PLACE) or (OFFSET,)
 
     def new_shaper(self) -> "Shaper":
-        """For one thread."""
+        """Create a shaper for one thread."""
         return Shaper(topic=self._topic, held=self._held, shown=self._shown, where=self._where)
 
 
 @dataclass(slots=True, kw_only=True)
 class Shaper:
-    """Makes what is shown of what was decoded."""
+    """Builds the returned batches from decoded ones."""
 
     topic: str
     held: tuple[str, ...]
     shown: tuple[str, ...]
     where: "pc.Expression | None"
-    # Constant columns, as long as the longest batch so far; shorter ones are slices of them.
+    # Constant columns, each as long as the longest batch so far; shorter batches use slices.
     _constants: dict[str | int, pa.Array] = field(default_factory=dict)
 
     def shape(self, decoded: pa.RecordBatch, partition: int) -> pa.RecordBatch | None:
-        """None where no row is left."""
+        """None if no row is left."""
         columns = [self._column(name, decoded, partition) for name in self.held]
         batch = pa.RecordBatch.from_arrays(columns, schema=_schema(self.held))
         if self.where is not None:
@@ -87,7 +87,7 @@ class Shaper:
         return known.slice(0, rows)
 
 
-# Not `pa.array` or `pa.scalar`: the first of them in a process imports pandas, which takes half a second.
+# Not `pa.array` or `pa.scalar`: the first call in a process imports pandas, which takes half a second.
 
 
 def _of_buffers(kind: pa.DataType, values: NDArray[Any], *more: pa.Buffer) -> pa.Array:
@@ -115,10 +115,10 @@ def _shown(columns: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _held(shown: tuple[str, ...], where: "pc.Expression | None") -> tuple[str, ...]:
-    """The shown columns, and those that `where` looks at besides."""
+    """The returned columns, and those that only `where` uses."""
     if where is None:
         return shown
-    # Not at the top: it takes a tenth of a second, and most reads have no `where`.
+    # Not a top-level import: it takes a tenth of a second, and most reads have no `where`.
     from pyarrow.compute import Expression
 
     if not isinstance(where, Expression):
@@ -130,7 +130,7 @@ def _held(shown: tuple[str, ...], where: "pc.Expression | None") -> tuple[str, .
         raise BadArgument(
             f"where cannot be answered with the columns {', '.join(ALL_COLUMNS)}: {problem}"
         )
-    # Arrow does not tell which columns an expression looks at: those without which it fails.
+    # Arrow does not report which columns an expression uses, so find those without which it fails.
     for name in ALL_COLUMNS:
         without = [one for one in held if one != name]
         if name not in shown and without and not _problem(without, where):
@@ -142,12 +142,12 @@ def _problem(columns: Sequence[str], where: "pc.Expression") -> str:
     try:
         _schema(tuple(columns)).empty_table().filter(where)
     except (pa.ArrowException, KeyError, TypeError) as error:
-        # Arrow repeats the whole schema, a line for each column. Who reads this has their names already.
+        # Arrow repeats the whole schema, one line per column; the error already lists the column names.
         return str(error).partition(f" in {columns[0]}: ")[0]
     return ""
 
 
-# Once for a read, not for each of its pieces.
+# Computed once per read, not for each piece.
 @lru_cache(maxsize=64)
 def _schema(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema(

@@ -1,4 +1,4 @@
-"""The doors for reading: topics as Arrow tables and as streams of record batches."""
+"""The entry points for reading: topics as Arrow tables and as streams of record batches."""
 
 import time
 from collections import defaultdict
@@ -62,29 +62,28 @@ def read_table(
     retry_ms: int = RETRY_MS,
     security: Security = IN_THE_CLEAR,
 ) -> pa.Table:
-    """The messages that a topic has now, as a table: in the order of partitions, and within them of offsets.
+    """Read the current messages of a topic into a table, ordered by partition and offset.
 
     Args:
-        bootstrap: HOST:PORT of one broker or of several, with commas; None is RESPOOL_BROKER of the environment, or
-            else this machine's own broker.
-        since: Where to begin: a datetime with a zone, a timedelta (so long ago), an offset, {partition: offset}, text
-            as the command line reads it ("3 days ago"), "earliest" or "latest". A time means messages of that time or
-            later.
-        until: Where to end, likewise; what is there itself is not read. The default is where the log ends now.
-        partitions: Which; the default is all, or those named in `since` and `until`.
-        columns: Which, in which order: topic, partition, key, value, offset, timestamp, timestamp_type, headers.
-        where: An expression of pyarrow.compute over these columns; other rows are left out as they are read.
-        isolation: "read_committed" leaves out what belongs to transactions that were aborted or are open.
-        missing: What to do when messages that `since` asks for have been deleted: "error", or take what is "available".
-        lateness: How much later than its time a message may have been written at most. With it, a time in `until` ends
-            the read early; without it the rest of the log is looked through for late messages.
+        bootstrap: HOST:PORT of one broker or of several, separated by commas; None is RESPOOL_BROKER of the
+            environment, or else this machine's own broker.
+        since: Where to begin: a datetime with a zone, a timedelta (before now), an offset, {partition: offset}, text as
+            on the command line ("3 days ago"), "earliest" or "latest". A time means messages of that time or later.
+        until: Where to end, in the same forms, exclusive. The default is the current log end.
+        partitions: The partitions to read; the default is all, or those named in `since` and `until`.
+        columns: The columns, in order: topic, partition, key, value, offset, timestamp, timestamp_type, headers.
+        where: A pyarrow.compute expression over these columns; rows that do not match are dropped during the read.
+        isolation: "read_committed" leaves out messages of aborted and open transactions.
+        missing: What to do if messages in the range have been deleted: "error", or read those "available".
+        lateness: The maximum delay between a message's timestamp and its append. With it, a time in `until` ends the
+            read early; without it the rest of the log is searched for late messages.
         fetch_bytes, buffer_bytes, parallel, decompressed_max: See `ReadSettings`.
-        rack: Where the reader is, as brokers name their racks: replicas that are there are read from, not leaders afar.
-        retry_ms: How long to try again when brokers are away. Where none has ever answered it is a second.
-        security: TLS and a login, where brokers ask for them.
+        rack: The reader's rack, as in the brokers' configuration: reads from replicas there rather than remote leaders.
+        retry_ms: How long to retry when brokers are unavailable; one second if none has ever answered.
+        security: TLS and a login, for brokers that require them.
 
     Raises:
-        ClientError: one of its kinds; none returns a part of what was asked for.
+        ClientError: one of its subclasses; no partial result is returned.
     """
     by_partition: defaultdict[int, list[pa.RecordBatch]] = defaultdict(list)
     with stream_batches(
@@ -135,13 +134,13 @@ def stream_batches(
     retry_ms: int = RETRY_MS,
     security: Security = IN_THE_CLEAR,
 ) -> BatchStream:
-    """A topic's messages as record batches, in memory that does not grow with the topic; see `read_table`.
+    """Read a topic's messages as record batches, in memory that does not grow with the topic; see `read_table`.
 
-    With `follow` it goes on with messages as they come, and with partitions that the topic gets, until it is closed or
-    has come to the offsets in `until` ("latest": where the log ends now). Without, it ends where the log ends now.
+    With `follow`, it continues with new messages, and with partitions added to the topic, until it is closed or reaches
+    the offsets in `until` ("latest": the current log end). Without `follow` it ends at the current log end.
 
     Raises:
-        ClientError: one of its kinds; also while iterating.
+        ClientError: one of its subclasses; also while iterating.
     """
     settings = ReadSettings(
         isolation=isolation,
@@ -188,7 +187,7 @@ def read_range(
     where: "pc.Expression | None" = None,
     settings: ReadSettings | None = None,
 ) -> BatchStream:
-    """One partition of a plan, which another process may have made: for those who share a read out themselves."""
+    """Read one partition of a plan, possibly from another process: for callers that distribute a read themselves."""
     ranges = tuple(one for one in plan.ranges if one.partition == partition)
     if not ranges:
         raise BadArgument(f"the plan has no partition {partition}")
@@ -210,7 +209,7 @@ def plan_read(
     lateness: timedelta | None = None,
     now_ms: int | None = None,
 ) -> ReadPlan:
-    """Ask the brokers which offsets these are. Nothing is read yet; what comes later does not change the plan.
+    """Resolve the offsets to read. Nothing is read yet; messages that arrive later do not change the plan.
 
     Raises:
         BadArgument, UnknownTopic, UnknownPartition, OutsideRetention, OffsetBeyondEnd, BrokerUnreachable
@@ -225,7 +224,7 @@ def plan_read(
         raise BadArgument("topic is empty")
     now_ms = round(time.time() * 1000) if now_ms is None else now_ms
     if follow and isinstance(until, str) and parse_log_end(until) == Latest():
-        # Given explicitly, it is the end that the log has now.
+        # Given explicitly, "latest" means the current log end.
         follow = False
     wish = Wish(
         topic=topic,
@@ -259,7 +258,7 @@ def _ranges(
     def ask(at: int, isolation: Isolation = isolation) -> dict[int, OffsetAt | None]:
         return offsets_for(cluster, wish.topic, partitions, at, isolation=isolation)
 
-    # The end first: a message that comes while we ask lies behind it, whatever its time.
+    # The ends first: a message that arrives during these requests lies beyond them, whatever its time.
     ends = ask(LATEST)
     highs = (
         ask(LATEST, "read_uncommitted")

@@ -1,20 +1,20 @@
-"""Which offsets of which partitions a read takes: decided here, from what the brokers said. Pure.
+"""Plans a read: computes the offset ranges to read from the brokers' answers. Pure.
 
 ```
         log start        begin                                end           later
-   deleted |  not asked for | ######## read ######## (filtered) |  came after the read began
+   deleted |  not requested | ######## read ######## (filtered) |  appended after the read began
 ```
-A time says less than an offset: messages carry the time that their producers gave them, and need not be in its order.
+A time is less precise than an offset: producers set message timestamps, so they need not be in order.
 
-- `begin` for a time is the first offset whose message is of that time or later. All before it are earlier: none is
-  missed. After it may come earlier ones, which are left out one by one.
-- `end` for a time: after the first message of that time or later there may still come earlier ones. So the read goes on
-  to where the log ended when it began, and later messages are left out one by one; unless the caller promises how late
-  a message can be (`lateness`): then it ends at the first message of that time plus lateness or later.
+- `begin` for a time is the first offset whose message has that time or a later one. All messages before it are earlier,
+  so none is missed. Earlier messages may follow it; they are filtered out.
+- `end` for a time: earlier messages may still follow the first message of that time or later. So the read continues to
+  the log end at its beginning, and filters out later messages; unless the caller bounds how late a message can be
+  (`lateness`): then it ends at the first message of that time plus lateness, or later.
 
-Whether anything that was asked for has been deleted cannot be seen from an offset alone: a quiet partition's first
-message may be young because the ones before it were old. Nothing was deleted if the log starts at 0. Else what
-retention takes is older than `retention.ms`, as long as no `retention.bytes` is set.
+An offset alone does not show whether requested messages have been deleted: a quiet partition's first message may be
+recent because the deleted ones were old. Nothing was deleted if the log starts at 0. Otherwise retention deletes only
+messages older than `retention.ms`, unless `retention.bytes` is set.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ Missing: TypeAlias = Literal["error", "available"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRange:
-    """The offsets [begin, end) of one partition; without an end it is followed. Can be sent to other processes."""
+    """The offsets [begin, end) of one partition; without an end it is followed. Can be pickled."""
 
     partition: int
     begin: int
@@ -47,22 +47,22 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What to read, once it is known. Can be sent to other processes."""
+    """The resolved offsets and filters of a read. Can be pickled."""
 
     topic: str
-    # The offsets are those of this topic, not of another one that gets its name later. None where brokers have no ids.
+    # The offsets belong to this topic, not to a later one of the same name. None if brokers do not support topic ids.
     topic_id: UUID | None
     ranges: tuple[PartitionRange, ...]
-    # Whether ranges may end where the log has not come yet: then it is waited for, however long.
+    # Whether ranges may end beyond the log end: the read then waits for messages, however long.
     follow: bool = False
-    # Messages of other times are left out, though they lie within the ranges.
+    # Messages outside these times are filtered out, although they lie within the ranges.
     since_ms: int | None = None
     until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A message, by its offset and time."""
+    """The offset and time of a message."""
 
     offset: int
     timestamp_ms: int
@@ -70,25 +70,25 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What brokers said of one partition. `end` was asked for first."""
+    """The brokers' answers for one partition. `end` was requested first."""
 
     partition: int
     log_start: int
-    # What can be read ends here: the high watermark, or the last stable offset for read_committed.
+    # The end for this reader: the high watermark, or the last stable offset for read_committed.
     end: int
-    # Messages that are not committed yet may lie between `end` and here.
+    # Records of open transactions may lie between `end` and here.
     high_watermark: int
-    # The first message there is; only asked for when `since` is a time.
+    # The first message in the log; requested only if `since` is a time.
     first: Found | None = None
-    # The first message at or after `since`; None when there is none, or `since` is no time.
+    # The first message at or after `since`; None if there is none, or `since` is not a time.
     since_at: Found | None = None
-    # The first message at or after `until` plus lateness; None likewise.
+    # The first message at or after `until` plus lateness; None in the same cases.
     until_at: Found | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the caller wants to read."""
+    """The caller's request."""
 
     topic: str
     since: Point
@@ -117,10 +117,10 @@ class Wish:
 def chosen_partitions(
     wish: Wish, partitions: Iterable[int] | None, available: Iterable[int]
 ) -> list[int]:
-    """Those asked for; else those that since or until name; else all.
+    """The requested partitions; else those named in since or until; else all.
 
     Raises:
-        BadArgument: they are no numbers, or since or until do not say where one of them begins or ends.
+        BadArgument: one is not a number, or since or until lack an offset for one of them.
     """
     named = [
         set(point.offsets)
@@ -147,11 +147,11 @@ def chosen_partitions(
 
 
 def plan_range(wish: Wish, facts: Facts, retention: Retention | None) -> PartitionRange:
-    """The offsets to read of one partition. `retention` is None where it could not be learnt.
+    """The offsets to read of one partition. `retention` is None if the broker does not report it.
 
     Raises:
-        OutsideRetention: what was asked for has been deleted, or may have been.
-        OffsetBeyondEnd: the read would begin after the log's end.
+        OutsideRetention: requested messages have been deleted, or may have been.
+        OffsetBeyondEnd: the read would begin beyond the log end.
     """
     return PartitionRange(
         partition=facts.partition,
@@ -201,7 +201,7 @@ def _begin_at_offset(wish: Wish, facts: Facts, offset: int) -> int:
 def _end(wish: Wish, facts: Facts) -> int | None:
     match target_of(wish.until, facts.partition):
         case AtOffset(offset):
-            # Beyond the end there is nothing yet: as with a slice, what there is comes.
+            # An end beyond the log end is clamped, as in a slice.
             return offset if wish.follow else min(offset, facts.end)
         case Latest() if wish.follow:
             return None
@@ -214,7 +214,7 @@ def _may_be_gone(facts: Facts, since_ms: int, retention: Retention | None, *, no
     if facts.log_start == 0:
         return False
     if facts.first is not None and facts.first.timestamp_ms <= since_ms:
-        # The log still has a message from before.
+        # The log still has a message from before that time.
         return False
     return retention is None or retention.may_have_deleted(since_ms, now_ms=now_ms)
 

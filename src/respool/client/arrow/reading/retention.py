@@ -1,4 +1,4 @@
-"""How a topic's messages are deleted, as far as it tells whether what a read asks for may be gone."""
+"""A topic's retention settings, and whether messages of a given time may have been deleted."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,18 @@ from respool.client.kafka.errors import BrokerRefused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How the topic's old messages are deleted. -1: without such a limit."""
+    """A topic's limits for old messages. -1: no such limit."""
 
     ms: int
     bytes: int
 
     def may_have_deleted(self, since_ms: int, *, now_ms: int) -> bool:
-        """Whether messages of this time or later may be gone."""
+        """Whether messages of this time or later may have been deleted."""
         return self.bytes >= 0 or (self.ms >= 0 and since_ms < now_ms - self.ms)
 
 
 def retention_of(cluster: Cluster, topic: str) -> Retention | None:
-    """None where the broker does not tell.
+    """Fetch the topic's retention; None if the broker does not report it.
 
     Raises:
         BrokerUnreachable: no broker answers.
@@ -34,7 +34,7 @@ def retention_of(cluster: Cluster, topic: str) -> Retention | None:
             return None
         values = {name: entry.value or "" for name, entry in found.items()}
         if "delete" not in values.get("cleanup.policy", ""):
-            # Compaction removes messages that newer ones replace, and no others.
+            # Compaction removes only messages that newer ones replace.
             return Retention(ms=-1, bytes=-1)
         try:
             return Retention(ms=int(values["retention.ms"]), bytes=int(values["retention.bytes"]))

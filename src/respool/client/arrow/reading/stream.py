@@ -1,10 +1,10 @@
-"""A read under way: an iterator of record batches, fed by threads that fetch and decode ahead of whoever takes them.
+"""A running read: an iterator of record batches, filled by threads that fetch and decode ahead of the consumer.
 
-Memory is bounded by settings, not by the range: each thread holds one reply of `fetch_bytes` and what it decodes of it,
-and all together have at most `buffer_bytes` of batches waiting. When nobody takes, they stop asking.
+Memory is bounded by settings, not by the range: each thread holds one reply of `fetch_bytes` and its decoded batches,
+and at most `buffer_bytes` of batches are queued in total. When the queue is full, the threads stop fetching.
 
-The threads end when everything was read, when something fails, when the stream is closed, when nobody has it any more,
-and when Python ends.
+The threads end when everything is read, on an error, when the stream is closed or garbage-collected, and when Python
+exits.
 """
 
 import os
@@ -39,18 +39,18 @@ PARALLEL_MAX = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """How to read; what to read is in a plan."""
+    """How to read; a plan says what to read."""
 
     isolation: Isolation = "read_committed"
-    # Asked of a broker at once.
+    # The maximum size of one fetch.
     fetch_bytes: int = FETCH_BYTES
-    # Decoded batches that wait to be taken.
+    # The maximum size of decoded batches that wait to be taken.
     buffer_bytes: int = BUFFER_BYTES
-    # Threads that fetch and decode; None: one per core, as far as there are partitions, and not more than 8.
+    # Threads that fetch and decode; None: one per core, but at most 8, and at most one per partition.
     parallel: int | None = None
-    # The most bytes that one compressed batch may hold.
+    # The maximum decompressed size of one batch.
     decompressed_max: int = DECOMPRESSED_MAX
-    # Where this reader is, as brokers name their racks: then a replica that is there is read from, not the leader.
+    # The reader's rack, as in the brokers' configuration: a replica there is preferred to the leader.
     rack: str = ""
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class ReadSettings:
             raise BadArgument(
                 f"isolation = {self.isolation!r}: 'read_committed' or 'read_uncommitted'"
             )
-        # A reply has a limit, and beside the bytes asked for it may hold a batch that is larger than those.
+        # A reply has a size limit, and may hold one batch larger than the requested bytes.
         limits = {"fetch_bytes": FETCH_BYTES_MAX, "buffer_bytes": 2**31 - 1}
         for name, limit in {**limits, "decompressed_max": 2**31 - 1}.items():
             if not 1 <= getattr(self, name) <= limit:
@@ -68,9 +68,9 @@ class ReadSettings:
 
 
 class BatchStream(Iterator[pa.RecordBatch]):
-    """Iterate over it; close it, or use it as a context, when it is not read to its end.
+    """Iterate over it; close it, or use it as a context manager, unless it is read to its end.
 
-    Batches of one partition come in the order of their offsets; those of different partitions as they are read.
+    Batches of one partition come in the order of their offsets; those of different partitions in any order.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
             follow=plan.follow,
             rack=settings.rack,
         )
-        # Seen first, so that nothing is begun where there is no such topic.
+        # Looked up first, so that no thread is started if the topic does not exist.
         cluster.topic(plan.topic)
         own = cluster.twin()
         threads = []
@@ -118,7 +118,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
             name = f"respool-read-{plan.topic}-{number}"
             threads.append(Thread(target=fetcher.run, name=name, daemon=True))
         self._outlet = outlet
-        # Nothing that the threads know refers to this stream: dropping it ends them. So does the end of Python.
+        # No thread refers to this stream, so garbage collection ends them, as does the exit of Python.
         self._pid = os.getpid()
         self._end = weakref.finalize(self, _end, outlet, own, threads, self._pid)
         for thread in threads:
@@ -126,7 +126,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """Partition -> the offset after what was handed out: where to begin (`since`) to go on from here."""
+        """Partition -> the next offset to return: pass it as `since` to continue from here."""
         return MappingProxyType(self._positions)
 
     def __iter__(self) -> Self:
@@ -139,10 +139,10 @@ class BatchStream(Iterator[pa.RecordBatch]):
         return batch
 
     def poll(self, timeout_s: float | None) -> pa.RecordBatch | None:
-        """The next batch; None at the end, or when none comes in time (`is_closed` tells which).
+        """Return the next batch; None at the end or after the timeout (`is_closed` tells which).
 
         Raises:
-            ReadError: one of its kinds: the read cannot go on. The stream is closed then.
+            ReadError: one of its subclasses: the read cannot continue, and the stream is closed.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
@@ -156,11 +156,11 @@ class BatchStream(Iterator[pa.RecordBatch]):
         return None
 
     def next_piece(self, timeout_s: float | None = None) -> Piece | None:
-        """The next piece, maybe without a batch; None at the end.
+        """Return the next piece, possibly without a batch; None at the end.
 
         Raises:
             TimeoutError: none came in time.
-            ReadError: as `poll`.
+            ReadError: as for `poll`.
         """
         if self.is_closed:
             return None
@@ -174,7 +174,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
         except TimeoutError:
             raise
         except BaseException:
-            # Also Ctrl-C: whoever stops here does not come back for more.
+            # Also on Ctrl-C: the caller will not continue the iteration.
             self.close()
             raise
         if piece is None:
@@ -193,7 +193,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
         return not self._end.alive
 
     def close(self) -> None:
-        """End the threads and connections. May be called again."""
+        """Stop the threads and close the connections. May be called repeatedly."""
         self._end()
 
     def __enter__(self) -> Self:
@@ -205,13 +205,13 @@ class BatchStream(Iterator[pa.RecordBatch]):
 
 def _end(outlet: BoundedQueue, cluster: Cluster, threads: Sequence[Thread], pid: int) -> None:
     if os.getpid() != pid:
-        # In a fork: the connections are those of the process that reads, and its threads may hold the locks.
+        # In a fork: the connections belong to the parent process, whose threads may hold the locks.
         return
     outlet.close()
     cluster.interrupt()
     for thread in threads:
-        # Not started, when starting them failed. And the collector may find the stream in any thread, also in one of
-        # these, which then sees that all is closed and ends by itself.
+        # A thread may not have been started, if an error occurred. And garbage collection may run in one of these
+        # threads, which then notices the close and ends by itself.
         if thread.ident is not None and thread is not current_thread():
             thread.join()
     cluster.close()
@@ -222,7 +222,7 @@ def _cursor(topic: str, one: PartitionRange) -> Cursor:
 
 
 def _shares(ranges: Sequence[PartitionRange], parallel: int | None) -> list[list[PartitionRange]]:
-    """Which thread reads which partitions: about as many offsets each, the longest dealt first."""
+    """Assign partitions to threads: about equally many offsets each, the longest ranges first."""
     wanted = [one for one in ranges if not one.is_empty]
     count = min(len(wanted), parallel or min(os.cpu_count() or 1, PARALLEL_MAX))
     shares: list[list[PartitionRange]] = [[] for _ in range(count)]

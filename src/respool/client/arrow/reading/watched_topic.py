@@ -1,4 +1,4 @@
-"""What a read that goes on knows of its topic: who leads what, and whether it is still the topic that it was."""
+"""The topic of a running read: its current leaders, and whether it was deleted or recreated."""
 
 import time
 from uuid import UUID
@@ -10,7 +10,8 @@ from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, Unknow
 from respool.client.kafka.metadata import Leader
 
 DISCOVER_EVERY_S = 5.0
-# A topic just made or moved, or a broker just started: not all brokers know a topic at once. After so long it is gone.
+# Not all brokers know a topic at once if it was just created or moved, or a broker just started. After this time the
+# topic is considered deleted.
 TOPIC_GONE_S = 10.0
 
 
@@ -23,35 +24,35 @@ class WatchedTopic:
         *,
         known_partitions: int | None = None,
     ) -> None:
-        """With `known_partitions` it looks for those that the topic gets meanwhile: all from this number on."""
+        """With `known_partitions`, it looks for partitions that are added to the topic: all from this number on."""
         self.topic = topic
         self.topic_id = topic_id
-        # Somebody found it wrong.
+        # A fetch has shown that the metadata is outdated.
         self.is_stale = False
         self._cluster = cluster
-        # The last known state; while brokers do not know the topic it may still be the same.
+        # The last known metadata; it may still be valid while brokers do not know the topic.
         self._seen = cluster.topic(topic)
-        # Since when brokers say that there is no such topic.
+        # Since when brokers have reported the topic as unknown.
         self._unknown_since: float | None = None
         self._known_partitions = known_partitions
         self._discover_at = time.monotonic() + DISCOVER_EVERY_S
 
     def leader_of(self, partition: int) -> Leader | None:
-        """None while nobody leads it, or nobody has heard of it."""
+        """None if the partition has no leader or is unknown."""
         return self._seen.leaders.get(partition)
 
     def refresh(self, reading: Cursor) -> None:
-        """Ask who leads what now. `reading` is where whoever reads it has come to, for the error.
+        """Fetch the topic's metadata. `reading` supplies the partition and position for the error.
 
         Raises:
-            TopicRecreated: another topic has the name now.
-            UnknownTopic: there is no such topic any more.
+            TopicRecreated: another topic now has the name.
+            UnknownTopic: the topic does not exist any more.
         """
         self.is_stale = False
         try:
             seen = self._cluster.refresh(self.topic)
         except (BrokerUnreachable, BrokerRefused):
-            # The fetches fail too, and have their retry.
+            # The fetches fail as well, and are retried.
             return
         except UnknownTopic:
             now = time.monotonic()
@@ -71,7 +72,7 @@ class WatchedTopic:
         self._seen = seen
 
     def discover(self, reading: Cursor) -> range:
-        """The partitions that the topic got since it was looked for them, which is not often. Else as `refresh`."""
+        """The partitions added since the last check, which is made every few seconds. Otherwise like `refresh`."""
         known = self._known_partitions
         if known is None or time.monotonic() < self._discover_at:
             return range(0)

@@ -1,6 +1,6 @@
 """Small writes wait for `linger_ms`, so that they share record batches; large ones are encoded at once.
 
-Rows keep their order. The waiting bytes are bounded by the size from which a write goes alone.
+Rows keep their order. The bytes that wait stay below the size from which a write is encoded alone.
 """
 
 import os
@@ -17,9 +17,9 @@ from respool.client.kafka.errors import ClientClosed
 
 
 class ProcessLock:
-    """A re-entrant lock, as a context, that only the process which made it can acquire.
+    """A re-entrant lock, as a context manager, that only the process that created it can acquire.
 
-    A fork has none of the threads that do the work, and its copy of a lock may be held by one of them for ever.
+    A fork has none of the worker threads, and its copy of a lock may be held forever by one of them.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class ProcessLock:
 
 
 class Routed(NamedTuple):
-    """Rows, and the partition of each."""
+    """Rows, with the partition of each."""
 
     topic: str
     records: pa.RecordBatch
@@ -74,7 +74,7 @@ class Accumulator:
         self._thread: Thread | None = None
 
     def add(self, routed: Routed, *, alone_from: int) -> None:
-        """With `writing` held, as all methods but `stop`."""
+        """Add rows. Called with `writing` held, like all methods but `stop`."""
         self._raise_error()
         size = int(routed.sizes.sum())
         if self._waiting and not _can_share(self._waiting[-1], routed):
@@ -106,7 +106,7 @@ class Accumulator:
         with self._due:
             self._is_stopping = True
             self._due.notify()
-        # The thread may be waiting for `writing`, which the caller holds; then it finds nothing, and ends.
+        # The thread may be waiting for `writing`, which the caller holds; it then finds nothing to do, and ends.
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None

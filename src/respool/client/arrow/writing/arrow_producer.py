@@ -1,10 +1,10 @@
-"""`ArrowProducer`: tables into topics, without a Python object per row.
+"""`ArrowProducer`: writes tables to topics, without a Python object per row.
 
 ```
-write()   columns ─► sizes ─► routes ─► cuts ─► encoded batches ─► queues ─► senders, one for each broker
-          the caller's thread; kernels let others run               delivery.py     sender.py
+write()   columns ─► sizes ─► routes ─► batches ─► encoded batches ─► queues ─► senders, one per broker
+          the caller's thread; the kernels release the GIL            delivery.py   sender.py
 ```
-What is buffered is bounded (`buffer_bytes`): `write` waits when brokers are slower than the caller.
+The buffer is bounded (`buffer_bytes`): `write` waits when brokers are slower than the caller.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,17 +40,17 @@ from respool.client.kafka.partition_queue import IN_FLIGHT_MAX
 from respool.client.kafka.producer_ids import new_producer_id
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 
-# With its header it still fits a topic's usual limit, 1 MiB and 12 bytes.
+# With its header, a batch of this size still fits the usual topic limit of 1 MiB and 12 bytes.
 BATCH_BYTES = 1024 * 1024
 BUFFER_BYTES = 64 * 1024 * 1024
-# Of a table as much is looked at in one go; memory beside the encoded batches is in proportion to it.
+# Tables are processed in pieces of this size; memory in addition to the encoded batches is proportional to it.
 PIECE_BYTES = 16 * 1024 * 1024
 
 
 class ArrowProducer:
-    """Writes tables. Use it as a context: at its end everything is in, or `WriteFailed` says what is.
+    """Writes tables. Use it as a context manager: on exit everything is written, or `WriteFailed` says what is.
 
-    Any thread may call it; writes happen one after the other.
+    Any thread may call it; writes are serialized.
     """
 
     def __init__(
@@ -74,27 +74,27 @@ class ArrowProducer:
         client_id: str = "respool-arrow",
         security: Security = IN_THE_CLEAR,
     ) -> None:
-        """Nothing is connected yet.
+        """Does not connect yet.
 
         Args:
-            acks: "all" waits until every in-sync replica has a batch (on disk, with Respool's default flush); 1 for
-                the leader alone; 0 for nobody: then nothing is known of what was written.
-            idempotent: Whether repeats are recognised, so that nothing is in twice or out of order. Needs acks="all",
-                and is the default there.
+            acks: "all" waits until every in-sync replica has a batch (on disk, with Respool's default flush); 1 waits
+                for the leader alone; 0 does not wait, so the outcome is unknown.
+            idempotent: Whether brokers recognise retried batches, so that none is duplicated or out of order. Requires
+                acks="all", and is the default then.
             compression_level: On the codec's own scale: gzip 0 to 9, lz4 0 to 12, zstd 1 to 22. The default is 6 for
-                gzip, and 1 for lz4 and zstd: the faster, the better for tables.
-            batch_bytes: The most of one record batch, before compression; less where the topic takes less.
+                gzip, and 1 for lz4 and zstd: the fastest level is best for tables.
+            batch_bytes: The maximum size of a record batch before compression; less if the topic's limit is lower.
             linger_ms: How long rows of a small `write` wait for others to share a batch with.
             partitioner: See `routing.py`.
-            transactional_id: A name under which transactions are written; whoever takes it later fences this producer.
-            buffer_bytes: The most memory for batches that are not acknowledged yet; then `write` waits.
-            in_flight_max: Batches of one partition on their way at the same time.
+            transactional_id: The id for transactions; a later producer with the same id fences this one.
+            buffer_bytes: The maximum memory for unacknowledged batches; beyond it `write` waits.
+            in_flight_max: The maximum number of batches in flight per partition.
             delivery_timeout_ms: How long a batch is retried before it fails.
             first_contact_ms: The same until a broker has answered for the first time.
-            security: TLS and a login, where brokers ask for them.
+            security: TLS and a login, for brokers that require them.
 
         Raises:
-            BadArgument: a setting cannot be, or not together with another.
+            BadArgument: a setting is invalid, or contradicts another.
         """
         self._acks = acks_of(acks)
         is_idempotent = self._acks == ACKS_ALL if idempotent is None else idempotent
@@ -151,7 +151,7 @@ class ArrowProducer:
                 timeout_ms=transaction_timeout_ms,
             )
         )
-        # One write at a time; also those that waited for company.
+        # Serializes writes, including those of the linger thread.
         self._writing = ProcessLock()
         self._accumulator = Accumulator(linger_ms, self._writing, self._pack)
         self._is_closed = False
@@ -169,7 +169,7 @@ class ArrowProducer:
 
     @property
     def buffered_bytes(self) -> int:
-        """What is encoded and not acknowledged; at most `buffer_bytes`, unless a single batch is larger."""
+        """Encoded bytes without acknowledgement; at most `buffer_bytes`, unless a single batch is larger."""
         return self._delivery.buffered_bytes
 
     # -- writing -------------------------------------------------------------------------------------------------------
@@ -185,16 +185,16 @@ class ArrowProducer:
         headers: Named = None,
         partition: str | None = None,
     ) -> int:
-        """Take a table, or anything that becomes one, and return its rows. They are on their way, not yet in: `flush`.
+        """Queue a table, or anything convertible to one; return its row count. `flush` waits for acknowledgement.
 
-        Columns are named as `write_columns.py` says: `key="ride_id"`, `value="payload"`.
+        Columns are named as described in `table_columns.py`: `key="ride_id"`, `value="payload"`.
 
         Raises:
-            WrongColumn: a column is missing or cannot be written. Nothing was taken.
-            RecordTooLarge: a row is larger than the topic takes. Nothing was taken, unless `data` is a stream.
-            UnknownTopic, UnknownPartition: there is none.
-            WriteFailed: earlier rows, or some of these, will not be in.
-            BufferFull: brokers took nothing for the delivery timeout.
+            WrongColumn: a column is missing or cannot be written. Nothing was queued.
+            RecordTooLarge: a row is larger than the topic allows. Nothing was queued, unless `data` is a stream.
+            UnknownTopic, UnknownPartition: it does not exist.
+            WriteFailed: earlier rows, or some of these, cannot be written.
+            BufferFull: no buffer space became free within the delivery timeout.
         """
         schema, batches, rows = batches_of(data)
         columns = Columns.of(
@@ -211,7 +211,7 @@ class ArrowProducer:
             if self._delivery.has_failed:
                 self.flush()
             if rows is not None:
-                # All of it is looked at before any of it is taken.
+                # Check all rows before the first one is queued.
                 whole = list(batches)
                 _check_all(destination, whole, columns)
                 batches = iter(whole)
@@ -219,19 +219,19 @@ class ArrowProducer:
             for piece in (piece for batch in batches for piece in _pieces(batch)):
                 routed = destination.route(piece, columns, first_row=taken)
                 if rows is None or not taken:
-                    # Of a table all rows count with the first ones: when it fails half-way, the rest is not in.
+                    # Count a table's rows at once: if it fails half-way, the others count as not written.
                     self._delivery.tally.handed_over += piece.num_rows if rows is None else rows
                 taken += piece.num_rows
-                # What fills a batch for each partition gains nothing from waiting.
+                # Data that fills a batch for each partition gains nothing from lingering.
                 filling = destination.batch_bytes * destination.partitions
                 self._accumulator.add(routed, alone_from=min(filling, PIECE_BYTES))
             return taken
 
     def flush(self) -> WriteResult:
-        """Wait until all that was written is in, and say where.
+        """Wait until everything written is acknowledged, and return where.
 
         Raises:
-            WriteFailed: not all is. Writing may go on after it; in a transaction it must be aborted first.
+            WriteFailed: some rows were not written. Writing may continue; a transaction must be aborted first.
         """
         with self._writing:
             self._check_open()
@@ -246,13 +246,13 @@ class ArrowProducer:
         return result
 
     def close(self, *, wait: bool = True) -> None:
-        """End it. With `wait` everything is flushed first; an open transaction is aborted, a prepared one stays.
+        """Close the producer. With `wait`, flush first; an open transaction is aborted, a prepared one is kept.
 
         Raises:
-            WriteFailed: not everything is in. It is closed all the same.
+            WriteFailed: some rows were not written. The producer is closed nevertheless.
         """
         if not self._writing.is_owner:
-            # In a fork: it is the other process's to close.
+            # In a fork: only the process that created it may close it.
             return
         with self._writing:
             if self._is_closed:
@@ -273,9 +273,9 @@ class ArrowProducer:
     # -- transactions --------------------------------------------------------------------------------------------------
 
     def init(self) -> None:
-        """Take the transactional id over: whoever had it is fenced, and what it had open is aborted.
+        """Take over the transactional id: fences its previous producer and aborts its open transaction.
 
-        `begin` does this when it was not done before.
+        `begin` calls this if it has not been called yet.
 
         Raises:
             TransactionFenced, BrokerUnreachable, BrokerRefused
@@ -291,12 +291,12 @@ class ArrowProducer:
             self._transactional.begin()
 
     def commit(self) -> WriteResult:
-        """Flush, and make all of the transaction visible at once.
+        """Flush, and make the whole transaction visible atomically.
 
         Raises:
-            WriteFailed: not all is in; `abort` is all that can follow.
-            TransactionFenced: it was aborted, and another producer has the id.
-            TransactionUncertain: no answer came; it has the transaction, to be committed again.
+            WriteFailed: some rows were not written; the transaction must be aborted.
+            TransactionFenced: it was aborted, and another producer uses the transactional id.
+            TransactionUncertain: no answer came; the error has the transaction, for another attempt to commit it.
         """
         with self._writing:
             transactions = self._transactional
@@ -306,16 +306,16 @@ class ArrowProducer:
         return result
 
     def abort(self) -> None:
-        """Take back all of the transaction."""
+        """Abort the transaction."""
         with self._writing:
             self._check_open()
             self._accumulator.forget()
             self._transactional.abort()
 
     def prepare(self) -> tuple[PreparedTransaction, WriteResult]:
-        """Flush, and hand the transaction out: any process may commit or abort it with what is returned.
+        """Flush, and return the prepared transaction: any process may commit or abort it.
 
-        This producer writes nothing more until `init`. The transaction's timeout goes on.
+        This producer writes nothing more until `init`. The transaction's timeout continues to run.
         """
         with self._writing:
             self._transactional.check_open()
@@ -324,11 +324,11 @@ class ArrowProducer:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether one was begun that `commit`, `abort` or `prepare` has not ended."""
+        """Whether a transaction has begun that `commit`, `abort` or `prepare` has not ended."""
         return self._transactions is not None and self._transactions.is_open
 
     def transaction(self) -> AbstractContextManager["ArrowProducer"]:
-        """`with producer.transaction():` commits at its end, and aborts on an exception."""
+        """Use it as `with producer.transaction():`; commits at the end, and aborts on an exception."""
         return _OneTransaction(self)
 
     def send_offsets(
@@ -342,7 +342,7 @@ class ArrowProducer:
     ) -> None:
         """Commit a consumer group's offsets with the transaction: `{(topic, partition): next offset to read}`.
 
-        With the member's id and generation a member that was replaced meanwhile is refused.
+        With the member's id and generation, a commit is refused if the member has been replaced meanwhile.
         """
         with self._writing:
             self._check_open()
@@ -367,7 +367,7 @@ class ArrowProducer:
             raise ClientClosed("the producer is closed")
 
     def _prepare(self, topic: str) -> Destination:
-        """What must be known before the first row."""
+        """Fetch what is needed before the first row is written."""
         if self._transactions is not None:
             self._transactions.check_open()
         elif self._is_idempotent and self._delivery.identity is None:
@@ -375,7 +375,7 @@ class ArrowProducer:
         return self._destinations.look_up(topic)
 
     def _pack(self, routed: Routed) -> None:
-        """BatchRows, encode and send; called by the gathering with the lock held."""
+        """Split into batches, encode and queue; called by the accumulator with the lock held."""
         batch_bytes = self._destinations[routed.topic].batch_bytes
         if self._transactions is not None:
             self._transactions.on_writing(routed.topic, routed.partitions)
@@ -404,7 +404,7 @@ class _OneTransaction(AbstractContextManager["ArrowProducer"]):
         try:
             self._producer.commit()
         except BaseException:
-            # Left open it would keep readers waiting.
+            # If left open, it would block read_committed consumers.
             if self._producer.in_transaction:
                 self._producer.abort()
             raise
@@ -415,7 +415,7 @@ def _check_all(
 ) -> None:
     pieces = [piece for batch in batches for piece in _pieces(batch)]
     if len(pieces) <= 1:
-        # Routing it looks at it first.
+        # A single piece is checked when it is routed.
         return
     first_row = 0
     for piece in pieces:

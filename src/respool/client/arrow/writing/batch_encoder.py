@@ -1,4 +1,4 @@
-"""Routed rows -> encoded record batches in the queues of their partitions.
+"""Encodes routed rows into record batches, and queues them by partition.
 
 Work is per array and per batch, never per row. Rows of one partition keep their order.
 """
@@ -20,21 +20,21 @@ from respool.records.batch import HEADER_BYTES, Codec
 
 Rows: TypeAlias = slice | NDArray[np.int64]
 
-# numpy sorts numbers of 16 bits by counting them, ten times as fast as larger ones by comparing.
+# numpy sorts 16-bit numbers by counting, ten times as fast as it sorts larger ones by comparison.
 _SMALL = np.iinfo(np.int16).max
 
 
 class BatchRows(NamedTuple):
     partition: int
-    # A slice where the rows are adjacent: then nothing needs to be gathered.
+    # A slice if the rows are adjacent: then they need not be gathered.
     rows: Rows
     row_count: int
-    # Bytes of the rows without compression, including the batch's header.
+    # Uncompressed bytes of the rows, including the batch's header.
     size: int
 
 
 def row_sizes(rows: RowBuffers) -> NDArray[np.int64]:
-    """The bytes that each row takes in a record batch, at most."""
+    """The maximum number of bytes of each row in a record batch."""
     if not rows.rows:
         return np.empty(0, dtype=np.int64)
     return np.diff(encoded_size(rows, None), prepend=0)
@@ -81,7 +81,7 @@ class BatchEncoder:
             delivery.free(one.size)
             raise
         if len(data) > batch_bytes and one.row_count > 1:
-            # Compression made it larger, or timestamps lie further apart than estimated.
+            # Compression made it larger, or the timestamps are further apart than estimated.
             delivery.free(one.size)
             return all(self._encode_one(routed, rows, half, batch_bytes) for half in _halves(one))
         delivery.free(one.size - len(data))
@@ -109,7 +109,10 @@ def _halves(one: BatchRows) -> Iterator[BatchRows]:
 def split_batches(
     partitions: NDArray[np.int32], sizes: NDArray[np.int64], *, batch_bytes: int
 ) -> Iterator[BatchRows]:
-    """Row i goes to `partitions[i]` and takes `sizes[i]` bytes. A row larger than `batch_bytes` is alone."""
+    """Split rows into batches: row i has `sizes[i]` bytes and goes to `partitions[i]`.
+
+    A row larger than `batch_bytes` gets its own batch.
+    """
     assert len(partitions) == len(sizes)
     if not len(partitions):
         return

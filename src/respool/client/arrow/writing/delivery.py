@@ -1,10 +1,11 @@
-"""Batches on their way to all brokers: the queues, the memory they may take, and who leads which partition now.
+"""Delivers batches to all brokers: the queues, the bounded buffer memory, and the partitions' current leaders.
 
-Threads meet here, under one lock (`changed`), held for moments only:
+Several threads share its state under one lock (`changed`), which is held only briefly:
 
-- the caller's adds batches (`submit`) and waits for room (`reserve`) or for the end (`wait_until_settled`);
-- one sender for each broker takes what may be sent and tells what became of it (`sender.py`);
-- the keeper asks for metadata when a leader has moved, and gives up what is past its time (`keeper.py`).
+- the caller's thread adds batches (`submit`), and waits for buffer space (`reserve`) or completion
+  (`wait_until_settled`);
+- one sender per broker takes batches that may be sent and reports their outcome (`sender.py`);
+- the maintenance thread refreshes metadata after a leader change, and fails expired batches (`maintenance.py`).
 """
 
 import time
@@ -44,11 +45,11 @@ ACKS_ALL = -1
 class DeliverySettings:
     acks: int = ACKS_ALL
     in_flight_max: int = 5
-    # How long a broker may take to replicate a batch, and how long a batch is tried in all.
+    # How long a broker may take to replicate a batch, and how long a batch is retried in total.
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int = 120_000
     buffer_bytes: int = 64 * 1024 * 1024
-    # Of one request; it has one batch at least.
+    # The size limit of one request; a request has at least one batch.
     request_bytes_max: int = 8 * 1024 * 1024
     requests_in_flight_max: int = 32
     transactional_id: str | None = None
@@ -60,28 +61,28 @@ class Delivery:
         self.cluster = cluster
         self.settings = settings
         self.changed = Condition()
-        # Who writes; None without idempotence. Set before the first batch.
+        # The producer id and epoch; None without idempotence. Set before the first batch.
         self.identity: ProducerIdentity | None = None
         self.queues: dict[Place, PartitionQueue] = {}
-        # Those with something in them.
+        # The queues that are not empty.
         self.active: dict[Place, PartitionQueue] = {}
         self.leaders: dict[Place, int | None] = {}
-        # Where what is under way was sent to.
+        # The broker to which a partition's batches in flight were sent.
         self._sent_to: dict[Place, int] = {}
-        # Topics whose metadata must be asked for again.
+        # Topics whose metadata must be refreshed.
         self.stale: set[str] = set()
         self.tally = Tally()
         self.is_stopping = False
-        # The last that was heard of a partition in trouble, for whoever must be told in the end.
+        # The last error of each failing partition, for the final error message.
         self._last_words: dict[Place, str] = {}
         self._senders: dict[int, BrokerSender] = {}
         self._maintenance: MaintenanceThread | None = None
         self._buffered = 0
 
-    # The caller's side.
+    # For the caller's thread.
 
     def submit(self, place: Place, batch: ProducerBatch) -> bool:
-        """Send it as soon as its turn comes; False when its partition has failed, and it is counted as not in."""
+        """Queue a batch for sending; False if its partition has failed, and the batch is counted as not written."""
         with self.changed:
             self._check_running()
             queue = self.queue_of(place)
@@ -98,7 +99,7 @@ class Delivery:
         return True
 
     def queue_of(self, place: Place) -> PartitionQueue:
-        """With the lock held."""
+        """The partition's queue, created if needed. The lock must be held."""
         queue = self.queues.get(place)
         if queue is None:
             queue = self.queues[place] = PartitionQueue(
@@ -109,10 +110,10 @@ class Delivery:
         return queue
 
     def reserve(self, size: int) -> None:
-        """Wait until there is room for that many bytes. One batch always has room, however large.
+        """Wait until there is room for that many bytes. A single batch always has room, however large.
 
         Raises:
-            BufferFull: nothing became free within the delivery timeout.
+            BufferFull: no space became free within the delivery timeout.
         """
         limit = self.settings.buffer_bytes
         deadline = time.monotonic() + self.settings.delivery_timeout_ms / 1000
@@ -129,7 +130,7 @@ class Delivery:
             self._buffered += size
 
     def free(self, size: int) -> None:
-        """Give back what was reserved in vain."""
+        """Release reserved bytes that are not needed."""
         with self.changed:
             self._buffered -= size
             self.changed.notify_all()
@@ -143,21 +144,21 @@ class Delivery:
         return self._buffered
 
     def wait_until_settled(self) -> None:
-        """Return when every batch is in, or given up: the delivery timeout sees to that."""
+        """Wait until every batch is acknowledged or has failed, which the delivery timeout guarantees."""
         with self.changed:
             while self.active:
                 self._check_running()
                 self.changed.wait()
 
     def wait_until_quiet(self) -> None:
-        """Return when nothing is under way."""
+        """Wait until nothing is in flight."""
         with self.changed:
             while any(not queue.is_quiet for queue in self.active.values()):
                 self._check_running()
                 self.changed.wait()
 
     def take_result(self) -> tuple[WriteResult, dict[Place, QueueFailure]]:
-        """What became of all since the last time; failures are forgotten by this."""
+        """The outcome of all batches since the last call; clears failures."""
         with self.changed:
             assert not self.active
             failures = {
@@ -173,20 +174,20 @@ class Delivery:
         return result, failures
 
     def give_up(self, failure: QueueFailure) -> None:
-        """Drop all that is not under way."""
+        """Fail all batches that are not in flight."""
         with self.changed:
             for place in list(self.active):
                 self._react(place, self.queues[place].fail(failure))
 
     def go_on_as(self, identity: ProducerIdentity) -> None:
-        """Write under another id or epoch from now on; nothing may be on its way."""
+        """Continue with another producer id or epoch; nothing may be in flight."""
         with self.changed:
             assert not self.active
             self.identity = identity
             self.queues.clear()
 
     def stop(self) -> None:
-        """End all threads; what is on its way is not waited for."""
+        """Stop all threads, without waiting for batches in flight."""
         with self.changed:
             self.is_stopping = True
             senders = list(self._senders.values())
@@ -198,10 +199,10 @@ class Delivery:
         if self._maintenance is not None:
             self._maintenance.join()
 
-    # The senders' side; all with the lock held.
+    # For the senders; the lock must be held.
 
     def take_for(self, broker: int, now_ms: int) -> list[tuple[Place, ProducerBatch]]:
-        """What may be sent to this broker now: one batch for each partition, as many as one request may have."""
+        """The batches to send to this broker now: one per partition, up to the size limit of a request."""
         load: list[tuple[Place, ProducerBatch]] = []
         size = 0
         for place, queue in self._queues_for(broker):
@@ -213,7 +214,7 @@ class Delivery:
             self._sent_to[place] = broker
             load.append((place, batch))
             size += batch.size
-            # Next time others come first.
+            # Rotate, so that other partitions come first next time.
             self.active[place] = self.active.pop(place)
         return load
 
@@ -238,7 +239,7 @@ class Delivery:
         )
 
     def on_sent_unacknowledged(self, place: Place, batch: ProducerBatch) -> None:
-        """With acks=0 nobody says more than that it was sent."""
+        """With acks=0 there is no reply, so a sent batch counts as appended."""
         self._react(place, self.queues[place].on_appended(batch, -1))
 
     def on_lost(
@@ -254,13 +255,13 @@ class Delivery:
     def on_impossible(
         self, load: Iterable[tuple[Place, ProducerBatch]], failure: QueueFailure
     ) -> None:
-        """What was taken cannot be sent, now or ever."""
+        """Fail batches that can never be sent."""
         for place, batch in load:
             queue = self.queues[place]
             self._react(place, queue.on_unsent(batch, retry_at_ms=0))
             self._react(place, queue.fail(failure))
 
-    # The keeper's side; with the lock held.
+    # For the maintenance thread; the lock must be held.
 
     def expire(self, now_ms: int) -> None:
         limit = self.settings.delivery_timeout_ms
@@ -290,7 +291,7 @@ class Delivery:
                 self._last_words[place] = why
 
     def crash(self, error: BaseException) -> None:
-        """A thread of ours ended by a mistake: nobody shall wait for it for ever."""
+        """Handle an unexpected error in one of the threads: waiting callers must not wait forever."""
         with self.changed:
             self._crash = error
             self.is_stopping = True
@@ -301,7 +302,7 @@ class Delivery:
     _crash: BaseException | None = None
 
     def _queues_for(self, broker: int) -> list[tuple[Place, PartitionQueue]]:
-        """Those whose batches this broker may get now."""
+        """The queues whose batches may be sent to this broker now."""
         return [
             (place, queue)
             for place, queue in self.active.items()
@@ -309,8 +310,9 @@ class Delivery:
         ]
 
     def _may_go_to(self, broker: int, place: Place, queue: PartitionQueue) -> bool:
-        # A new leader that has nothing of this producer takes any sequence (1), so what follows must not overtake
-        # what the leader before has yet to answer (2): refused there, it would come after it (3).
+        # (1) A new leader without state for this producer accepts any sequence. (2) So if a later batch were sent to it
+        # while earlier ones await replies from the old leader, and (3) those were refused there, they would be appended
+        # after it.
         return queue.is_quiet or queue.identity is None or self._sent_to.get(place) == broker
 
     def _react(self, place: Place, update: QueueUpdate) -> None:

@@ -1,4 +1,4 @@
-"""Topics as a producer writes to them: how many partitions, how large a batch they take, and which row goes where."""
+"""Topics as a producer sees them: their partition counts, batch size limits, and the routing of rows."""
 
 import random
 import time
@@ -17,21 +17,21 @@ from respool.client.kafka.configs import batch_bytes_max
 from respool.columnar.row_buffers import RowBuffers
 from respool.records.batch import HEADER_BYTES
 
-# A topic that has grown is noticed within this time, as by other clients.
+# New partitions of a topic are noticed within this time, as in other clients.
 METADATA_SECONDS_MAX = 300.0
-# Where brokers do not tell.
+# If the brokers do not report a limit.
 _LIMIT_UNKNOWN = 2**31 - 1
 
 
 class Destinations:
-    """Not thread-safe: the producer's lock is held."""
+    """Not thread-safe: callers hold the producer's lock."""
 
     def __init__(
         self, cluster: Cluster, *, partitioner: Partitioner, batch_bytes: int, is_compressing: bool
     ) -> None:
         """
         Raises:
-            BadArgument: there is no such partitioner. It is told of now, not at the first write.
+            BadArgument: there is no such partitioner. Raised here, not by the first write.
         """
         Router("", partitioner, batch_bytes=batch_bytes)
         self._cluster = cluster
@@ -41,11 +41,11 @@ class Destinations:
         self._known: dict[str, Destination] = {}
 
     def __getitem__(self, topic: str) -> "Destination":
-        """One that was looked up before."""
+        """The destination of a topic that was looked up before."""
         return self._known[topic]
 
     def look_up(self, topic: str) -> "Destination":
-        """Ask what must be known before the first row, and later whether it is still so.
+        """Fetch what is needed before a topic's first row; later calls refresh outdated metadata.
 
         Raises:
             UnknownTopic, BrokerUnreachable
@@ -56,7 +56,7 @@ class Destinations:
         elif time.monotonic() - known.seen_at >= METADATA_SECONDS_MAX:
             self._cluster.retrying(lambda: self._cluster.refresh(topic))
             known.seen_at = time.monotonic()
-        # Whoever sends may have learnt of more since.
+        # The senders may have fetched newer metadata since.
         known.partitions = self._cluster.topic(topic).partitions
         return known
 
@@ -69,7 +69,7 @@ class Destinations:
             topic,
             self._partitioner,
             batch_bytes=batch_bytes,
-            # Producers that all began with the first partition would fill it before the others.
+            # If all producers began with the first partition, it would fill before the others.
             first=random.randrange(max(1, partitions)),  # noqa: S311
         )
         return Destination(
@@ -77,7 +77,7 @@ class Destinations:
             router,
             partitions=partitions,
             batch_bytes=batch_bytes,
-            # Of what is compressed, only the broker can tell.
+            # The broker's limit applies to compressed bytes, which are unknown here.
             row_bytes_max=None if self._is_compressing else limit,
         )
 
@@ -94,7 +94,7 @@ class Destination:
     ) -> None:
         self.name = name
         self.partitions = partitions
-        # The most of one record batch, before compression.
+        # The maximum size of one record batch, before compression.
         self.batch_bytes = batch_bytes
         self.seen_at = time.monotonic()
         self._router = router
@@ -111,7 +111,7 @@ class Destination:
             self._router.check_chosen(chosen, self.partitions)
 
     def route(self, piece: pa.RecordBatch, columns: Columns, *, first_row: int) -> Routed:
-        """Return each row's partition; no row is taken yet.
+        """Return each row's partition; no row is queued yet.
 
         Raises:
             RecordTooLarge, UnknownPartition: a row cannot be written.

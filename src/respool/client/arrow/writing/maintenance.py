@@ -1,4 +1,4 @@
-"""A producer's maintenance thread: refreshes metadata, expires batches, renews producer ids without epochs left."""
+"""A producer's maintenance thread: refreshes metadata, expires batches, renews producer ids with exhausted epochs."""
 
 import time
 from threading import Thread

@@ -1,10 +1,10 @@
-"""A transaction that was written, to be ended by whoever holds this: also in another process, also more than once.
+"""A transaction whose rows are written, which any holder of this object may end: in any process, and repeatedly.
 
-All rows are in, none is visible. A job can have many workers write, each in a transaction of its own, and commit them
-all when every worker is done. When whoever commits dies half-way, the next one commits them all again: those that are
-committed stay so, and say so.
+All rows are written, none is visible. A job can have many workers write, each in its own transaction, and commit them
+all when every worker is done. If the committing process dies half-way, the next one commits them all again: those
+already committed are unchanged, and `Ended.was_before` says so.
 
-So commit or abort it before the next transaction of the same transactional id begins.
+Commit or abort it before the next transaction of the same transactional id begins.
 """
 
 import json
@@ -31,16 +31,16 @@ from respool.client.kafka.transactions import TransactionOutcome, end_transactio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A transaction has ended as asked for."""
+    """A transaction has ended as requested."""
 
     is_commit: bool
-    # It had ended so before it was asked for this time.
+    # It had already ended the same way before this call.
     was_before: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTransaction:
-    """Small, immutable, and made of plain values: pickle it, or send its `to_json`."""
+    """Small, immutable, with plain fields: pickle it, or send its `to_json`."""
 
     transactional_id: str
     producer_id: int
@@ -53,7 +53,7 @@ class PreparedTransaction:
     def from_json(cls, text: str) -> "PreparedTransaction":
         """
         Raises:
-            BadArgument: this is not what `to_json` wrote.
+            BadArgument: the text was not written by `to_json`.
         """
         try:
             fields: Any = json.loads(text)
@@ -73,13 +73,13 @@ class PreparedTransaction:
         retry_ms: int = RETRY_MS,
         security: Security = IN_THE_CLEAR,
     ) -> Ended:
-        """Make it visible. Doing it again is fine.
+        """Make the transaction visible. May be repeated.
 
         Raises:
-            TransactionLost: it was aborted, maybe because it took longer than its timeout.
-            TransactionFenced: the transactional id was used again since; nobody knows any more what became of this.
-            TransactionUncertain: no answer came within `retry_ms`; do it again.
-            TlsRefused, LoginRefused: brokers were not even asked; do it again with what they trust.
+            TransactionLost: it was aborted, perhaps because it exceeded its timeout.
+            TransactionFenced: the transactional id has been used again since, so the outcome is unknown.
+            TransactionUncertain: no answer came within `retry_ms`; try again.
+            TlsRefused, LoginRefused: no request was sent; try again with valid credentials.
         """
         return self._end(bootstrap, retry_ms, security, is_commit=True)
 
@@ -90,7 +90,7 @@ class PreparedTransaction:
         retry_ms: int = RETRY_MS,
         security: Security = IN_THE_CLEAR,
     ) -> Ended:
-        """Take it back. Doing it again is fine.
+        """Abort the transaction. May be repeated.
 
         Raises:
             TransactionLost: it was committed.

@@ -1,4 +1,4 @@
-"""What an `ArrowProducer` may be told, and what contradicts itself: refused at the door, by its name."""
+"""The settings of an `ArrowProducer`: invalid or contradictory ones are refused, by name."""
 
 from typing import Literal
 
@@ -12,7 +12,8 @@ Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 BATCH_BYTES_MIN = 1_024
 LEVELS = {Codec.GZIP: (0, 9), Codec.LZ4: (0, 12), Codec.ZSTD: (1, 22)}
-# Of zstd. With the usual one, 3, a core encodes 2.6 M rows of 100 bytes a second, with this 3.9 (bench/columnar.py).
+# For zstd. At its usual level, 3, a core encodes 2.6 M rows of 100 bytes per second, at this one 3.9 M
+# (bench/columnar.py).
 FASTEST_LEVEL = 1
 
 

@@ -1,4 +1,4 @@
-"""A batch whose queue began anew since it was encoded gets its new producer epoch and sequence written in."""
+"""Rewrites the producer epoch and sequence of an encoded batch whose queue has restarted since."""
 
 from respool.client.kafka.partition_queue import ProducerBatch, SequenceStamp
 from respool.columnar.encode_columns import ProducerStamp, restamp
@@ -16,7 +16,7 @@ def producer_stamp(stamp: SequenceStamp, *, is_transactional: bool) -> ProducerS
 
 
 def stamped(batch: ProducerBatch, *, is_transactional: bool) -> memoryview:
-    """The batch as it is to be sent now."""
+    """The batch with its current stamp, ready to send."""
     data = batch.data
     assert isinstance(data, bytes | bytearray | memoryview)
     if batch.stamp != batch.written_stamp:

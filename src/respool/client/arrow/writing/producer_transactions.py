@@ -6,9 +6,9 @@
                                  ├──a write failed──► BROKEN ──abort──► READY
                                  └──abort──► READY               any ──another took the id──► FENCED
 ```
-In clusters with transactions of version 2 (KIP-890: Respool, Kafka 4) writing to a partition makes it part of the
-transaction, and each transaction has an epoch of its own. In older ones partitions are added before, and only an abort
-changes the epoch.
+With transaction protocol version 2 (KIP-890: Respool, Kafka 4), writing to a partition adds it to the transaction, and
+each transaction has its own epoch. With version 1, partitions are added before writing, and only an abort changes the
+epoch.
 """
 
 from collections.abc import Mapping
@@ -62,9 +62,9 @@ class Transactions:
         self._state = State.NEW
         self._identity = NO_PRODUCER
         self._has_epoch_each = True
-        # Whether the coordinator may have heard of the transaction.
+        # Whether the coordinator may know the transaction.
         self._is_begun_there = False
-        # What was added, where that must be done first.
+        # Partitions added to the transaction, with protocol version 1.
         self._added: set[Place] = set()
 
     @property
@@ -75,7 +75,7 @@ class Transactions:
     def state(self) -> State:
         return self._state
 
-    # What the producer's methods of the same names do.
+    # The producer's methods of the same names.
 
     def init(self) -> None:
         self._require(State.NEW, State.READY, State.PREPARED, to="init()")
@@ -106,14 +106,14 @@ class Transactions:
             self._state = State.FENCED
             raise
         except (BrokerUnreachable, Untrusted) as error:
-            # Somebody may end it; until then nobody knows with which epoch to go on.
+            # Another process may end it; until then the next epoch is unknown.
             self._state = State.PREPARED
             raise uncertain(self._prepared(), error) from error
         except ClientError:
             self._state = State.PREPARED
             raise
         if not is_commit and not self._has_epoch_each:
-            # Some sequences may be missing; only a new epoch begins at 0.
+            # Some sequences may be missing; only a new epoch restarts at 0.
             identity = self._init(self._identity)
         self._go_on(identity)
 
@@ -126,12 +126,12 @@ class Transactions:
         self.end(is_commit=False)
 
     def abort_if_open(self) -> None:
-        """At the end of the producer: what stays open would keep readers waiting until its timeout."""
+        """Abort when the producer closes: an open transaction would block readers until its timeout."""
         if self.is_open:
             try:
                 self.abort()
             except ClientError:
-                # Then its timeout will.
+                # The broker aborts it after its timeout.
                 return
 
     def prepare(self) -> PreparedTransaction:
@@ -182,7 +182,7 @@ class Transactions:
         except BrokerRefused as error:
             self._break(error)
         except (BrokerUnreachable, Untrusted):
-            # They may be part of the transaction, or not: so it must not be committed.
+            # The offsets may or may not be part of the transaction, so it must not be committed.
             self._state = State.BROKEN
             raise
 
@@ -190,10 +190,10 @@ class Transactions:
     def _versions(self) -> TransactionVersions:
         return TRANSACTIONS_V2 if self._has_epoch_each else TRANSACTIONS_V1
 
-    # What happens beside them.
+    # Called by the producer.
 
     def on_writing(self, topic: str, partitions: NDArray[np.int32]) -> None:
-        """Rows for these partitions are about to be sent."""
+        """Prepare to send rows for these partitions: adds the partitions first, with protocol version 1."""
         self._is_begun_there = True
         if self._has_epoch_each:
             return

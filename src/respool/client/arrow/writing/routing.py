@@ -1,10 +1,10 @@
-"""Which partition a row goes to.
+"""Chooses the partition of each row.
 
-- A `partition` column says so itself; where it is null, the partitioner decides.
-- "murmur2", the default, is the Java client's: a key always goes to the same partition, and rows without one fill a
+- A `partition` column names it; where that is null, the partitioner decides.
+- "murmur2", the default, is the Java client's: a key always goes to the same partition, and rows without a key fill a
   batch for one partition, then one for the next ("sticky"), so that batches are large.
-- "round-robin" goes on to the next partition with every row, whatever its key.
-- A function gets keys, values (Arrow arrays) and the number of partitions, and returns a number for each row.
+- "round-robin" moves to the next partition with every row, regardless of its key.
+- A function receives keys and values (Arrow arrays) and the number of partitions, and returns a number for each row.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ NO_PARTITION = -1
 
 
 class Router:
-    """Of one topic. It remembers where the next row without a key goes."""
+    """The router of one topic. It keeps the partition for the next row without a key."""
 
     def __init__(
         self, topic: str, partitioner: Partitioner = "murmur2", *, batch_bytes: int, first: int = 0
@@ -37,9 +37,9 @@ class Router:
         self._topic = topic
         self._partitioner = partitioner
         self._batch_room = batch_bytes - HEADER_BYTES
-        # Producers that begin at different partitions do not all fill the first one.
+        # Producers start at different partitions, so that they do not all fill the first one.
         self._turn = first
-        # Bytes that the partition whose turn it is has got.
+        # Bytes routed to the current partition in this batch.
         self._filled = 0
 
     def route(
@@ -51,7 +51,7 @@ class Router:
         *,
         partitions: int,
     ) -> NDArray[np.int32]:
-        """A partition for each row; `sizes` are the rows' bytes.
+        """Return a partition for each row; `sizes` are the rows' bytes.
 
         Raises:
             UnknownPartition: the column or the function names one that the topic does not have.
@@ -113,7 +113,7 @@ class Router:
         return by_key
 
     def _sticky(self, sizes: NDArray[np.int64], partitions: int) -> NDArray[np.int32]:
-        """As many rows to one partition as fill a batch, then as many to the next. A step for each batch."""
+        """Fill one batch for a partition, then one for the next; one iteration per batch."""
         found: NDArray[np.int32] = np.empty(len(sizes), dtype=np.int32)
         ends = np.cumsum(sizes)
         begin, before = 0, 0
@@ -121,7 +121,7 @@ class Router:
             room = self._batch_room - self._filled
             end = int(np.searchsorted(ends, before + room, side="right"))
             if end == begin and not self._filled:
-                # Larger than a batch: it gets one all the same.
+                # Larger than a batch: it is routed nevertheless.
                 end = begin + 1
             found[begin:end] = self._turn
             if end < len(sizes):

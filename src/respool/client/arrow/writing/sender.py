@@ -1,7 +1,7 @@
-"""One broker's share: a thread that sends what its partitions have, and one that waits for the answers.
+"""Sends batches to one broker: one thread sends requests, another receives the replies.
 
-Requests are pipelined: while answers wait for the broker's disk, the next batches are on their way. When a connection
-is lost, all that has no answer goes back to its queues, which know what to do with it.
+Requests are pipelined: while replies wait for the broker's disk, the next batches are already in flight. When a
+connection is lost, all batches without a reply return to their queues, which decide about retries.
 """
 
 from collections import deque
@@ -39,7 +39,7 @@ class BrokerSender:
         self._thread.start()
 
     def interrupt(self) -> None:
-        """Wake it, whatever it waits for; `is_stopping` is set already."""
+        """Wake it, whatever it waits for; `is_stopping` is already set."""
         line = self._line
         if line is not None:
             line.connection.interrupt()
@@ -80,8 +80,8 @@ class BrokerSender:
                 delivery.on_impossible(load, QueueFailure(Code.unsupported_version, str(error)))
             return
         except ClientError as error:
-            # Also one that is not to be trusted, or our certificates while they are being renewed: another may lead
-            # soon, and when the time is over this is what is told.
+            # Including TLS and login errors, for example while certificates are renewed: another broker may lead soon,
+            # and after the delivery timeout this error is reported.
             with delivery.changed:
                 delivery.on_lost(load, str(error), was_sent=False)
             return
@@ -104,7 +104,7 @@ class BrokerSender:
             if is_answered:
                 with delivery.changed:
                     if line.is_dead:
-                        # Nobody waits for answers any more, and would give it back.
+                        # The receiving thread has ended, so it would not return this load to its queues.
                         raise ConnectionLost(line.why_dead)
                     line.awaiting.append(load)
                     delivery.changed.notify_all()
@@ -117,7 +117,7 @@ class BrokerSender:
         except (BrokerUnreachable, ClientClosed) as error:
             line.connection.interrupt()
             if begun and is_answered:
-                # Who waits for answers learns of it too, and gives everything back.
+                # The receiving thread sees the error too, and returns all loads to their queues.
                 return
             with delivery.changed:
                 delivery.on_lost(load, str(error), was_sent=begun)
@@ -129,7 +129,7 @@ class BrokerSender:
 
     def _open_line(self) -> "_Line":
         line = self._line
-        # Brokers close connections that were idle for long.
+        # Brokers close idle connections.
         if line is not None and not line.is_dead and line.connection.is_fresh:
             return line
         self._end_line()
@@ -153,7 +153,7 @@ class BrokerSender:
 
 
 class _Line:
-    """A connection, and what was sent on it and has no answer yet, oldest first."""
+    """A connection and the loads in flight on it, oldest first."""
 
     def __init__(self, delivery: "Delivery", connection: Connection, version: int) -> None:
         self._delivery = delivery
@@ -173,7 +173,7 @@ class _Line:
         self._thread.start()
 
     def end(self) -> None:
-        """The connection is interrupted: wait until all batches are returned."""
+        """After an interrupt: wait until all batches are returned to their queues."""
         with self._delivery.changed:
             self.is_dead = True
             self._delivery.changed.notify_all()

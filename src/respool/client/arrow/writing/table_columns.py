@@ -1,6 +1,6 @@
-"""A caller's table -> the columns a record is made of, checked before anything is sent.
+"""Maps a table's columns to the fields of records, and checks their types before anything is sent.
 
-| part      | column, unless another is named | what it may be                                                     |
+| part      | column, unless another is named | accepted types                                                     |
 |-----------|---------------------------------|--------------------------------------------------------------------|
 | value     | `value`                         | binary or string (also large, view, fixed size, dictionary)         |
 | key       | `key`                           | the same                                                            |
@@ -8,8 +8,8 @@
 | headers   | `headers`                       | list of structs with `key` and `value`, or a map                    |
 | partition | none                            | whole numbers                                                       |
 
-Null means: no key; no value (a tombstone, where the topic is compacted); the time of writing; no headers; a partition
-of the partitioner's choice. Other columns are not written.
+Null means: no key; no value (a tombstone, if the topic is compacted); the current time; no headers; a partition chosen
+by the partitioner. Other columns are not written.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from respool.client.arrow.errors import WrongColumn
 from respool.client.kafka.errors import BadArgument
 from respool.columnar.arrow_columns import HEADERS, KEY, TIMESTAMP, VALUE
 
-# A column's name; None: the usual one if it is there; False: none.
+# A column's name; None: the usual name, if that column exists; False: no column.
 Named: TypeAlias = str | Literal[False] | None
 
 PARTITION = "partition"
@@ -33,7 +33,7 @@ _HEADERS_TEXT = "a list of structs with a string `key` and a binary or string `v
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Which columns of a schema are written as what."""
+    """The column of a table for each part of a record."""
 
     value: str | None
     key: str | None
@@ -52,10 +52,10 @@ class Columns:
         headers: Named = None,
         partition: str | None = None,
     ) -> "Columns":
-        """Find them and check their types.
+        """Find the columns and check their types.
 
         Raises:
-            WrongColumn: one is missing, or cannot be written.
+            WrongColumn: a column is missing, or cannot be written.
         """
         found = cls(
             value=_find(schema, VALUE, value),
@@ -78,7 +78,7 @@ class Columns:
         return found
 
     def records_of(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """The columns of records, under their usual names; and the partitions asked for."""
+        """The record columns, under their usual names; and the requested partitions."""
         columns: dict[str, pa.Array] = {}
         if self.key is not None:
             columns[KEY] = batch.column(self.key)
@@ -90,16 +90,16 @@ class Columns:
             columns[HEADERS] = batch.column(self.headers)
         chosen = None if self.partition is None else batch.column(self.partition)
         if not columns:
-            # There must be rows, though they have nothing in them.
+            # The batch must have rows, even if they are empty.
             columns[VALUE] = pa.nulls(batch.num_rows, pa.binary())
         return pa.RecordBatch.from_pydict(columns), chosen
 
 
 def batches_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch], int | None]:
-    """A table, a batch, a reader, or anything that offers itself as an Arrow stream; with its rows, where known.
+    """Accept a table, batch, reader, or any other Arrow stream; returns schema, batches, and the row count if known.
 
     Raises:
-        BadArgument: it is none of them.
+        BadArgument: `data` is none of them.
     """
     if isinstance(data, pa.RecordBatch):
         return data.schema, iter([data]), data.num_rows

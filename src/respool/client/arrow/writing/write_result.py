@@ -1,4 +1,4 @@
-"""What became of the rows that were written: one line for each partition."""
+"""The outcome of writing rows, per partition."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from respool.client.kafka.partition_queue import NO_OFFSET, BatchFate, ProducerB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWrite:
-    """Of the rows for one partition: how many are in, and where.
+    """The outcome for the rows of one partition: how many were written, and their offsets.
 
-    Those that are in are the first ones, with an idempotent producer; then come those of which nobody knows, then those
-    that are not in.
+    With an idempotent producer, the written rows come first; then those with an unknown outcome, then those not
+    written.
     """
 
     rows: int = 0
-    # None where the broker did not say: acks=0, or a repeat that it knew.
+    # None if the broker did not report it: acks=0, or a recognised duplicate.
     first_offset: int | None = None
     last_offset: int | None = None
-    # Sent and not acknowledged: they may have been written or not.
+    # Sent but not acknowledged: they may or may not have been written.
     uncertain_rows: int = 0
     not_in_rows: int = 0
-    # Why not, in the broker's words.
+    # The broker's error message.
     error: str | None = None
 
     def __str__(self) -> str:
@@ -40,13 +40,13 @@ class PartitionWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """Of everything written since the last `flush`."""
+    """The outcome of everything written since the last `flush`."""
 
-    # All that were handed over; those that are in; those of which nobody knows.
+    # All rows; the written ones; those with an unknown outcome.
     rows: int
     rows_in: int
     rows_uncertain: int
-    # (topic, partition) -> its rows. Rows that were never shared out are in none of them.
+    # (topic, partition) -> its outcome. Rows that were not yet routed to a partition are missing.
     partitions: Mapping[tuple[str, int], PartitionWrite]
 
     @property
@@ -54,7 +54,7 @@ class WriteResult:
         return self.rows - self.rows_in - self.rows_uncertain
 
     def shortfall(self) -> str:
-        """What is not in, in words."""
+        """Describe the rows that were not written."""
         troubled = [
             f"{topic}/{number}: {one}"
             for (topic, number), one in self.partitions.items()
@@ -89,8 +89,8 @@ class Tally:
             case BatchFate.IN:
                 line.rows += batch.rows
                 if batch.base_offset != NO_OFFSET:
-                    # Not always in order: where a repeat of what is in is refused for a while, those behind it are
-                    # known to be in before it is.
+                    # Not always in order: while the retry of an appended batch is refused, later batches may be
+                    # acknowledged before it.
                     if line.first == NO_OFFSET or batch.base_offset < line.first:
                         line.first = batch.base_offset
                     line.last = max(line.last, batch.base_offset + batch.rows - 1)

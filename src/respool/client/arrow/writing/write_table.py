@@ -1,4 +1,4 @@
-"""`write_table`: one table into one topic, and back when it is in."""
+"""`write_table`: writes one table to one topic, and waits for the acknowledgement."""
 
 from typing import Any
 
@@ -24,14 +24,14 @@ def write_table(
 
     Args:
         table: An Arrow table, record batch or reader; a Polars or pandas frame; a DuckDB result.
-        key: The column with the keys. Without it `key`, if there is one; `key=False` for none. The same goes for
-            `value`, `timestamp` and `headers`; a value there must be, or `value=False`.
-        partition: A column with partition numbers, where rows should not be routed by their keys.
-        settings: Those of `ArrowProducer`: acks, compression, partitioner, batch_bytes and so on.
+        key: The column with the keys; the default is `key`, if that column exists; `key=False` for none. The same
+            applies to `value`, `timestamp` and `headers`; but without a `value` column, `value=False` is required.
+        partition: A column with partition numbers, for rows that are not to be routed by key.
+        settings: Settings of `ArrowProducer`: acks, compression, partitioner, batch_bytes and so on.
 
     Raises:
         WrongColumn, RecordTooLarge, UnknownTopic, UnknownPartition: nothing was written.
-        WriteFailed: not all is in; it says for each partition what is. Its cause is what else went wrong half-way.
+        WriteFailed: some rows were not written; it has the counts per partition. Its cause is any other error.
         BrokerUnreachable: no broker answered; nothing was written.
     """
     with ArrowProducer(bootstrap, **settings) as producer:
@@ -54,10 +54,10 @@ def write_table(
 
 
 def _tell_what_is_in(producer: ArrowProducer, error: Exception) -> None:
-    """It ended half-way, by a row or by whoever makes the rows: those before it are on their way.
+    """Report the outcome after an error half-way, in a row or in the source of the rows: earlier rows may be sent.
 
     Raises:
-        WriteFailed: there are some; it says what became of them.
+        WriteFailed: some rows were sent; it has their outcome.
     """
     try:
         result = producer.flush()
