@@ -1,10 +1,10 @@
-"""Logs each administrative change that a client requested: what was changed, by which client, from which address.
+"""Logs each administrative change that a client requested: the change, the client and its address.
 
 ```
 deleted topic 'rides' [client 'ops-laptop' at 10.0.0.7]
 ```
-The broker that received the request logs it, also if another broker carries it out. Names and values from clients are
-quoted and shortened, so that no client can forge a line.
+The broker that received the request logs it, even if another broker carries it out. Names and values from clients are
+quoted and shortened, so that no client can forge a log line.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ TEXT_LENGTH_MAX = 200
 
 class AdminLog:
     def __init__(self) -> None:
-        # A consumer without a group membership commits like an administrator, and as often as it likes.
+        # Consumers without a group membership use the same request as administrators, as often as they like.
         self._commits = RateLimitedLog(logger)
 
     def log(self, request: Request, what: str) -> None:
-        """`what` says in the past tense what was done."""
+        """`what` is the change, in the past tense."""
         logger.info("%s [client %s at %s]", what, *_asked_by(request))
 
     def log_commit(self, request: Request, group_id: str, offsets: Iterable[str]) -> None:
-        """Offsets were set for a group by a client that is no member of it. Once a minute for each group."""
+        """Log that a client outside the group set its offsets. At most once a minute per group."""
         self._commits.log(
             logging.INFO,
             "set offsets of group %s: %s [client %s at %s]",
@@ -43,14 +43,14 @@ class AdminLog:
 
 
 def quoted(text: str | None) -> str:
-    """The text as a client gave it, escaped and shortened."""
+    """Return a client's text, escaped and shortened."""
     if text is not None and len(text) > TEXT_LENGTH_MAX:
         return f"{text[:TEXT_LENGTH_MAX]!r}…"
     return repr(text)
 
 
 def listed(items: Iterable[str]) -> str:
-    """The first few, and how many more there are."""
+    """Return the first few items and the number of the others."""
     every = list(items)
     more = len(every) - ITEMS_MAX
     return ", ".join(every[:ITEMS_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The broker: its components wired together, over ports. It has no socket; requests come in by `dispatch.handle`."""
+"""The broker: its components, wired over ports. It has no socket; requests arrive through `dispatch.handle`."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything outside, as ports."""
+    """Everything outside the broker, as ports."""
 
     clock: Clock
     disk: Disk
@@ -59,11 +59,10 @@ class World:
     metrics: Metrics
     rng: RandomSource
     scanner: RecordScanner = field(default_factory=PlainScanner)
-    # The other brokers of a cluster; None for a broker that is alone, with a store of its own.
+    # The other brokers of a cluster; None for a single broker with a store of its own.
     peers: Peers | None = None
-    # Reads of files that leaders on this host name; None: no local reads.
+    # Reads files that leaders on this host name; None: no local reads.
     local_reader: LocalReader | None = None
-    # All of them, but in tests that show what each is for.
 
 
 class Broker:
@@ -82,7 +81,7 @@ class Broker:
             store=world.store, settings=settings, rng=world.rng, is_alone=world.peers is None
         )
         self.producer_ids = ProducerIds(world.store, cluster_id=lambda: self.folder.cluster_id)
-        # To the other brokers; None for a broker that is alone.
+        # The link to the other brokers; None for a single broker.
         self.link = (
             None if world.peers is None else PeerLink(world.peers, client_id=f"broker-{self.id}")
         )
@@ -95,7 +94,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch.fetch_sessions_max, rng=world.rng
         )
-        # One thread stays free for cold reads while all else syncs.
+        # One thread stays free for cold reads while all others sync.
         self.flusher = Flusher(
             world.offload,
             workers_max=max(1, settings.storage.io_threads - 1),
@@ -105,13 +104,13 @@ class Broker:
         )
         self.deferred_deletion = DeferredDeletion(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
-        # How many partitions a start has to open; None when it has opened them.
+        # How many partitions the start has to open; None when all are open.
         self._partitions_to_open: int | None = None
-        # None for a broker that is alone.
+        # None for a single broker.
         self.member: ClusterMember | None = None
-        # In the order they were started, so that a simulated run is the same each time.
+        # In start order, so that simulated runs are deterministic.
         self._background: dict[asyncio.Task[Any], None] = {}
-        # Set when something that must not happen did; the node stops the process then.
+        # Set when an invariant is broken; the node then stops the process.
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         if world.peers is not None:
             self.member = ClusterMember(
@@ -132,21 +131,21 @@ class Broker:
         return self.catalog.image
 
     def may_act(self) -> bool:
-        """Whether it may lead and be believed: a broker alone always, one of a cluster while its lease is valid."""
+        """True if the broker may lead: a single broker always, a cluster member while its lease is valid."""
         return self.member is None or self.member.may_act()
 
     @property
     def opening(self) -> tuple[int, int] | None:
-        """While a start opens logs: how many partitions are open, of how many."""
+        """While the start opens logs: how many partitions are open, and how many there are."""
         if self._partitions_to_open is None:
             return None
         return len(self.partitions), self._partitions_to_open
 
     async def start(self) -> None:
-        """Open the data folder and every partition in it. One of a cluster leads and follows after `join_cluster`.
+        """Open the data folder and all its partitions. A cluster member takes its roles only in `join_cluster`.
 
         Raises:
-            StorageError: the folder as a whole cannot be used.
+            StorageError: the data folder as a whole cannot be used.
             StoreUnavailable: the metadata store does not answer.
         """
         new_cluster_id = cluster_id_text(self._new_uuid())
@@ -217,7 +216,7 @@ class Broker:
                 memory_bytes_max=self.settings.storage.compaction_memory_bytes_max,
             ),
         )
-        # The port is known once the socket is bound.
+        # Provisional: the port is known once the socket is bound.
         self._me = self._endpoint(*self.settings.network.listen_address)
         await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._me)
         if self.member is None and not self.folder.was_clean:
@@ -238,7 +237,7 @@ class Broker:
             self.member.on_acting_again = self.groups.on_acting_again
         else:
             names = dict.fromkeys(topic.name for topic, _ in wanted)
-            # Coordinators last: what they have to write first of all goes to the others.
+            # Coordinators last, since their first records go to other partitions that must be led by then.
             await self.hosted_replicas.take_roles(one for one in names if not is_internal(one))
             await self.hosted_replicas.take_roles(one for one in names if is_internal(one))
         self.spawn(self.hosted_replicas.keep_opening())
@@ -247,33 +246,33 @@ class Broker:
         self.spawn(self.housekeeping.run_compaction())
 
     def on_listening(self, host: str, port: int) -> None:
-        """Clients get the advertised address; without one, the address that was bound."""
+        """Set the address for clients: the advertised one, else the address that was bound."""
         self._me = self._endpoint(host, port)
         self.catalog.on_listening(self._me)
 
     async def join_cluster(self) -> None:
-        """Become one of the cluster, once it is known where clients and peers reach this broker.
+        """Register in the cluster, once the address is known at which clients and peers reach this broker.
 
         Raises:
-            NotAdmitted: it may not.
+            NotAdmitted: the broker may not join.
         """
         assert self.member is not None
-        # Not what the store has of an earlier run, which may have had another address.
+        # Not the address in the store, which is from an earlier run and may differ.
         await self.member.join(self._me, self.folder)
         await self.producer_ids.prepare()
 
     async def leave_leadership(self) -> None:
-        """Before a stop: let others lead what this broker leads, while it still serves."""
+        """Before a stop: hand leadership over to other brokers while this one still serves."""
         if self.member is not None:
             await self.member.hand_over()
 
     async def leave_cluster(self) -> None:
-        """After `stop`: say that it was a clean one, and give the place up."""
+        """After `stop`: record a clean shutdown and leave the cluster."""
         if self.member is not None:
             await self.member.leave()
 
     async def stop(self) -> None:
-        """Sync and close everything, so that the next start reads no logs. No request may come in afterwards."""
+        """Sync and close everything, so that the next start need not scan logs. No request may arrive afterwards."""
         self.stop_coordinators()
         for task in tuple(self._background):
             task.cancel()
@@ -285,15 +284,15 @@ class Broker:
         high_watermarks = self.partitions.high_watermarks()
         offline = [one.name for one in self.partitions if not one.is_online]
         logs = self.partitions.detach_all()
-        # Each waits for the disk a few times; together they wait for it not much longer than one.
+        # Each close waits for the disk a few times; together they take not much longer than one.
         closings = {name: partial(self.folder.close_log, name, log) for name, log in logs.items()}
         is_closed = await asyncio.gather(*(self.offload.run(one) for one in closings.values()))
         closed = {name for name, done in zip(closings, is_closed, strict=True) if done}
         run = None
         if self.member is not None:
-            # Who never came so far as to be one of the cluster leaves all as the run before did.
+            # A broker that never registered leaves the data folder as the previous run did.
             run = self.member.run or self.folder.clean_run
-        # A log that failed must be recovered at the next start: then the stop was not clean.
+        # A log that failed must be recovered at the next start: the stop was not clean.
         await self.offload.run(
             lambda: self.folder.close(
                 logs,
@@ -305,18 +304,18 @@ class Broker:
         )
 
     def stop_coordinators(self) -> None:
-        """Stop the coordinators; waiting clients look them up again."""
+        """Stop the coordinators; waiting clients get an error and look them up again."""
         self.coordinators.stop()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Run something in the background that the broker owns. Its failure is the broker's."""
+        """Run a background task that the broker owns. Its failure stops the broker."""
         task = asyncio.get_running_loop().create_task(work)
         self._background[task] = None
         task.add_done_callback(self._on_background_done)
         return task
 
     def fail(self, error: BaseException) -> None:
-        """An invariant is broken. Serving on could spread the damage, so the broker stops."""
+        """Stop the broker, since an invariant is broken: serving on could spread the damage."""
         logger.critical("the broker stops: an invariant is broken", exc_info=error)
         self._end(error)
 
@@ -329,7 +328,7 @@ class Broker:
         if task.cancelled() or (error := task.exception()) is None:
             return
         if isinstance(error, NotAdmitted):
-            # Nothing is broken. It may not go on: an operator wants it so, or has started another in its place.
+            # No invariant is broken. The broker must stop: an operator removed it, or started another one in its place.
             self._end(error)
         else:
             self.fail(error)
@@ -370,7 +369,7 @@ class Broker:
         )
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:
-        """The advertised endpoint of this broker, which listens on this address."""
+        """Return this broker's advertised endpoint, given the address that it listens on."""
         host, port = self.settings.network.advertised_for(host, port)
         return BrokerEndpoint(id=self.id, host=host, port=port, rack=self.settings.rack or None)
 

@@ -1,7 +1,7 @@
 """Many deadlines that rarely expire, checked periodically.
 
-An acks=all request waits a millisecond for its sync and has a timeout of thirty seconds. A timer of its own would cost
-more than the rest of the wait; an entry in a dict costs almost nothing, and expiring 0.1 s late is acceptable.
+An acks=all request typically waits a millisecond for its sync and has a timeout of thirty seconds. A timer per request
+would cost more than the rest of the wait; a dict entry costs almost nothing, and expiring 0.1 s late is acceptable.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A request -> the handler that is registered for its API."""
+"""Dispatches a request to the handler that is registered for its API."""
 
 import importlib
 import pkgutil
@@ -23,6 +23,6 @@ def handle(request: Request, broker: Broker) -> Outcome:
     """Start a request and return its outcome.
 
     Raises:
-        CloseConnection: no reply can say what is wrong.
+        CloseConnection: no reply can express the error.
     """
     return HANDLERS[request.api.key](request, broker)

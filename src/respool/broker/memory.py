@@ -5,15 +5,14 @@
 | requests: at most 3/4 …            |  free  |            … replies: at most 3/4 |
                                                        1/8 of all: for followers only
 ```
-A connection asks for memory before it receives a large request, and waits if none is free. The oldest request goes
-first each time it needs more, so that requests that have begun to arrive finish and give their memory back. A reply
-is charged for what its client has not taken; while no memory is free, fetches wait. Neither side can take everything:
-consumers that take nothing must not stop producers from sending, and a flood of producers must not stop consumers
-from reading. So either slows down when there are many, and the process does not grow.
+A connection requests memory before it receives a large request, and waits if none is free. The oldest request always
+goes first, so that requests that have begun to arrive complete and release their memory. A reply is charged for the
+bytes that its client has not read; while no memory is free, fetches wait. Neither side can take everything: consumers
+that read nothing must not stop producers from sending, and a flood of producers must not stop consumers from reading.
+So under load either side slows down, and the process does not grow.
 
-In a cluster a part of the replies' memory is kept for followers. Else consumers that are slow, and take a little
-again and again, would hold all of it: followers would get no records and leave the ISR, and acks=all would be
-refused.
+In a cluster, part of the replies' memory is reserved for followers. Otherwise slow consumers that keep reading a little
+would hold all of it: followers would get no records and leave the ISR, and acks=all would be refused.
 """
 
 import heapq
@@ -21,9 +20,9 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-# The share that is reserved for replies against requests, and for requests against replies: one part in this many.
+# The share reserved for replies against requests, and for requests against replies: one part in this many.
 KEPT_SHARE = 4
-# The share that is reserved for replies to followers: one part in this many.
+# The share reserved for replies to followers: one part in this many.
 FOLLOWERS_SHARE = 8
 
 
@@ -34,14 +33,14 @@ class MemoryBudget:
         self._side_limit = limit - limit // KEPT_SHARE
         self._requests = 0
         self._replies = 0
-        # Of those, the ones to followers.
+        # The part of `_replies` that is for followers.
         self._to_followers = 0
         self._turns = count()
-        # Who waits for memory to receive into: by its turn, how much it wants and whom to tell.
+        # Receivers that wait for memory: by turn, the amount and the callback.
         self._receivers: dict[int, tuple[int, Callable[[], None]]] = {}
-        # Their turns, the oldest first; some may have left.
+        # Their turns, the oldest first; some may have been removed.
         self._queue: list[int] = []
-        # Fetches that wait for room for their replies.
+        # Wake functions of fetches that wait for memory for their replies.
         self._fetches: deque[Callable[[], None]] = deque()
         self._was_given_back = False
 
@@ -55,7 +54,7 @@ class MemoryBudget:
 
     @property
     def available_for_followers(self) -> int:
-        """At least what of their share they do not use, also when others have gone beyond the limit."""
+        """At least the unused part of the followers' share, even if others have exceeded the limit."""
         return max(self._free_for_replies, self._kept_for_followers)
 
     @property
@@ -64,27 +63,27 @@ class MemoryBudget:
 
     @property
     def _kept_for_followers(self) -> int:
-        """What nobody else may take now."""
+        """The part of the free memory that only followers may take now."""
         return max(0, self.followers_share - self._to_followers)
 
     @property
     def is_short_for_requests(self) -> bool:
-        """Whether somebody waits to receive a request."""
+        """True if a connection waits for memory to receive a request."""
         return bool(self._receivers)
 
     @property
     def is_short_for_replies(self) -> bool:
-        """Whether some fetch waits for other replies to be taken."""
+        """True if a fetch waits until other replies have been read."""
         return bool(self._fetches)
 
     # Requests.
 
     def next_turn(self) -> int:
-        """A place in the order, for a request that has begun to arrive; it keeps it until it is there."""
+        """Return a position in the order of requests; a request keeps it until it has arrived completely."""
         return next(self._turns)
 
     def receive(self, amount: int, *, turn: int, on_granted: Callable[[], None]) -> bool:
-        """Take memory to receive into. False: there is none now; it is taken in turn, and `on_granted` called then."""
+        """Take memory to receive into. False: none is free; it is granted in turn, with a call of `on_granted`."""
         assert turn not in self._receivers
         oldest = self._oldest_turn()
         if (oldest is None or turn < oldest) and self._has_room_to_receive(amount):
@@ -104,10 +103,10 @@ class MemoryBudget:
         self._receivers.pop(turn, None)
 
     def relieve(self, *, overdraft: int) -> None:
-        """Called now and then: if nothing came back since the last call, the oldest receiver may go on all the same.
+        """Grant the oldest receiver its memory if none was released since the last call. Called periodically.
 
-        Else requests that have arrived in part could hold all of the memory and wait for each other. Together they
-        get at most the overdraft more than the limit.
+        Otherwise requests that have arrived in part could hold all memory and wait for each other. Together they exceed
+        the limit by at most the overdraft.
         """
         was_given_back, self._was_given_back = self._was_given_back, False
         oldest = self._oldest_turn()
@@ -123,7 +122,7 @@ class MemoryBudget:
         return queue[0] if queue else None
 
     def _has_room_to_receive(self, amount: int) -> bool:
-        # One that is larger than all is received when no other is.
+        # A request larger than its whole share is received when there is no other.
         if not self._requests:
             return self._replies < self.limit
         used = self.used + self._kept_for_followers
@@ -137,9 +136,9 @@ class MemoryBudget:
     # Replies.
 
     def take(self, amount: int, *, is_to_follower: bool = False) -> None:
-        """A reply waits for its client. It is in memory already, so this may go beyond the limit.
+        """Charge a reply that waits for its client. It is in memory already, so this may exceed the limit.
 
-        What is taken as a follower's is given back as one's.
+        Memory taken with `is_to_follower` must be released with it.
         """
         self._replies += amount
         if is_to_follower:
@@ -150,7 +149,7 @@ class MemoryBudget:
         self._on_given_back(amount)
 
     def let_go(self, amount: int, *, is_to_follower: bool = False) -> None:
-        """Release a reservation that a charged reply replaces. It does not count as memory given back."""
+        """Release a reservation that a charged reply replaces. It does not count as released memory."""
         self._give(amount, is_to_follower=is_to_follower)
         self._on_room()
 
@@ -162,7 +161,7 @@ class MemoryBudget:
             self._to_followers -= amount
 
     def when_room(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when memory has been given back. It must look again: others may be faster."""
+        """Call `wake` once when memory is released. It must check again: others may be faster."""
         self._fetches.append(wake)
 
     def _on_given_back(self, amount: int) -> None:

@@ -1,8 +1,8 @@
 """The outcome of a handler: a reply now, a reply later, or none.
 
 - `Reply`: the reply's buffers, ready to send.
-- `NO_REPLY`: the client asked for none (acks=0).
-- a coroutine: returns the reply. Until then the connection's next request waits, to take effect after this one.
+- `NO_REPLY`: the client wants none (acks=0).
+- a coroutine: returns the reply. Until then the connection's next request waits, since it must take effect later.
 - `Pipelined`: the request has taken effect; only its reply waits. The next request may start.
 
 `CloseConnection` is raised when no reply can express the error.
@@ -20,7 +20,7 @@ NO_REPLY: Final[Reply] = ()
 
 
 class Pipelined:
-    """A pending reply. Its sender is called at once when the reply is ready, not in a later iteration of the loop."""
+    """A pending reply. Its sender is called immediately when the reply is ready, not in a later turn of the loop."""
 
     __slots__ = ("_on_reply", "_reply")
 
@@ -29,7 +29,7 @@ class Pipelined:
         self._on_reply: Callable[[Reply], None] | None = None
 
     def then(self, on_reply: Callable[[Reply], None]) -> None:
-        """Call this with the reply; once, and by one only."""
+        """Call `on_reply` with the reply, once. Only one caller may register."""
         assert self._on_reply is None
         if self._reply is not None:
             on_reply(self._reply)
@@ -50,7 +50,7 @@ class Pipelined:
         waiting: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def on_reply(reply: Reply) -> None:
-            # The waiter may have been cancelled: a connection closed, or the broker stops.
+            # The waiting task may have been cancelled: a connection closed, or the broker stops.
             if not waiting.done():
                 waiting.set_result(reply)
 
@@ -62,4 +62,4 @@ Outcome: TypeAlias = Reply | Pipelined | Coroutine[Any, Any, Reply]
 
 
 class CloseConnection(RespoolError):
-    """The client can learn of this only by losing its connection."""
+    """An error that the client can notice only because its connection is closed."""

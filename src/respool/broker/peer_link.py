@@ -1,4 +1,4 @@
-"""Requests to other brokers in Kafka's protocol: fields in, decoded reply out."""
+"""Requests to other brokers in Kafka's protocol: takes fields, returns the decoded reply."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,16 +20,16 @@ class PeerLink:
         self._correlation_id = 0
 
     def is_on_this_host(self, broker: BrokerId, *, channel: int = 0) -> bool:
-        """See `Peers.is_near`."""
+        """See `Peers.is_on_this_host`."""
         return self._peers.is_on_this_host(broker, channel=channel)
 
     async def ask(
         self, broker: BrokerId, key: int, version: int, *, channel: int = 0, **fields: Any
     ) -> Any:
-        """Send a request of that kind and version, and return the reply's body; channels: see `Peers.request`.
+        """Send a request of this API and version, and return the reply's body; for channels see `Peers.request`.
 
         Raises:
-            PeerUnreachable: no reply came, or none that can be read; what became of the request is unknown.
+            PeerUnreachable: there was no reply, or an unreadable one; the request's outcome is unknown.
         """
         reply = await self._request(broker, key, version, fields, channel)
         try:
@@ -40,10 +40,10 @@ class PeerLink:
     async def fetch(
         self, broker: BrokerId, version: int, *, channel: int, **fields: Any
     ) -> FetchReplyView:
-        """The same for Fetch: the records of the reply are not copied.
+        """Send a Fetch, as `ask` does; the records of the reply are not copied.
 
         Raises:
-            PeerUnreachable: as `ask`.
+            PeerUnreachable: see `ask`.
         """
         reply = await self._request(broker, Api.FETCH, version, fields, channel)
         try:

@@ -1,6 +1,6 @@
-"""Batches items for a peer into requests, one in flight at a time: items that come meanwhile go with the next request.
+"""Batches items for a peer into requests, one in flight at a time: items that arrive meanwhile go with the next one.
 
-So the more items wait, the cheaper each one is.
+So the more items are waiting, the cheaper each one is.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -15,7 +15,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class PeerRequestQueue(Generic[T]):
-    """A channel to each broker."""
+    """A queue for each broker."""
 
     def __init__(
         self,
@@ -24,19 +24,19 @@ class PeerRequestQueue(Generic[T]):
         spawn: Spawn,
         at_once_max: int,
     ) -> None:
-        """`ask` sends one request about as many of them as fit together, and returns those that did not."""
+        """`ask` sends one request with as many items as fit together, and returns those that did not fit."""
         self._ask = ask
         self._spawn = spawn
         self._at_once_max = at_once_max
-        # In the order they came. Invariant: a broker is named here exactly while a request to it is under way, or about
-        # to be.
+        # Items in the order of arrival. Invariant: a broker has an entry exactly while a request to it is in flight or
+        # about to be sent.
         self._waiting: dict[BrokerId, dict[T, None]] = {}
 
     def put(self, broker: BrokerId, one: T) -> None:
         waiting = self._waiting.get(broker)
         if waiting is None:
             waiting = self._waiting[broker] = {}
-            # In the next turn of the loop, so that all of this turn go together.
+            # The request starts in the next turn of the loop, so that all items of this turn go together.
             self._spawn(self._ask_on(broker, waiting))
         waiting[one] = None
 
@@ -52,7 +52,7 @@ class PeerRequestQueue(Generic[T]):
                     del waiting[one]
                 left = dict.fromkeys(await self._ask(broker, taken))
                 if left:
-                    # They came before the others.
+                    # These items arrived before the others.
                     later = dict(waiting)
                     waiting.clear()
                     waiting.update(left)

@@ -1,6 +1,6 @@
-"""Runs work in another thread to its end, also if the caller is cancelled: the cancellation waits for it.
+"""Runs work in another thread to its end even if the caller is cancelled: the cancellation waits for it.
 
-Else a log could be closed, or its files moved, while a thread still changes it.
+Otherwise a log could be closed, or its files moved, while a thread is still changing it.
 """
 
 import asyncio

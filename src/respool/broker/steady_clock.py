@@ -1,8 +1,8 @@
 """The clock for sessions and timeouts: the wall clock's time at the start, advanced by the monotonic clock.
 
 When an operator or NTP sets the wall clock forward by an hour, no group must lose its members and no producer its
-transaction. But the wall clock may have been wrong at the start and corrected since, so timestamps in records are the
-wall clock's own: clients read them, and so does the next start.
+transaction. But the wall clock may have been wrong at the start and corrected since, so timestamps in records come from
+the wall clock: clients read them, and so does the next start.
 """
 
 import logging
@@ -11,12 +11,12 @@ from respool.ports.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-# Clocks drift, and NTP moves them a little; more than this was set.
+# Clocks drift, and NTP adjusts them slightly; a larger difference means that the clock was set.
 APART_MS_MAX = 60_000
 
 
 class SteadyClock:
-    """A `ports.clock.Clock` that does not jump. It forgets how far it is off with the next start."""
+    """A `ports.clock.Clock` that does not jump. Its offset from the wall clock ends with the process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class SteadyClock:
         return self._clock.boot_ms()
 
     def wall_ms(self) -> int:
-        """What the wall clock says now: it may jump. Says so once in the log when the two are far apart."""
+        """Return the wall clock's current time, which may jump. Log once when the two clocks are far apart."""
         wall_ms = self._clock.now_ms()
         if not self._has_told and abs(wall_ms - self.now_ms()) > APART_MS_MAX:
             self._has_told = True

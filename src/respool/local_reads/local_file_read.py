@@ -1,7 +1,7 @@
-"""Local reads (HDFS: short-circuit local reads): a client or follower on the broker's host reads its log.
+"""Local reads (HDFS: short-circuit local reads): a client or follower on the broker's host reads the log files.
 
 The broker names a file range instead of sending the bytes. The reader opens the file, checks that it is the same file,
-and reads the range; where that fails, it has the bytes sent.
+and reads the range; if that fails, it asks the broker to send the bytes.
 """
 
 import os
@@ -14,16 +14,16 @@ from pathlib import Path
 from respool.model.file_range import FileRange, LocalReadFailed
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# Log segments, and nothing else.
+# Log segments only.
 _NAME = re.compile(r"\d{20}\.log")
-# Sequential readers are the rule, so the kernel reads ahead.
+# Readers are mostly sequential, so the kernel reads ahead.
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 @cache
 def this_host() -> str:
-    """Return an id that all processes under this kernel share, and no others: its boot id; empty where it has none."""
+    """Return the kernel's boot id, which only processes under the same kernel share; empty if there is none."""
     try:
         return _BOOT_ID.read_text("ascii").strip()
     except (OSError, ValueError):

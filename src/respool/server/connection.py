@@ -3,9 +3,10 @@
 Each of these holds the connection back:
 - the request in flight has not taken effect: the next one must see its effects (`_current`)
 - too many pipelined requests wait for their replies
-- the client does not take its replies (`pause_writing`)
+- the client does not read its replies (`pause_writing`)
 - the memory budget has no room for a larger receive buffer (`flow_control.py`)
-Held back, it parses no further request; when the receive buffer is full it stops reading, so that TCP slows the client.
+While held back, it parses no further request; when the receive buffer is full it stops reading, so that TCP slows the
+client.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from respool.wire.reply_order import ReplyOrder, ReplySlot
 logger = logging.getLogger(__name__)
 
 FRAME_SIZE_BYTES = 4
-# These may wait for minutes, and can be cancelled without a half-done change.
+# These may wait for minutes, and can be cancelled without leaving a change half done.
 _WAITING_APIS = frozenset({Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.name})
 
 
@@ -41,7 +42,7 @@ class ConnectionOwner(Protocol):
     """The listener: counts connections and keeps their tasks."""
 
     def on_connected(self, connection: "Connection") -> bool:
-        """False: refuse the connection, there are too many."""
+        """Return False to refuse the connection, because there are too many."""
         ...
 
     def on_disconnected(self, connection: "Connection") -> None: ...
@@ -63,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         self._broker = broker
         self._owner = owner
-        # None: `dispatch.handle`.
+        # None stands for `dispatch.handle`.
         self._handler = handler
         self._traffic = owner.traffic
         self._loop = asyncio.get_running_loop()
@@ -75,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_writing_paused = False
         self._is_closing = False
         self._is_sending_soon = False
-        # A request that starts after all earlier ones are answered.
+        # A request that must not start before all earlier ones are answered.
         self._deferred: Request | None = None
         # To measure how long a request waits before it starts: bytes received, bytes parsed, and when the bytes of
         # waiting requests arrived (position, time).
@@ -83,12 +84,12 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_taken = 0
         self._arrivals: deque[tuple[int, float]] = deque()
         self._deferred_since = 0.0
-        # Replies that the kernel has not taken, and when they were ready.
+        # Replies that the kernel has not accepted yet, with the times at which they were ready.
         self._written: list[tuple[ApiSpec, float]] = []
         self.peer = "unknown"
-        # Of its last request.
+        # The client id in its last request.
         self.client_id: str | None = None
-        # When the client last sent anything, and when its last whole request was taken.
+        # When the client last sent anything, and when its last complete request was parsed.
         self.last_active = self.last_taken = self._loop.time()
 
     # -- called by the transport -------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = self._flow.transport = transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         self.peer = address[0] if isinstance(address, tuple) else str(address)
-        # Each write is tried at once; bytes that the kernel does not take pause this connection.
+        # Each write is tried immediately; bytes that the kernel does not accept pause this connection.
         transport.set_write_buffer_limits(high=0)
         if not self._owner.on_connected(self):
             self._is_closing = self._flow.is_closing = True
@@ -107,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = self._flow.is_closing = True
         if self._current is not None and self._is_only_waiting():
-            # The reply has no receiver. Other requests are finished: a topic must not be half created.
+            # The reply has no receiver. Requests that change something are finished: a topic must not be half created.
             self._current.cancel()
         self._flow.close()
         self._owner.on_disconnected(self)
@@ -145,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting_for_memory(self) -> bool:
-        """True while reading is paused for want of memory, which is not the client's fault."""
+        """True while reading is paused for lack of memory, which is not the client's fault."""
         return self._flow.is_waiting_for_memory
 
     @property
@@ -158,11 +159,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.is_mid_frame
 
     def stalled_s(self, now: float) -> float:
-        """Return for how long the client has taken nothing of its waiting replies. Called periodically."""
+        """Return how long the client has read nothing of its waiting replies. Called periodically."""
         return self._flow.stalled_s(now) if self._is_writing_paused else 0.0
 
     def shrink(self) -> None:
-        """Give back the memory of an earlier large request. Called periodically."""
+        """Release the memory of an earlier large request. Called periodically."""
         self._flow.shrink()
 
     def stop_taking_requests(self) -> None:
@@ -171,14 +172,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return
         self._flow.pause_reading()
-        # A fetch may wait for data and a join for members for long; the client will retry elsewhere.
+        # A fetch may wait long for data, and a join for members; the client will retry elsewhere.
         if self._is_only_waiting() or not self.is_busy:
             self._transport.close()
 
     def close(self, reason: str, *, kind: str = "", level: int = logging.WARNING) -> None:
         """Drop the connection without a reply.
 
-        `kind` groups reasons that differ in details only: each peer and kind is logged once a minute.
+        `kind` groups reasons that differ only in details: each peer and kind is logged once a minute.
         """
         if self._is_closing and self._transport.is_closing():
             return
@@ -199,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _proceed(self) -> None:
-        """Start whole requests until something holds the connection back, then send the replies that are ready."""
+        """Start complete requests until something holds the connection back, then send the replies that are ready."""
         has_taken_any = False
         try:
             while True:
@@ -240,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         self._log_closed(foreign.reason)
         self._is_closing = self._flow.is_closing = True
         if foreign.reply:
-            # Nothing was sent on this connection yet, so the kernel takes these few bytes at once.
+            # Nothing was sent on this connection yet, so the kernel accepts these few bytes immediately.
             self._transport.writelines([foreign.reply])
             self._transport.close()
         else:
@@ -259,10 +260,10 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def _must_wait(self, request: Request) -> bool:
-        """True if earlier replies must leave before this request starts.
+        """True if earlier replies must be sent before this request starts.
 
-        Only produce requests are pipelined, for their replies are small. Larger replies would pile up behind one that
-        waits or that the client does not take.
+        Only produce requests are pipelined, since their replies are small. Larger replies would pile up behind one that
+        is not ready or that the client does not read.
         """
         if not self._session.waiting or request.api.key == Api.PRODUCE:
             return False
@@ -278,14 +279,14 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _arrived_at(self) -> float | None:
-        """When the request that was parsed last had arrived completely; None: just now."""
+        """When the last parsed request had arrived completely; None: just now."""
         arrivals = self._arrivals
         while arrivals and arrivals[0][0] < self._bytes_taken:
             arrivals.popleft()
         return arrivals[0][1] if arrivals else None
 
     def _queued_s(self, now: float) -> float:
-        """How long the request that starts now has waited for earlier ones."""
+        """How long the request that starts now has waited behind earlier ones."""
         since, self._deferred_since = self._deferred_since, 0.0
         if not since and self._arrivals:
             since = self._arrived_at() or now
@@ -316,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         now = perf_counter()
         times = RequestTimes(queued_s, now - began, 0.0)
         if isinstance(outcome, Pipelined):
-            # Only the API, not the request: its records are freed while the reply waits.
+            # Pass only the API, not the request: its records are freed while the reply waits.
             outcome.then(partial(self._on_pipelined_reply, slot, request.api, now, times))
         elif isinstance(outcome, Coroutine):
             self._run(request, slot, outcome, now, times)
@@ -350,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_soon(self) -> None:
         self._is_sending_soon = False
-        # Send first: the number of waiting replies may be what holds the next requests back.
+        # Send first: the number of waiting replies may be what holds back the next requests.
         self._send_ready()
         self._proceed()
 
@@ -414,19 +415,19 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._count_sent()
         else:
-            # Requests without a reply.
+            # There are only requests without a reply.
             self._session.taken.clear()
         if self._is_closing and not self.is_busy and not self._transport.is_closing():
             self._transport.close()
 
     def _note_written(self) -> None:
-        # Not the slots: they would keep the replies in memory.
+        # Do not keep the slots: they would keep the replies in memory.
         taken = self._session.taken
         self._written += [(one.api, one.ready_at) for one in taken if one.api and one.buffers]
         taken.clear()
 
     def _count_sent(self) -> None:
-        """The kernel has taken all written replies."""
+        """The kernel has accepted all written replies."""
         now = perf_counter()
         for api, ready_at in self._written:
             self._traffic.on_sent(api, now - ready_at)
@@ -441,5 +442,5 @@ def _is_broken_invariant(error: BaseException) -> bool:
 
 
 def _describe(request: Request) -> str:
-    """Enough to find the client, without what it sent."""
+    """Identify the request and its client, without the request's content."""
     return f"{request.api.name} v{request.version} of client {request.client_id!r}"

@@ -1,8 +1,8 @@
-"""Flow control of one connection: when it may read, and the memory that it holds of the broker's budget.
+"""Flow control of one connection: when it may read, and how much of the memory budget it holds.
 
 - The receive buffer grows for a large request once the budget grants the memory; until then reading is paused, and TCP
   tells the client.
-- Replies that the client has not taken are charged to the budget until it takes them.
+- Replies that the client has not read are charged to the budget until it reads them.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ class FlowControl:
         self._memory = memory
         self._loop = loop
         self._is_reading_paused = False
-        # Set by the connection: reading is not resumed.
+        # Set by the connection: reading is then never resumed.
         self.is_closing = False
-        # Memory held: the growth of the receive buffer, and the replies that the client has not taken.
+        # Memory held: the growth of the receive buffer, and the replies that the client has not read.
         self._bytes_grown = 0
         self._bytes_unsent = 0
-        # Whether those replies are charged as a follower's; and whether the last request was a follower's.
+        # Whether the unsent replies are charged as a follower's, and whether the last request was a follower's.
         self._is_unsent_of_follower = False
         self.is_of_follower = False
-        # Requested and not granted yet, and the turn of the request that needs it.
+        # The memory requested and not granted yet, and the turn of the request that needs it.
         self._bytes_wanted = 0
         self._turn: int | None = None
-        # The unsent bytes when last looked at, and since when they have not decreased.
+        # The unsent bytes at the last check, and the time since which they have not decreased.
         self._unsent_seen = 0
         self._stalled_since = self.last_grown = loop.time()
 
@@ -46,11 +46,11 @@ class FlowControl:
     def on_requests_taken(self) -> None:
         self._turn = None
         if self._memory.is_short_for_requests:
-            # Other connections wait for the memory of the last request; the next one waits in turn.
+            # Other connections wait for the memory of the last request; this one's next request takes a new turn.
             self._give_received(self._reader.release())
 
     def adjust_reading(self) -> None:
-        """Pause or resume reading, after requests were taken or memory was granted."""
+        """Pause or resume reading, after requests were parsed or memory was granted."""
         if self.is_closing:
             return
         growth = self._reader.growth_wanted
@@ -66,7 +66,7 @@ class FlowControl:
             self.transport.pause_reading()
 
     def shrink(self) -> None:
-        """Give back the memory of an earlier large request."""
+        """Release the memory of an earlier large request."""
         self._give_received(self._reader.maybe_shrink())
 
     def _grow_buffer(self, growth: int) -> bool:
@@ -106,7 +106,7 @@ class FlowControl:
         unsent = self.transport.get_write_buffer_size()
         if unsent > self._bytes_unsent:
             if not self._bytes_unsent:
-                # Until everything is taken: later replies are small, and are given back together with this one.
+                # Kept until everything is sent: later replies are small, and are released together with this one.
                 self._is_unsent_of_follower = self.is_of_follower
             self._memory.take(
                 unsent - self._bytes_unsent, is_to_follower=self._is_unsent_of_follower
@@ -118,7 +118,7 @@ class FlowControl:
         self._memory.give(amount, is_to_follower=self._is_unsent_of_follower)
 
     def stalled_s(self, now: float) -> float:
-        """Return for how long the client has taken nothing; called periodically while writing is paused."""
+        """Return how long the client has read nothing; called periodically while writing is paused."""
         unsent = self.transport.get_write_buffer_size()
         if unsent < self._unsent_seen:
             self._stalled_since = now
@@ -126,7 +126,7 @@ class FlowControl:
         return now - self._stalled_since
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Release all memory."""
         if self._turn is not None:
             self._memory.forget_receiver(self._turn)
         self._memory.give_received(self._bytes_grown)

@@ -1,7 +1,7 @@
 """Recognises HTTP and TLS clients on the Kafka listener by the first four bytes they send.
 
-A Kafka request begins with its size, so the first bytes of another protocol look like a frame of a gigabyte. So they
-are noticed: only a size above `frame_bytes_max` is compared with the table here.
+A Kafka request begins with its size, so the first bytes of another protocol look like the size of a huge frame. Only a
+size above `frame_bytes_max` is therefore compared with the table here.
 """
 
 from typing import NamedTuple
@@ -29,14 +29,14 @@ _HTTP_REPLY = (
 
 
 class ForeignClient(NamedTuple):
-    # Which client it is and what to do, for the operator.
+    # The kind of client and a remedy, for the operator.
     reason: str
-    # What it can read before the connection is closed; empty: nothing.
+    # A reply in the client's protocol before the connection is closed; empty: none.
     reply: bytes = b""
 
 
 def foreign_client(size: int, *, metrics_listen: str) -> ForeignClient | None:
-    """Return which client announces a frame of `size` bytes as its first; None: not a known one."""
+    """Return the kind of client whose first frame claims `size` bytes; None if it is not a known one."""
     start = size.to_bytes(4, "big")
     method = _HTTP_STARTS.get(start)
     if method is not None:

@@ -7,7 +7,7 @@ from respool.broker.metrics.turns import in_turns
 from respool.broker.partitions.partition import Partition
 from respool.ports.metrics import Metrics
 
-# Looked at before the loop turns: less than a millisecond.
+# Partitions counted per turn of the event loop: less than a millisecond.
 PARTITIONS_PER_TURN = 250
 
 
@@ -33,7 +33,7 @@ class Gauges:
         )
 
     async def report(self, broker: Broker) -> None:
-        """Look at every partition, in turns: there may be very many."""
+        """Update all gauges. Partitions are counted in slices, since there may be very many."""
         total = _Total()
         async for turn in in_turns(broker.partitions, PARTITIONS_PER_TURN):
             for partition in turn:

@@ -1,20 +1,20 @@
 """Liveness and readiness: what /healthz and /readyz answer.
 
 - /healthz: 200 while the process is healthy. The broker's event loop answers, so a reply shows that the loop runs.
-- /readyz: 200 while clients are served; else 503, with one reason a line.
+- /readyz: 200 while clients are served; else 503, with one reason per line.
 """
 
 from respool.broker.broker import Broker
 from respool.server.http_endpoint import Page, text_page
 from respool.server.http_request import OK, UNAVAILABLE
 
-# So many offline partitions are named.
+# How many offline partitions are listed by name.
 NAMED_MAX = 5
 
 
 class Health:
     def __init__(self) -> None:
-        # What a broker that does not serve is doing; None while it serves.
+        # What the broker is doing while it does not serve clients; None while it serves.
         self._stage: str | None = "starting: connecting to the metadata store"
         self._broker: Broker | None = None
 
@@ -41,7 +41,7 @@ class Health:
         return text_page(UNAVAILABLE, "\n".join(reasons)) if reasons else text_page(OK, "ready")
 
     def reasons(self) -> list[str]:
-        """Why clients are not served, or not with all there is; empty when they are."""
+        """Return why clients are not served, or not completely; empty if all is well."""
         if self._stage is not None:
             return [self._stage_text(self._stage)]
         assert self._broker is not None

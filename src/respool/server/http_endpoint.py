@@ -1,11 +1,11 @@
-"""A small HTTP server on the broker's loop, for scrapes and health probes: GET and HEAD of a few pages.
+"""A small HTTP server on the broker's event loop, for scrapes and health probes: GET and HEAD of a few pages.
 
 Each connection has one request and is closed after its reply. No client can block the endpoint: a connection has
-`REQUEST_S` to send its request and `SEND_S` to take the reply, and when `CONNECTIONS_MAX` are open, the oldest that has
-not sent its request makes room for the next.
+`REQUEST_S` to send its request and `SEND_S` to read the reply. When `CONNECTIONS_MAX` are open, the oldest that has not
+sent its request is closed to make room for the next.
 
 It runs on the broker's own event loop on purpose: a reply shows that the loop runs, and metrics need no locks. A large
-page is made in pieces that yield to the loop (`metrics_page.py`).
+page is generated in pieces that yield to the loop (`metrics_page.py`).
 """
 
 import asyncio
@@ -45,17 +45,17 @@ MakePage: TypeAlias = Callable[[], Awaitable[Page]]
 
 class HttpEndpoint:
     def __init__(self, pages: Mapping[str, MakePage]) -> None:
-        """`pages` by their paths."""
+        """`pages` maps paths to functions that make the pages."""
         self._pages = pages
         self._server: asyncio.Server | None = None
-        # Open connections, in the order they came.
+        # Open connections, in the order of arrival.
         self._connections: dict[HttpConnection, None] = {}
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen until `close`, and return the address that was bound.
 
         Raises:
-            SettingsError: the address cannot be listened on.
+            SettingsError: the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -78,7 +78,7 @@ class HttpEndpoint:
     # -- what connections report -------------------------------------------------------------------------------------
 
     def on_connected(self, connection: "HttpConnection") -> bool:
-        """True if there is room for it, or room could be made."""
+        """Return True if there is room for the connection, or room could be made."""
         if len(self._connections) >= CONNECTIONS_MAX:
             silent = next((one for one in self._connections if not one.has_request), None)
             if silent is None:
@@ -115,10 +115,10 @@ class HttpConnection(asyncio.Protocol):
     def has_request(self) -> bool:
         return self._reader.is_done
 
-    # The transport's calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports do all that asyncio's do, without being of its class.
+        # uvloop's transports have asyncio's interface, but not its base class.
         self._transport = cast("asyncio.Transport", transport)
         self._deadline = self._loop.call_later(REQUEST_S, self.abort)
         if not self._endpoint.on_connected(self):
@@ -126,7 +126,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._reader.is_done or self._transport.is_closing():
-            # A body, or another request: nobody reads it.
+            # A body or a second request: it is ignored.
             return
         self._reader.feed(data)
         if self._reader.refusal is not None:
@@ -142,7 +142,7 @@ class HttpConnection(asyncio.Protocol):
             self._answering.cancel()
         self._endpoint.on_disconnected(self)
 
-    # The endpoint's.
+    # Called by the endpoint.
 
     def abort(self) -> None:
         self._transport.abort()
@@ -152,7 +152,7 @@ class HttpConnection(asyncio.Protocol):
         self._send(page, with_body=request.method != "HEAD")
 
     def _send(self, page: Page, *, with_body: bool) -> None:
-        # Anew: whoever takes nothing of a long reply must not stay for ever either.
+        # A new deadline for the reply: a client that does not read a long page must not stay forever either.
         self._deadline.cancel()
         self._deadline = self._loop.call_later(SEND_S, self.abort)
         self._transport.writelines([_head(page), *(page.body if with_body else ())])

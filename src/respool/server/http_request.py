@@ -1,6 +1,7 @@
-"""The head of an HTTP/1 request, as bytes come in. No I/O: feed it, then look at `request` or `refusal`.
+"""The head of an HTTP/1 request, from bytes as they arrive. No I/O: feed it, then check `request` or `refusal`.
 
-Only what a scrape or a health probe needs: method and path. Bodies are never read; each connection has one request.
+It parses only what a scrape or a health probe needs: method and path. Bodies are never read; each connection has one
+request.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,7 @@ _VERSIONS = ("HTTP/1.0", "HTTP/1.1")
 
 class HttpRequest(NamedTuple):
     method: str
-    # Without the query.
+    # Without the query string.
     path: str
 
 
@@ -41,7 +42,7 @@ class HttpRequestReader:
 
     def __init__(self) -> None:
         self._received = bytearray()
-        # At most one of them is set, once; what comes after that is ignored.
+        # At most one of them is set, once; later bytes are ignored.
         self.request: HttpRequest | None = None
         self.refusal: HttpStatus | None = None
 

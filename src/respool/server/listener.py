@@ -1,4 +1,4 @@
-"""Accepts client connections, counts them, and closes those that are idle or never finish a request."""
+"""Accepts client connections, counts them, and closes those that are idle or never complete a request."""
 
 import asyncio
 import logging
@@ -18,28 +18,28 @@ from respool.server.traffic import Traffic
 logger = logging.getLogger(__name__)
 
 SWEEP_INTERVAL_S = 1.0
-# How long a client may take nothing of its reply, or send nothing of its request, while others wait for memory.
+# How long a client may read nothing of its reply, or send nothing of its request, while others wait for memory.
 STALL_IN_NEED_S = 5.0
 BACKLOG = 1024
 
 
 class Listener:
     def __init__(self, broker: Broker, *, handle: Handler | None = None) -> None:
-        """`handle` answers the requests; None: the broker itself."""
+        """`handle` serves the requests; by default, the broker itself does."""
         self._broker = broker
         self._handle = handle
         self._settings = broker.settings
-        # In the order they came, so that a simulated run is the same each time.
+        # In the order of arrival, so that simulated runs are deterministic.
         self._connections: dict[Connection, None] = {}
         self._per_address: Counter[str] = Counter()
         self._tasks: dict[asyncio.Task[Reply], None] = {}
-        # When each connection's unfinished frame was first seen unfinished.
+        # When each connection's current incomplete frame was first seen.
         self._mid_frame_since: dict[Connection, float] = {}
         self._server: asyncio.Server | None = None
         self._is_sweeping = False
-        # Set whenever the last connection has gone; waited for only while stopping.
+        # Set whenever the last connection has closed; awaited only while stopping.
         self._all_gone = asyncio.Event()
-        # Peers repeat what is refused as often as they like.
+        # Rate-limited, since peers may repeat refused requests at any rate.
         self.refusals = RateLimitedLog(logger)
         metrics = broker.world.metrics
         self.traffic = Traffic(metrics)
@@ -51,16 +51,16 @@ class Listener:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens, once it does."""
+        """The address that the listener is bound to, once it is started."""
         return self._address
 
     @property
     def connections(self) -> Sequence[Connection]:
-        """Those that are open, in the order they came."""
+        """The open connections, in the order of arrival."""
         return tuple(self._connections)
 
     async def start(self) -> tuple[str, int]:
-        """Listen, and return the address that was bound. After `stop_accepting`: listen there again."""
+        """Listen, and return the bound address. After `stop_accepting`: listen on the same address again."""
         host, port = self._address if self._is_sweeping else self._settings.network.listen_address
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -78,13 +78,13 @@ class Listener:
         return self._address
 
     def stop_accepting(self) -> None:
-        """Let nobody in any more; those who are in stay."""
+        """Accept no new connections; existing ones stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     async def stop(self) -> None:
-        """Accept nobody, finish what is under way within the grace time, then close the rest."""
+        """Accept no new connections, finish requests in flight within the grace time, then close all connections."""
         self.stop_accepting()
         for connection in tuple(self._connections):
             connection.stop_taking_requests()
@@ -93,18 +93,18 @@ class Listener:
                 await asyncio.wait_for(self._all_gone.wait(), self._settings.stop_grace_ms / 1000)
         for connection in tuple(self._connections):
             connection.close("the broker stops", level=logging.INFO)
-        # Whoever waits for a coordinator could wait for ever: followers do not reach this broker any more, so what it
-        # leads is not committed.
+        # Requests that wait for a coordinator could wait forever: followers no longer reach this broker, so nothing
+        # that it leads is committed.
         self._broker.stop_coordinators()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._settings.stop_grace_ms / 1000)
         late = tuple(self._tasks)
         for task in late:
-            # Nobody is left to be answered.
+            # No client is left to receive a reply.
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    # What connections tell.
+    # Called by connections.
 
     def on_connected(self, connection: Connection) -> bool:
         self._connections[connection] = None
@@ -146,7 +146,7 @@ class Listener:
             return f"connections_per_address_max = {limit}"
         return None
 
-    # Sweeping.
+    # Periodic checks.
 
     async def _sweep_forever(self) -> NoReturn:
         while True:
@@ -155,14 +155,14 @@ class Listener:
             await self._gauges.report(self._broker)
 
     def sweep(self, now: float) -> None:
-        """Close connections that have been idle, in the middle of a frame, or not reading their replies for too
-        long."""
+        """Close connections that have for too long been idle, in the middle of a frame, or not reading their
+        replies."""
         idle_s = self._settings.network.connection_idle_ms / 1000
         arrival_s = self._settings.network.frame_arrival_ms / 1000
         stall_s = self._settings.network.reply_stall_ms / 1000
         memory = self._broker.memory
         silence_s = arrival_s
-        # Others may wait for the memory of those who take nothing, or send nothing.
+        # Other connections may wait for the memory of clients that read nothing or send nothing.
         if memory.is_short_for_replies:
             stall_s = min(stall_s, STALL_IN_NEED_S)
         if memory.is_short_for_requests:
@@ -177,9 +177,9 @@ class Listener:
             elif connection.is_waiting_for_memory:
                 self._mid_frame_since.pop(connection, None)
             elif connection.is_mid_frame and not connection.is_busy:
-                # A client that sends without a pause is in the middle of a request whenever we look: it is
-                # another one each time. One that is large may take as long again each time its buffer has
-                # doubled: it may have waited for that, and the client has sent as much again.
+                # A client that sends without a pause is in the middle of a request at every check, but of a different
+                # one each time. A large request gets the full time again each time its buffer has doubled: it may have
+                # waited for the memory, and the client has sent as much again.
                 since = self._mid_frame_since.setdefault(connection, now)
                 since = max(since, connection.last_grown, connection.last_taken)
                 if now - since > arrival_s:

@@ -1,7 +1,7 @@
-"""The page that Prometheus scrapes: made in slices, so that the event loop can do other work in between.
+"""The page that Prometheus scrapes, generated in slices, so that the event loop can do other work in between.
 
-A scrape of many series takes tens of milliseconds. A slice takes `SLICE_S` and one piece at most; then other work of
-the loop goes first. Scrapes that come while a page is being made get that page.
+A scrape of many series takes tens of milliseconds. A slice takes `SLICE_S` plus one piece at most; then other tasks of
+the loop run. Scrapes that arrive while a page is being generated get that page.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ class MetricsPage:
     def __init__(
         self, pieces: Callable[[], Iterator[bytes]], *, prepare: Callable[[], None] = lambda: None
     ) -> None:
-        """`pieces` makes the text of one scrape, a little at a time; before that, `prepare` runs in another thread."""
+        """`pieces` yields the text of one scrape piece by piece; before that, `prepare` runs in another thread."""
         self._pieces = pieces
         self._prepare = prepare
         self._making: asyncio.Task[Page] | None = None
@@ -26,7 +26,7 @@ class MetricsPage:
     async def make(self) -> Page:
         if self._making is None or self._making.done():
             self._making = asyncio.get_running_loop().create_task(self._make())
-        # Whoever asked may go; others wait for the same.
+        # A cancelled scrape must not cancel the page, since other scrapes wait for the same one.
         return await asyncio.shield(self._making)
 
     async def _make(self) -> Page:

@@ -1,13 +1,13 @@
 """Traffic by API: requests, bytes, errors, and the time that requests spend in each stage.
 
 ```
- bytes complete       started         handler done        reply ready        taken by the kernel
+ bytes complete       started         handler done        reply ready        accepted by the kernel
         |---- queue ----|---- local ----|---- remote ----|------- send -------|
 ```
-- queue: behind other requests of its connection
+- queue: waiting behind other requests of its connection
 - local: the broker's own work, including disk reads
 - remote: a produce waits for its commit (sync and followers), a fetch for data, a join for other members
-- send: behind replies to earlier requests, and until the client takes the bytes
+- send: waiting behind replies to earlier requests, and until the kernel accepts the bytes
 
 Each request is counted in plain numbers, which costs about a microsecond; they are reported periodically.
 """
@@ -22,7 +22,7 @@ from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request
 from respool.wire.reply_errors import FrameWithErrors, error_name
 
-# From a reply out of memory to a fetch that waits for data; in seconds.
+# In seconds: from a reply out of memory to a fetch that waits for data.
 SECONDS_BOUNDS = (
     *(0.0001, 0.00025, 0.0005),
     *(0.001, 0.0025, 0.005),
@@ -30,13 +30,13 @@ SECONDS_BOUNDS = (
     *(0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0),
 )
-# Coarser: there are four of them for each API.
+# Coarser, since there are four of them per API.
 STAGE_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 _STAGE_BOUND_MIN = STAGE_BOUNDS[0]
 
 
 class RequestTimes(NamedTuple):
-    """Up to where its reply is ready, in seconds."""
+    """The times of a request until its reply is ready, in seconds."""
 
     queue_s: float
     local_s: float
@@ -66,7 +66,7 @@ class Traffic:
         traffic.bytes_in += request.size
 
     def on_reply(self, api: ApiSpec, reply: Reply, times: RequestTimes) -> None:
-        """A request of which `on_request` was told has its reply; an empty one is not sent."""
+        """A request that `on_request` counted has its reply; an empty reply is not sent."""
         traffic = self._by_api[api.key]
         queue_s, local_s, remote_s = times
         seconds = local_s + remote_s
@@ -83,7 +83,7 @@ class Traffic:
             traffic.errors.update(last.error_codes)
 
     def on_sent(self, api: ApiSpec, seconds: float) -> None:
-        """The kernel has taken a reply, so long after it was ready."""
+        """The kernel has accepted a reply, `seconds` after it was ready."""
         self._by_api[api.key].send.add(seconds)
 
     def report(self) -> None:
@@ -102,7 +102,7 @@ class _Stage:
 
     def add(self, seconds: float) -> None:
         self.total += seconds
-        # Nearly always it is the first bucket.
+        # Nearly always the first bucket is right.
         self.counts[0 if seconds <= _STAGE_BOUND_MIN else bisect_left(STAGE_BOUNDS, seconds)] += 1
 
     def report(self) -> None:
@@ -115,7 +115,7 @@ class _Stage:
 
 
 class _ApiTraffic:
-    """Of one API, since the last report."""
+    """Counters of one API since the last report."""
 
     __slots__ = (
         "_api", "_bytes_in_total", "_bytes_out_total", "_metrics", "_requests_total", "_seconds",

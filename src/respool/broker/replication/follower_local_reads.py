@@ -1,8 +1,8 @@
-"""Local reads, the follower's side: records are read from the files of a leader on this host.
+"""Local reads, the follower's side: reads records from the files of a leader on this host.
 
-The leader names only committed records, so they are not normally truncated, and the first bytes tell whether the file
+The leader names only committed records, so they are not normally truncated, and their first bytes show whether the file
 still has them. If the range cannot be read (the segment was deleted or compacted, the file cannot be opened), it is
-fetched again, and the leader sends everything for a while.
+fetched again, and for a while the leader sends all records over the socket.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from respool.wire.fetch_reply import FetchedPart
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_MS = 60_000
-# The disk of one leader may hang; reads from other leaders must not wait for it.
+# The disk of one leader may hang; reads from other leaders must not wait for that.
 READ_MS_MAX = 5_000
 
 
 class LocalReadRequest(NamedTuple):
-    """What a request tells the leader about local reads."""
+    """The part of a request that tells the leader about local reads."""
 
-    # This host; empty: the leader sends the records.
+    # This host's id; empty: the leader sends the records.
     host: str
     at_ms: int
 
@@ -37,14 +37,14 @@ class FollowerLocalReads:
     """Local reads from one leader."""
 
     def __init__(self, local_reader: LocalReader | None, *, clock: Clock, bytes_max: int) -> None:
-        """`local_reader` None: no local reads. More than `bytes_max` at once is refused."""
+        """`local_reader` None: no local reads. Ranges of more than `bytes_max` in one reply are refused."""
         self._local_reader = local_reader
         self._clock = clock
         self._bytes_max = bytes_max
         self._not_before_ms = 0
 
     def ask(self, *, is_on_this_host: bool) -> LocalReadRequest:
-        """What to tell the leader. `is_near`: it is at an address of this machine."""
+        """Return the request's local-read part. `is_on_this_host`: the leader has an address of this machine."""
         now_ms = self._clock.monotonic_ms()
         if self._local_reader is None or not is_on_this_host or now_ms < self._not_before_ms:
             return LocalReadRequest("", now_ms)
@@ -57,7 +57,7 @@ class FollowerLocalReads:
         asked: LocalReadRequest,
         epoch_of: Callable[[FetchedPart], int],
     ) -> list[FetchedPart]:
-        """Return the parts with the records of their file ranges; without records where a range could not be read.
+        """Return the parts with the records of their file ranges; without records if a range could not be read.
 
         `asked` is what `ask` returned for this request; `epoch_of` returns the leader epoch of a part's fetch.
 
@@ -91,7 +91,7 @@ class FollowerLocalReads:
         except (LocalReadFailed, TimeoutError) as error:
             now_ms = self._clock.monotonic_ms()
             if now_ms >= self._not_before_ms:
-                # One line for all ranges that fail together.
+                # One log line for all ranges that fail together.
                 logger.info("local reads fail, so the leader sends the records: %s", error)
             self._not_before_ms = now_ms + RETRY_AFTER_MS
             return replace(part, file_range=None)

@@ -1,4 +1,4 @@
-"""A follower's changes of its log: append, truncate where the logs diverge, delete what the leader deleted."""
+"""A follower's changes to its log: append, truncate where the logs diverge, delete what the leader deleted."""
 
 import logging
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ from respool.replication.follower import Follower
 
 logger = logging.getLogger(__name__)
 
-# What cannot be written now may be in a moment.
+# The delay after a failed write, which may succeed on retry.
 TROUBLE_DELAY_MS = 1_000
 
 
@@ -45,7 +45,7 @@ class FollowerLog:
         self._clock = clock
 
     async def take(self, reply: FetchReply) -> list[FollowerEffect]:
-        """Apply the leader's reply; return the effects that are left to the fetcher."""
+        """Apply the leader's reply; return the effects that remain for the fetcher."""
         follower = reply.partition.follower
         if follower is None or not reply.partition.is_online:
             return []
@@ -60,7 +60,7 @@ class FollowerLog:
         left: list[FollowerEffect] = []
         for effect in effects:
             if not partition.is_online:
-                # It failed, or was removed, while another thread was at work, or the leader was asked.
+                # The partition failed or was removed while another thread or the leader was at work.
                 return []
             if isinstance(effect, HighWatermarkMoved):
                 partition.on_high_watermark(effect.high_watermark)
@@ -80,7 +80,7 @@ class FollowerLog:
             effects = partition.append_fetched(records, now_ms=self._clock.now_ms())
             if partition.log.log_end > log_end:
                 return effects
-            # Not one whole batch. Asked for at once, it would be the same again and again.
+            # There was not even one complete batch. An immediate retry would get the same bytes again and again.
             logger.error("%s: the leader sent %d bytes of no use", partition.name, len(records))
             return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
         except (RequestError, StorageError) as error:
@@ -89,7 +89,7 @@ class FollowerLog:
             if isinstance(error, StorageError) and not is_transient:
                 partition.on_storage_error(error)
                 return []
-            # Some of it may be in the log all the same.
+            # Part of it may be in the log all the same.
             self._syncs.request_sync(partition)
             log = partition.log
             effects = follower.on_appended(log.log_end, last_epoch=log.latest_epoch)
@@ -107,7 +107,7 @@ class FollowerLog:
             if follower is None or not partition.is_online:
                 return []
             _tell_cut(partition.name, effect, log_end=partition.log.log_end)
-            # What is being synced is about to be cut off, or not: both at once would be neither.
+            # The log must not be truncated while a sync of it is in flight.
             await self._syncs.settle(partition)
             left = await self._cut_settled(partition, follower, effect)
             # Request the sync of what was not truncated: nothing else does, in any role.
@@ -128,11 +128,11 @@ class FollowerLog:
         except NothingTruncated as error:
             return self._put_off(partition, follower, error)
         except StorageError as error:
-            # Whatever it was, the log may be half cut: only opening it again tells.
+            # The log may be half truncated: only reopening it shows its state.
             partition.give_up_log(error)
             return []
         if not _is_followed_by(partition, follower):
-            # The role was another by then; whoever takes the next one reads the log as it is.
+            # The role has changed since; the next role starts from the log as it is.
             if partition.is_online:
                 high_watermark = min(partition.high_watermark, log.log_end)
                 partition.on_high_watermark(max(high_watermark, log.log_start))
@@ -148,7 +148,7 @@ class FollowerLog:
     def _put_off(
         self, partition: Partition, follower: Follower, error: NothingTruncated
     ) -> list[FollowerEffect]:
-        """The log is whole, and what has to go will be found again."""
+        """Retry later: the log is unchanged, and the next fetch detects the divergence again."""
         logger.warning("%s: it is not cut off for now: %s", partition.name, error)
         if not _is_followed_by(partition, follower):
             return []
@@ -173,5 +173,5 @@ def _tell_cut(name: TopicPartition, effect: TruncateTo | ResetLogTo, *, log_end:
             log_end,
         )
     else:
-        # At most epochs that have no records go.
+        # At most, leader epochs without records are removed.
         logger.debug("%s: the log ends at %d, and nothing is cut off", name, log_end)

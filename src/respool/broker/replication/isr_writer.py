@@ -1,8 +1,8 @@
 """Writes a leader's ISR changes to the metadata store, one guarded write each, and reports the result.
 
-The guards are the partition's key, as it was when the leader decided, and each joiner's registration: a broker that
+The guards are the partition's key, as it was when the leader decided, and each joiner's registration: a broker that has
 crashed since may have lost what it had fetched (KIP-903). After a refused or unanswered write the key is read; only
-then the leader decides again.
+then does the leader decide again.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class IsrWriter:
         see: Callable[[Partition, PartitionImage], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        """`see` gets a partition after its key had to be read from the store: that may end the role."""
+        """`see` gets a partition whose key had to be read from the store: the new state may end the role."""
         self._catalog = catalog
         self._store = store
         self._may_act = may_act
@@ -54,9 +54,9 @@ class IsrWriter:
         why = f"{partition.name}: in sync {list(image.isr)}, eligible {list(image.elr)}"
         report = leader.on_isr_refused
         try:
-            # Without a valid lease somebody else may decide by now.
+            # Without a valid lease another broker may be the leader by now.
             if self._may_act():
-                # It is seen here when this returns, and the leader has heard of it.
+                # When this returns, the image has the change and the leader was notified of it.
                 await self._catalog.write(
                     GuardedWrite(
                         guards=tuple(guards), puts={key: keys.encode_partition(image)}, why=why
@@ -76,7 +76,7 @@ class IsrWriter:
 
     async def _read(self, key: str, is_wanted: Callable[[], bool]) -> PartitionImage | None:
         while is_wanted():
-            # Not at once: what refused the write is often still under way.
+            # Not immediately: the change that caused the refusal is often still in progress.
             await asyncio.sleep(RETRY_DELAY_S)
             try:
                 stored = await self._store.get(key)

@@ -1,15 +1,15 @@
 """Fetches from one leader for all partitions that follow it, round after round, and applies the replies to the logs.
 
 ```
-   every partition's next fetch -> one request -> append, truncate  -----+--> much came: next round at once
-                                                                           +--> else when all of it is on the disk
+   every partition's next fetch -> one request -> append, truncate  -----+--> many bytes: next round immediately
+                                                                           +--> else when all of it is on disk
 ```
-What is on the disk counts, and the leader hears of it with the next request. Where much comes, it is worth one more
-request to fetch on while the disk is at work; that one does not wait at the leader for records. Where little comes, the
-request waits for the disk, so that there is one for what comes and for what counts.
+Only durable records count, and the leader learns of them with the next request. If many bytes arrive, an extra request
+is worthwhile to keep fetching while the disk is at work; that request does not wait at the leader for records. If few
+bytes arrive, the next request waits for the disk, so that one request both fetches and reports the durable end.
 
-One request is under way. A partition that comes while it waits at the leader for records does not wait with it: such
-newcomers are fetched in a channel of their own until the next round takes them in.
+One request is in flight at a time. A partition that is added while the request waits at the leader for records does not
+wait with it: such newcomers are fetched in a channel of their own until the next round includes them.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 STEADY_CHANNEL = 1
 NEWCOMERS_CHANNEL = 2
-# How long a request waits at the leader for records.
+# How long a request may wait at the leader for records.
 WAIT_MS = 500
-# The same while something here is not known to be committed: the leader says so with its next reply. Twice as long each
-# time it does not, for that may be as long as too few replicas run.
+# The same while some local records are not known to be committed: the leader's next reply says whether they are. The
+# wait doubles each time they still are not, since too few replicas may be running for a long time.
 WAIT_FOR_COMMIT_MS = 20
 WAIT_FOR_NEWCOMERS_MS = 50
 
@@ -52,7 +52,7 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
-        """`hurry_bytes` in a round is much: it takes the disk about as long as a request takes."""
+        """`hurry_bytes` in one round is many bytes: writing them takes about as long as a request."""
         self.leader = leader
         self._hurry_bytes = hurry_bytes
         self._requests = requests
@@ -61,17 +61,17 @@ class ReplicaFetcher:
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._spawn = spawn
-        # In the order they came, so that a simulated run is the same each time.
+        # In the order of arrival, so that simulated runs are deterministic.
         self._partitions: dict[Partition, None] = {}
-        # Those that came while a request was waiting at the leader.
+        # Partitions that were added while a request was waiting at the leader.
         self._newcomers: dict[Partition, None] = {}
-        # After an error: not to be fetched before this time.
+        # Do not fetch these before the given time: they had an error or are throttled.
         self._not_before_ms: dict[Partition, int] = {}
         self._woken = asyncio.Event()
         self._is_polling = False
         self._greeting: asyncio.Task[Any] | None = None
         self._wait_for_commit_ms = WAIT_FOR_COMMIT_MS
-        # Much came with the last round.
+        # The last round returned many bytes.
         self._is_much = False
 
     def add(self, partition: Partition) -> None:
@@ -85,19 +85,19 @@ class ReplicaFetcher:
             self._greeting = self._spawn(self._greet())
 
     def wake(self) -> None:
-        """Something may be due that was not."""
+        """Check again whether fetches are due."""
         self._woken.set()
 
     def remove(self, partition: Partition) -> None:
         self._partitions.pop(partition, None)
         self._newcomers.pop(partition, None)
         self._not_before_ms.pop(partition, None)
-        # The round may be waiting for its disk. Whoever fetches for it from now on hears of that, and not this one.
+        # The round may be waiting for this partition's sync, which from now on is reported to its next fetcher.
         self._woken.set()
 
     async def run(self) -> NoReturn:
         while True:
-            # Before anything is looked at: what changes meanwhile must be noticed.
+            # Cleared before anything is checked, so that changes in the meantime are noticed.
             self._woken.clear()
             awaits_disk = any(_awaits_disk(one) for one in self._partitions)
             if awaits_disk and not self._is_much:
@@ -127,19 +127,19 @@ class ReplicaFetcher:
                 delay_ms = self._put_off_for_ms(self._newcomers)
                 if delay_ms is None:
                     return
-                # A leader that has just been elected may not know it yet. The round may take far longer than that.
+                # A newly elected leader may not know yet that it leads. A regular round may take far longer.
                 await asyncio.sleep(min(delay_ms, WAIT_FOR_NEWCOMERS_MS) / 1000)
                 continue
             replies = await self._ask(
                 asked, wait_ms=WAIT_FOR_NEWCOMERS_MS, channel=NEWCOMERS_CHANNEL
             )
             await self._take(replies, NEWCOMERS_CHANNEL)
-            # The next round may be waiting for the disk of one whose log was cut off meanwhile.
+            # The next round may be waiting for the sync of a partition whose log was truncated since.
             self._woken.set()
 
     def _next_fetches(self, partitions: Iterable[Partition]) -> dict[Partition, FetchFrom]:
         if self._broker_epoch() is None:
-            # Nobody would believe it.
+            # Without a broker epoch the leader would refuse the fetch.
             return {}
         now_ms = self._clock.monotonic_ms()
         asked = {}
@@ -190,10 +190,10 @@ class ReplicaFetcher:
             self._put_off(reply.partition, effects)
 
     def _let_others_first(self, partition: Partition) -> None:
-        """Who got something comes last in the next request: a reply holds only so much.
+        """Move the partition to the end of the next request, since it got records: a reply has limited room.
 
-        In a session the leader sees to it. But who keeps to a pace is not in it all the time, and whoever was first
-        among those would be so each time.
+        In a session the leader does this. But throttled partitions are not in the session all the time, and the first
+        of them would always be served first.
         """
         if partition in self._partitions:
             self._partitions[partition] = self._partitions.pop(partition)
@@ -223,15 +223,15 @@ class ReplicaFetcher:
                 self._not_before_ms[partition] = due_ms
 
     def _put_off_for_ms(self, partitions: Iterable[Partition]) -> int | None:
-        """How long until the first of those that are put off is to be fetched; None: there is none."""
+        """How long until the first delayed partition is due; None if no partition is delayed."""
         now_ms = self._clock.monotonic_ms()
         due = (self._not_before_ms.get(one, 0) - now_ms for one in partitions)
         return min((one for one in due if one > 0), default=None)
 
     def _wait_ms(self) -> int:
-        """How long the leader may keep the request."""
+        """How long the leader may hold the request."""
         wait_ms = WAIT_MS
-        # Those that are put off want to be asked for again.
+        # Delayed partitions must be fetched when they are due.
         delay_ms = self._put_off_for_ms(self._not_before_ms)
         if delay_ms is not None:
             wait_ms = min(wait_ms, delay_ms)
@@ -243,7 +243,7 @@ class ReplicaFetcher:
         return wait_ms
 
     async def _wait_for_work(self) -> None:
-        """Until somebody comes, or the time of one that was put off."""
+        """Wait until a partition is added or woken, or a delayed one is due."""
         delay_ms = self._put_off_for_ms(self._not_before_ms)
         if self._partitions:
             delay_ms = BACKOFF_MS if delay_ms is None else min(delay_ms, BACKOFF_MS)

@@ -29,7 +29,7 @@ class ReplicaFetchers:
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
-        """`borrowed` is made once for each leader."""
+        """`local_reads` is called once per leader."""
         self._me = me
         self._link = link
         self._work = work
@@ -40,11 +40,11 @@ class ReplicaFetchers:
         self._hurry_bytes = hurry_bytes
         self._broker_epoch = broker_epoch
         self._spawn = spawn
-        # One for each leader there ever was.
+        # One for every leader since the start.
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
 
     def add(self, partition: Partition) -> None:
-        """Fetch for this follower, from whoever leads it now."""
+        """Start to fetch for this follower from its current leader."""
         assert partition.follower is not None
         leader = partition.follower.image.leader
         for fetcher in self._fetchers.values():

@@ -20,7 +20,7 @@ from respool.wire.schema_extensions import REPLICA_FETCH_VERSION
 LIST_OFFSETS_VERSION = 8
 READ_UNCOMMITTED = 0
 LATEST, EARLIEST = -1, -2
-# A partition's share of a reply: large enough that catching up is not slowed by asking.
+# The limit per partition in a reply: large enough that round trips do not slow down catching up.
 PARTITION_BYTES_MAX = 4 * 1024 * 1024
 REPLY_BYTES_MAX = 16 * 1024 * 1024
 NO_RECORDS = memoryview(b"")
@@ -37,7 +37,7 @@ class FetchReply:
 
 
 class ReplicaRequests:
-    """Asks one leader."""
+    """Sends requests to one leader."""
 
     def __init__(
         self, link: PeerLink, *, me: BrokerId, leader: BrokerId, local_reads: FollowerLocalReads
@@ -46,7 +46,7 @@ class ReplicaRequests:
         self._local_reads = local_reads
         self._me = me
         self._leader = leader
-        # One for each channel: requests of a session must come in its order.
+        # One per channel: the requests of a session must arrive in order.
         self._sessions: dict[int, ReplicaSession] = {}
 
     async def fetch(
@@ -118,10 +118,10 @@ class ReplicaRequests:
     async def log_range(
         self, partition: Partition, leader_epoch: LeaderEpoch, *, channel: int
     ) -> tuple[Offset, Offset]:
-        """Where the leader's log starts and ends.
+        """Return the leader's log start and log end.
 
         Raises:
-            PeerUnreachable: it did not say.
+            PeerUnreachable: the leader did not answer.
         """
         start = await self._offset(partition, leader_epoch, EARLIEST, channel)
         return start, await self._offset(partition, leader_epoch, LATEST, channel)

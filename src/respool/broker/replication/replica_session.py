@@ -18,7 +18,7 @@ EPOCH_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """What goes into a request."""
+    """The session's part of a fetch request."""
 
     session_id: int
     epoch: int
@@ -30,9 +30,9 @@ class ReplicaSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        # What the leader has of the session; None for what is to be sent again, whatever it is.
+        # The fetches that the leader has in the session; None for one that must be sent again in any case.
         self._sent: dict[Partition, FetchFrom | None] = {}
-        # High watermark and log start as the leader told them last.
+        # The high watermark and log start that the leader last reported.
         self._told: dict[Partition, tuple[Offset, Offset]] = {}
 
     def next_request(self, asked: Mapping[Partition, FetchFrom]) -> SessionRequest:
@@ -49,10 +49,10 @@ class ReplicaSession:
     def on_reply(
         self, session_id: int, told: Mapping[Partition, Fetched]
     ) -> dict[Partition, Fetched]:
-        """Return the answers for all that were asked for: what is not in the reply has no news."""
+        """Return the results for all requested partitions: those that are not in the reply are unchanged."""
         answers = dict(told)
         if session_id == NO_SESSION or self._id not in (NO_SESSION, session_id):
-            # The leader keeps none for us.
+            # The leader has no session for us.
             self.reset()
             return answers
         self._id = session_id
@@ -71,7 +71,7 @@ class ReplicaSession:
         return answers
 
     def reset(self) -> None:
-        """Nobody knows what the leader has of it: begin a new one."""
+        """The leader's session state is unknown: begin a new session."""
         self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         self._sent.clear()
         self._told.clear()

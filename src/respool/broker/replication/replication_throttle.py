@@ -1,7 +1,7 @@
 """Limits how many new replicas are copied to this broker at once, and how fast, so that producers keep their bandwidth.
 
-Only new replicas wait for a turn. A replica that was offline and catches up does not: until it has, the cluster lacks a
-copy. The rate limits apply to both: see `docs/cluster.md`.
+Only new replicas wait for a turn. A replica that was offline and catches up does not wait: until it has caught up, the
+cluster lacks a copy. The rate limits apply to both: see `docs/cluster.md`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from respool.model.ids import BrokerId, TopicPartition
 from respool.pacing.token_bucket import NO_LIMIT, TokenBucket
 from respool.ports.clock import Clock
 
-# Who has to wait for longer looks again meanwhile: it may be told to go faster.
+# A partition with a longer wait is checked again in between, since its rate may have been raised.
 WAIT_MS_MAX = 1000
 
 
@@ -30,17 +30,17 @@ class ReplicationThrottle:
         self._clock = clock
         self._settings = settings
         self._due: frozenset[TopicPartition] = frozenset()
-        # Of all new replicas; of those that are throttled here; and of those whose leader is.
+        # For all new replicas, for replicas throttled on this follower, and for those throttled on their leader.
         self._copies = TokenBucket()
         self._throttled = TokenBucket()
         self._from_leader: dict[BrokerId, TokenBucket] = {}
-        # Told when others may be due than before.
+        # Called when more partitions are due than before.
         self.on_changed: Callable[[], None] = lambda: None
 
     def on_image(self) -> None:
-        """Somebody's copy may have come or ended, or is to go at another pace.
+        """Copies may have been added or completed, or their rates changed.
 
-        Mostly nothing is copied here; then it costs no more than to see that, for there may be thousands of changes.
+        Mostly nothing is being copied here; then this only checks for that, since there may be thousands of changes.
         """
         due = self._due
         self._due = frozenset()
@@ -68,7 +68,7 @@ class ReplicationThrottle:
             bucket.set_rate(shares.get(leader, NO_LIMIT), now_ms=now_ms)
 
     def wait_ms(self, partition: Partition) -> int | None:
-        """How long to wait before fetching: 0 for now, None for until it is this one's turn."""
+        """How long to wait before fetching: 0 to fetch now, None until it is this partition's turn."""
         follower = partition.follower
         assert follower is not None
         image = follower.image
@@ -91,7 +91,7 @@ class ReplicationThrottle:
             bucket.take(byte_count, now_ms=now_ms)
 
     def _buckets_of(self, of: TopicPartition, image: PartitionImage) -> Iterator[TokenBucket]:
-        """All those that this replica, which is not in sync, has to keep to."""
+        """Yield the rate limits that apply to this replica, which is not in sync."""
         if self._me in image.adding:
             yield self._copies
         topic = self._catalog.image.topics.get(of.topic)

@@ -1,7 +1,7 @@
 """Gives each partition of this broker the role that the cluster image assigns: leader or follower.
 
-A role that the image ends is ended at once (`see`). A new role may take a while (`settle`): a new leader first writes
-its epoch to the log, durably, and a follower must have finished its current work on the log.
+A role that the image ends is ended immediately (`see`). Taking a new role may take a while (`settle`): a new leader
+first writes its epoch to the log, durably, and a follower must have finished its current work on the log.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from respool.replication.leader import Leader, may_lead
 
 logger = logging.getLogger(__name__)
 
-# When there was no room to enter an epoch.
+# The delay before an epoch is entered again after the disk was full or too many files were open.
 RETRY_DELAY_S = 1.0
 
 
 class Following(Protocol):
-    """Who fetches for followers; `ReplicaFetchers` does."""
+    """Fetches for followers; implemented by `ReplicaFetchers`."""
 
     def add(self, partition: Partition) -> None: ...
 
@@ -47,7 +47,7 @@ class Roles:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         following: Following | None = None,
     ) -> None:
-        """`following` is None for a broker that is alone: it leads all it has."""
+        """`following` is None for a single broker, which leads all its partitions."""
         self._me = me
         self._catalog = catalog
         self._offload = offload
@@ -55,19 +55,19 @@ class Roles:
         self._lag_ms_max = lag_ms_max
         self._spawn = spawn
         self._following = following
-        # Until the broker is registered nothing in the image is its own doing: it leads and follows nothing.
+        # Until the broker is registered, the image shows an earlier run's roles: it leads and follows nothing.
         self.are_taken = following is None
-        # Those whose role could not be taken for want of room, until they are tried again.
+        # Partitions whose role could not be taken because of a transient error, until the retry.
         self._to_settle: set[Partition] = set()
-        # Told of a partition that has begun to lead, or leads no more.
+        # Called with a partition that has become led here, or has ceased to be.
         self.on_changed: Callable[[Partition], None] = lambda _: None
-        # Called for a partition that the image marks offline here, and that is online.
+        # Called with an online partition that the image marks as offline on this broker.
         self.on_sound: Callable[[Partition], None] = lambda _: None
 
     def see(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
-        """End a role that the image, or what was read of the store since, does not give this broker any more.
+        """End a role that the image, or a newer state read from the store, no longer assigns to this broker.
 
-        Returns whether there is a role to be taken, by `settle`.
+        Returns True if there is a role to take, by `settle`.
         """
         image = stored or self._image_of(partition)
         if image is None:
@@ -90,13 +90,13 @@ class Roles:
             partition.role.on_brokers(brokers)
 
     def tick(self, partitions: list[Partition]) -> None:
-        """Called a few times within the time a follower may lag."""
+        """Check for lagging followers. Called a few times within the maximum replica lag."""
         now_ms = self._clock.monotonic_ms()
         for partition in partitions:
             partition.role.on_tick(now_ms)
 
     async def settle(self, partition: Partition) -> None:
-        """Take the role that the image gives."""
+        """Take the role that the image assigns."""
         if not self.are_taken:
             return
         role = partition.role
@@ -107,12 +107,12 @@ class Roles:
                 if role.going_on is None:
                     return
                 if self._knows_more_than_the_image(partition):
-                    # It was read from the store; with the image that has it, this is called again.
+                    # The state was read from the store; this is called again when the image has it.
                     return
                 if role.leader_epoch == epoch:
                     role.resign("it cannot go on leading")
                     return
-                # While this epoch was entered, the next one has come, and it leads in that as well.
+                # While this epoch was being entered, the image has moved on to the next one, led by this broker too.
 
     async def _settle(self, partition: Partition) -> None:
         self.see(partition)
@@ -131,7 +131,7 @@ class Roles:
             self._follow(partition, image)
 
     def forget(self, partition: Partition) -> None:
-        """The partition is about to be closed."""
+        """End the partition's role, since it is about to be closed."""
         if self._following is not None:
             self._following.remove(partition)
         if partition.is_leading:
@@ -181,10 +181,10 @@ class Roles:
         if not partition.is_online:
             return
         if partition.role.going_on is not None and partition.leader_epoch > leader.leader_epoch:
-            # It goes on to a later one, and several may have come: none of those before it is led.
+            # The transition is to a later epoch already, perhaps by several steps: earlier ones are not led.
             return
         partition.role.lead(leader, effects, durable_end=partition.durable_end)
-        # What was heard while the epoch was written down.
+        # Apply changes of the image that came while the epoch was being written.
         self.see(partition)
         if partition.is_leading:
             partition.role.on_brokers(self._brokers)
@@ -198,7 +198,7 @@ class Roles:
         partition.role.on_settings(min_isr=min_isr, lag_ms_max=self._lag_ms_max)
 
     def _settle_soon(self, partition: Partition) -> None:
-        # Once, however often the image changes meanwhile.
+        # Only one retry at a time, however often the image changes.
         if partition not in self._to_settle:
             self._to_settle.add(partition)
             self._spawn(self._settle_later(partition))
@@ -248,6 +248,6 @@ class Roles:
 
 
 def _leader_of(partition: Partition) -> BrokerId | None:
-    """The leader that is followed."""
+    """Return the leader that the partition follows."""
     follower = partition.follower
     return None if follower is None else follower.image.leader

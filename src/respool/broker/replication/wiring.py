@@ -1,6 +1,6 @@
-"""Replication, wired: roles, replica fetchers, ISR writer and offline replicas.
+"""Replication and its wiring: roles, replica fetchers, ISR writer and offline replicas.
 
-A broker alone has the same roles: it leads all its partitions, and has no followers.
+A single broker has the same roles: it leads all its partitions, and has no followers.
 """
 
 from collections.abc import Callable, Coroutine
@@ -26,7 +26,7 @@ from respool.ports.local_reader import LocalReader
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.offload import Offload
 
-# As much as a peer may send at once; see `TcpPeers`.
+# The limit of a peer's reply; see `TcpPeers`.
 LOCAL_READ_BYTES_MAX = 128 * 1024 * 1024
 
 
@@ -49,7 +49,7 @@ class Replication:
         may_act: Callable[[], bool],
         spawn: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
-        """`member` and `link` are None for a broker that is alone."""
+        """`member` and `link` are None for a single broker."""
         self._offline_replicas: OfflineReplicas | None = None
         following: ReplicaFetchers | None = None
         if member is not None and link is not None:
@@ -85,7 +85,7 @@ class Replication:
             self.roles.on_sound = self._offline_replicas.take_back
 
     def on_offline(self, partition: Partition) -> None:
-        """Let others lead it, where there are any."""
+        """Report the offline replica, so that another broker may lead the partition."""
         if self._offline_replicas is not None:
             self._offline_replicas.give_up(partition)
 
