@@ -43,6 +43,18 @@ def test_a_leader_that_leads_no_more_is_told_in_words_or_left_out() -> None:
     assert cluster.now < 11
 
 
+def test_a_leader_that_goes_away_meanwhile_is_told_in_the_same_words() -> None:
+    cluster = ScriptedCluster(half_led)
+    admin = ClusterAdmin(cluster)
+    topic = admin.topic("rides")
+    cluster.topics["rides"][1] = None
+    with pytest.raises(NobodyLeads, match="the partition has no leader: rides/1") as caught:
+        admin.ranges([topic])
+    assert "respool cluster status" in caught.value.hint
+    assert cluster.now == 10
+    assert list(admin.ranges([topic], led_only=True)) == [("rides", 0)]
+
+
 def test_a_partition_without_a_leader_is_left_out_of_the_ranges() -> None:
     cluster = ScriptedCluster(half_led)
     cluster.topics = {"rides": {0: 1, 1: None}}

@@ -64,6 +64,8 @@ def operator_error_of(error: client_errors.ClientError) -> OperatorError:
     match error:
         case client_errors.NoBroker():
             found = Unreachable(error.what, hint=str(error).removeprefix(f"{error.what}; "))
+        case client_errors.NoLeader():
+            found = NobodyLeads(str(error))
         case client_errors.BrokerUnreachable():
             found = Unreachable(str(error))
         case client_errors.UnknownTopic():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
 from respool.client.kafka.controller import REQUEST_MS, ask_controller
-from respool.client.kafka.errors import BrokerUnreachable
+from respool.client.kafka.errors import NoLeader
 from respool.client.kafka.list_offsets import (
     answers_by_place,
     by_topic,
@@ -151,7 +151,7 @@ def delete_records(cluster: Cluster, before: Mapping[Place, int]) -> dict[Place,
         if leaderless:
             topic, partition = min(leaderless)
             refresh_quietly(cluster, {topic})
-            raise BrokerUnreachable(f"{topic}/{partition} has no leader")
+            raise NoLeader(topic, partition)
 
     cluster.retrying(attempt)
     return found

@@ -3,8 +3,8 @@
 Two kinds, by who can act on them:
 
 - the caller: `BadArgument`, `TlsRefused`, `LoginRefused`, `UnknownTopic`, `UnknownPartition`;
-- no one, but it may be transient: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`. They are raised after retries for
-  `retry_ms`.
+- no one, but it may be transient: `BrokerUnreachable`, `NoBroker`, `NoLeader`, `ConnectionLost`. They are raised after
+  retries for `retry_ms`.
 """
 
 from collections.abc import Sequence
@@ -46,6 +46,13 @@ class NoBroker(BrokerUnreachable):
 
 class ConnectionLost(BrokerUnreachable):
     """A connection ended or timed out before its reply came; it is unknown whether the request was carried out."""
+
+
+class NoLeader(BrokerUnreachable):
+    """A partition has no leader, by the metadata of the brokers that answer."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(f"{topic}/{partition} has no leader")
 
 
 class ProtocolBroken(ConnectionLost):

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code, refused
-from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
+from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, NoLeader
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.versions import LIST_OFFSETS_OF_MAX_TIMESTAMP
 from respool.wire.api_table import Api
@@ -98,9 +98,7 @@ def list_offsets(
                 else:
                     trouble = answer
         if left:
-            retry.wait_or_raise(
-                trouble or BrokerUnreachable(f"{_text_of(min(left))} has no leader")
-            )
+            retry.wait_or_raise(trouble or NoLeader(*min(left)))
             refresh_quietly(cluster, {topic for topic, _ in left})
     return found
 
