@@ -11,14 +11,14 @@ ACTIVE         announce_stop
 STOPPING       it leads nothing, and its logs are closed
 CLOSING        the registry has the clean shutdown; the lease is revoked
 ```
-The condition beside a phase leads to the next one. An expired lease leads to IDLE, unless the broker is stopping.
+The condition beside each phase leads to the next phase. An expired lease leads to IDLE, unless the broker is stopping.
 
-The caller carries out the effects of each event and reports the results: failed or unanswered effects by `on_refused`,
-after which the broker's keys are read again. The clock is monotonic and continues while the machine is suspended.
+The caller carries out the effects of each event and reports their results. It reports failed or unanswered effects by
+`on_refused`, after which the broker's keys are read again. The clock is monotonic and runs while the machine sleeps.
 
-**Fencing.** Other brokers act without this one once its lease has expired. The store counts the time to live from the
-receipt of the last renewal, which is never before it was sent. So the lease is valid for that time after the sending,
-less the maximal clock drift.
+**Fencing.** Other brokers take over as soon as this broker's lease has expired. The store counts the time to live from
+the moment it receives a renewal, which is never before the broker has sent it. So the lease is valid for that time
+after the renewal was sent, less the maximum clock drift.
 """
 
 from dataclasses import dataclass, replace
@@ -31,25 +31,25 @@ from respool.cluster.keys import BrokerRegistration
 from respool.model.cluster import BrokerEndpoint, RegistryEntry
 from respool.ports.metadata_store import Guard
 
-# A lease that still exists after this multiple of its time to live is being renewed. More than 1, since a store that
-# elects a new leader extends all leases by their whole time to live.
+# A lease that still exists after this multiple of its time to live is being renewed. More than 1, because a store that
+# elects a new leader extends all leases by their full time to live.
 OUTLIVED_LEASES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
     lease_ttl_ms: int = 6_000
-    # Maximal difference in speed of two clocks.
+    # The maximum difference in speed between two clocks.
     clock_drift: float = 0.02
-    # Between checking `may_act` and the act.
+    # The maximum delay between the check of `may_act` and the action.
     pause_ms: int = 100
     # Number of renewals within the lease's time to live.
     renewals: int = 4
-    # Delay before another process's registration is read again.
+    # The delay before another process's registration is read again.
     wait_ms: int = 250
 
     def valid_for_ms(self, ttl_ms: int) -> int:
-        """How long after the sending of a renewal the lease is certainly valid."""
+        """How long the lease is certainly valid after a renewal was sent."""
         return int(ttl_ms * (1 - self.clock_drift)) - self.pause_ms
 
 
@@ -67,7 +67,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteRun:
-    """Write the id of this process into the data folder, durably."""
+    """Write the id of this process to the data folder, durably."""
 
     run: UUID
 
@@ -96,7 +96,7 @@ class Resign:
     """Apply `own_replicas.resign_everywhere` until it has no writes left."""
 
     was_clean: bool
-    # The data folder of the last process, if this one has another.
+    # The data folder of the last process, if this one uses another.
     left_folder: UUID | None = None
     # The data folder of this process.
     folder: UUID | None = None
@@ -107,7 +107,7 @@ class Put:
     key: str
     value: bytes
     guards: tuple[Guard, ...]
-    # None: the key stays when the lease expires.
+    # None: the key remains when the lease expires.
     lease: int | None = None
 
 
@@ -151,24 +151,24 @@ class Session:
         last_run: UUID | None = None,
         folder: UUID | None = None,
     ) -> None:
-        """`clean_run`: the process named by the data folder's clean-shutdown file; None without the file.
+        """`clean_run` is the process named in the data folder's clean-shutdown file; None without that file.
 
-        `last_run`: the last process noted in the data folder. This process holds the folder's lock, so that one is
-        dead. `folder`: the unique id of the data folder.
+        `last_run` is the last process noted in the data folder. This process holds the folder's lock, so that process
+        is dead. `folder` is the unique id of the data folder.
         """
-        # The caller may have read it from the store, where the previous process is still registered. With that broker
-        # epoch leaders would refuse this broker's fetches, and it would never join an ISR again.
+        # The endpoint may have been read from the store, where the previous process is still registered. With that
+        # broker epoch, leaders would refuse this broker's fetches, and it would never join an ISR again.
         self._me = replace(me, epoch=0, is_draining=False)
         self._settings = settings
         self._clean_run = clean_run
         self._last_run = last_run
         self._folder = folder
-        # Of this process, for all its registrations: only a crash loses records.
+        # The id of this process, for all its registrations: only a crash loses records.
         self._run: UUID | None = None
         # True once the registry may name this process.
         self._has_claimed = False
         self._incarnation: UUID | None = None
-        # The other registration under this id, and since when this process waits for it.
+        # The other registration under this id, and how long this process has waited for it.
         self._other: UUID | None = None
         self._waited_ms = 0
         self._lease: int | None = None
@@ -193,7 +193,7 @@ class Session:
 
     @property
     def fenced_at_ms(self) -> int:
-        """When the lease may expire, unless it is renewed before."""
+        """When the lease may expire if it is not renewed before."""
         return self._sent_at_ms + self._settings.valid_for_ms(self._ttl_ms)
 
     @property
@@ -202,7 +202,7 @@ class Session:
 
     @property
     def run(self) -> UUID | None:
-        """The process for the clean-shutdown file: the last one that was about to register with this data."""
+        """The process to name in the clean-shutdown file: the last one that was about to register with this data."""
         return self._run if self._has_claimed else self._clean_run
 
     def is_ours(self, incarnation: UUID) -> bool:
@@ -211,20 +211,20 @@ class Session:
 
     @property
     def registration(self) -> Guard | None:
-        """The guard that holds while this registration is current; None: this process is not registered."""
+        """The guard that holds while this registration is current; None if this process is not registered."""
         if self.epoch is None:
             return None
         return Guard(key=keys.broker_key(self._me.id), revision=self._revision)
 
     @property
     def controller_revision(self) -> int | None:
-        """The controller epoch, while this broker is the controller."""
+        """The controller epoch if this broker is the controller; else None."""
         return self._controller_revision
 
     # -- registering
 
     def begin(self, incarnation: UUID) -> list[Effect]:
-        """Register; `incarnation` is a new id for each registration."""
+        """Start to register; `incarnation` is a new id for each registration."""
         self._expect(Phase.IDLE)
         self._incarnation = incarnation
         self._run = self._run or incarnation
@@ -244,7 +244,7 @@ class Session:
         *,
         revision: int = 0,
     ) -> list[Effect]:
-        """The store's keys of this broker were read; `revision` is that of its registration."""
+        """This broker's keys were read from the store; `revision` is that of its registration."""
         if self.phase is Phase.CLOSING:
             return self._close_again(registration, registry or RegistryEntry())
         self._expect(Phase.READING)
@@ -266,18 +266,18 @@ class Session:
                 )
             ]
         if registration.incarnation == self._incarnation:
-            # A write without an answer has succeeded.
+            # The write succeeded, although its reply was lost.
             return self._registered(registration.endpoint.epoch, revision)
         if registration.incarnation == self._last_run and registration.lease is not None:
             return [EndLastRun(lease=registration.lease)]
         return self._wait_for(registration)
 
     def _wait_for(self, other: BrokerRegistration) -> list[Effect]:
-        """Another broker with the same id, or a previous process of this one with another data folder.
+        """Wait for another broker with the same id, or a previous process of this one with another data folder.
 
-        If it is dead, its lease expires. Removing its registration would make two live brokers remove each other. If it
-        is alive with its own data, it is another broker: waiting longer would mean taking its place at its next stop,
-        with a folder that has none of its data.
+        If it is dead, its lease expires. If this process removed its registration instead, two live brokers could
+        remove each other. If it is alive with its own data, it is another broker: to wait longer would mean to replace
+        it at its next stop, with a folder that has none of its data.
         """
         if other.incarnation != self._other:
             self._other, self._waited_ms = other.incarnation, 0
@@ -320,7 +320,7 @@ class Session:
         return [
             self._put_registration(
                 self._me,
-                # No broker is registered with this id, and the registry is as it was read.
+                # No broker is registered with this id, and the registry is unchanged since it was read.
                 Guard(key=keys.broker_key(self._me.id), revision=0),
                 Guard(key=keys.registry_key(self._me.id), revision=revision),
             )
@@ -334,7 +334,7 @@ class Session:
         return self._registered(revision, revision)
 
     def on_refused(self) -> list[Effect]:
-        """A write of this broker was refused, or its outcome is unknown."""
+        """A write of this broker was rejected, or its outcome is unknown."""
         if self.phase in {Phase.IDLE, Phase.ACTIVE, Phase.STOPPING}:
             return []
         if self.phase is Phase.LEASING:
@@ -346,31 +346,31 @@ class Session:
     # -- registered
 
     def on_renewed(self, *, sent_at_ms: int) -> None:
-        """The store has renewed the lease. Answers may be late and out of order."""
+        """The store has renewed the lease. Replies may be late and out of order."""
         self._sent_at_ms = max(self._sent_at_ms, sent_at_ms)
 
     def on_lost(self) -> list[Effect]:
-        """The lease has expired; its keys are gone."""
+        """The lease has expired, and its keys are deleted."""
         if self.phase is Phase.IDLE:
             return []
         self._lease = self._controller_revision = None
         if self.phase not in {Phase.STOPPING, Phase.CLOSING}:
-            # A broker that is stopping continues to: its stop is clean all the same.
+            # A broker that is stopping continues to stop: its shutdown is clean all the same.
             self.phase = Phase.IDLE
             self.epoch = None
         return [StopActing()]
 
     def on_controller(self, revision: int | None) -> None:
-        """This broker is controller, by a key on its lease with that revision; None: no longer."""
+        """This broker is the controller, by a key on its lease with this revision; None: it is not."""
         assert revision is None or self.epoch is not None
         self._controller_revision = revision
 
     # -- stopping
 
     def announce_stop(self) -> list[Effect]:
-        """Announce the shutdown, so that other brokers take over the leaderships.
+        """Announce the shutdown, so that other brokers take over its leaderships.
 
-        This changes the revision of the registration, so pending writes that would add it to an ISR fail their guard.
+        This changes the revision of the registration, so pending writes that would add the broker to an ISR fail.
         """
         self._expect(Phase.ACTIVE)
         assert self.epoch is not None
@@ -383,9 +383,9 @@ class Session:
         ]
 
     def on_closed(self, registry: RegistryEntry) -> list[Effect]:
-        """It leads nothing (or the wait for that has timed out), and its logs are synced and closed.
+        """The broker leads nothing (or the wait for that has timed out), and its logs are synced and closed.
 
-        `registry`: the entry in the store now, which an operator may have changed meanwhile.
+        `registry` is the current entry in the store, which an operator may have changed.
         """
         assert self.phase in {Phase.STOPPING, Phase.CLOSING}, f"phase is {self.phase.name}"
         assert self.epoch is not None
@@ -401,7 +401,7 @@ class Session:
     def _close_again(
         self, registration: BrokerRegistration | None, registry: RegistryEntry
     ) -> list[Effect]:
-        """Another writer changed the registry, or the answer to this broker's write was lost."""
+        """Another writer changed the registry, or the reply to this broker's write was lost."""
         is_taken = registration is not None and registration.incarnation != self._incarnation
         if is_taken or registry.clean_epoch == self.epoch:
             return self._end_lease()
@@ -411,18 +411,18 @@ class Session:
         return [] if self._lease is None else [RevokeLease(lease=self._lease)]
 
     def _was_clean(self) -> bool:
-        """True if this data folder has everything that the last process which was about to register had.
+        """True if this data folder has all records of the last process that was about to register.
 
-        That may be this process itself, after a lost lease or a refused registration; or the process that the
+        That may be this process itself, after a lost lease or a rejected registration; or the process that the
         clean-shutdown file names. A clean shutdown writes that file last, and the next start removes it, so a process
-        that finds it has everything. The store need not know of the shutdown. In all other cases records may be lost:
-        also if this process was registered before, since another one may have taken its place with another disk.
+        that finds it has all records. The store need not know of the shutdown. In all other cases records may be lost,
+        even if this process was registered before, because another one may have replaced it with another disk.
         """
         last = self._registry.run
         return last is not None and last in (self._run, self._clean_run)
 
     def _left_folder(self) -> UUID | None:
-        """The data folder of the last process, if this one has another; None if it is the same or unknown."""
+        """The data folder of the last process, if this one uses another; None if it is the same or unknown."""
         last = self._registry.folder
         return last if last != self._folder else None
 

@@ -1,8 +1,8 @@
-"""Stray partitions: keys that no topic counts, left over from an interrupted deletion or creation.
+"""Stray partitions: keys that belong to no topic, left over from an interrupted deletion or creation.
 
-Only the broker that creates a topic knows whether the creation continues. The controller's own creations are in the
-view (`creating`); it waits `stray_after_ms` for those of other brokers. If one still continues, it fails and is
-retried: see `topic_requests.py` for why collecting never deletes a partition of an existing topic.
+Only the broker that creates a topic knows whether the creation is still in progress. The controller's own creations are
+in the view (`creating`); it waits `stray_after_ms` for those of other brokers. If one is still in progress then, it
+fails and is retried; `topic_requests.py` explains why collecting never deletes a partition of an existing topic.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from respool.ports.metadata_store import Guard
 
 
 class StrayAges:
-    """Since when each stray is known. In memory only: a new controller starts from zero."""
+    """Records since when each stray exists. In memory only: a new controller starts from zero."""
 
     def __init__(self) -> None:
         self._since_ms: dict[tuple[str, int], int] = {}
@@ -32,9 +32,9 @@ class StrayAges:
 
 
 def collect(view: ClusterView) -> list[GuardedWrite]:
-    """Delete the strays, each topic's first partition first: after that its creation cannot succeed.
+    """Delete the strays, the first partition of each topic first: from then on its creation cannot succeed.
 
-    The view must be of one revision of the store. Otherwise partitions may appear before the topic that counts them.
+    The view must be of one revision of the store. Otherwise partitions may appear before the topic that they belong to.
     """
     by_topic: dict[TopicId, list[KeyChange]] = {}
     for key in sorted(view.strays, key=keys.parse_partition_key):

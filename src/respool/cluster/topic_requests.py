@@ -1,15 +1,15 @@
-"""Creates, enlarges and deletes topics, in writes of a size that the store accepts.
+"""Creates, enlarges and deletes topics, in writes small enough for the store.
 
-A topic with many partitions does not fit into one write, so the topic's own key decides: partitions are written before
-it and deleted after it. Partitions that no topic counts are ignored; those left over from an interrupted attempt are
-collected (`strays.py`), possibly by another broker while the attempt continues. So the last of several writes is
-`sealed`:
+A topic with many partitions does not fit into one write, so the topic's own key decides: its partitions are written
+before that key and deleted after it. Partitions that belong to no topic are ignored; those left over from an
+interrupted attempt are collected (`strays.py`), possibly by another broker while the attempt is still in progress. So
+the last of several writes is `sealed`:
 
-1. the first write of an attempt creates its first partition, at a revision that is not known before;
+1. the first write of an attempt creates its first partition, at a revision that cannot be known in advance;
 2. the collector deletes an attempt's first partition first;
 3. the last write requires that partition to be unchanged since the first write, and writes it again.
 
-Either the topic is created and none of its partitions can be collected; or one was collected and the creation fails.
+Either the topic is created and none of its partitions can be collected, or one was collected and the creation fails.
 
 Each write requires the topic's key to be unchanged: of two concurrent enlargements, the second must not overwrite
 partitions that exist by then and have records.
@@ -45,12 +45,12 @@ def create_topic(
     replication_factor: int = 0,
     assignment: Mapping[int, Sequence[BrokerId]] | None = None,
 ) -> list[GuardedWrite]:
-    """The writes that create a topic, in this order; it exists once the last has succeeded.
+    """The writes that create a topic, in this order; it exists once the last one has succeeded.
 
     The last of several must be `sealed`. Without `assignment`, replicas are placed by `placement.py`.
 
     Raises:
-        RequestError: an invalid name, number or assignment, or the topic exists.
+        RequestError: the name, a number or the assignment is invalid, or the topic exists.
     """
     check_topic_name(name)
     if name in view.topics:
@@ -76,7 +76,7 @@ def grow_topic(
     partition_count: int,
     assignment: Mapping[int, Sequence[BrokerId]] | None = None,
 ) -> list[GuardedWrite]:
-    """The writes that add partitions to a topic: as with `create_topic`, they exist once the last has succeeded."""
+    """The writes that add partitions to a topic; like a new topic, they exist once the last one has succeeded."""
     topic = _topic(view, name)
     have = len(topic.partitions)
     if partition_count <= have:
@@ -117,7 +117,7 @@ def configure_topic(
 
 
 def sealed(writes: Sequence[GuardedWrite], *, first_revision: int) -> GuardedWrite:
-    """Seal the last of several writes that create partitions, by the revision of the first one."""
+    """Seal the last of several writes that create partitions, with the revision of the first one."""
     assert len(writes) > 1
     marker, value = next(iter(writes[0].puts.items()))
     last = writes[-1]
@@ -129,7 +129,7 @@ def sealed(writes: Sequence[GuardedWrite], *, first_revision: int) -> GuardedWri
 
 
 def delete_topic(view: ClusterView, name: str) -> list[GuardedWrite]:
-    """The writes that delete a topic, in this order; it is gone once the first has succeeded."""
+    """The writes that delete a topic, in this order; it is deleted once the first one has succeeded."""
     topic = _topic(view, name)
     changes = [
         KeyChange(key=keys.topic_key(name), value=None, revision=topic.revision, why=name),
@@ -154,7 +154,7 @@ def _written(
         KeyChange(
             key=keys.partition_key(record.id, number),
             value=keys.encode_partition(_new_partition(brokers, view)),
-            # Overwrites what an interrupted attempt has left there.
+            # Overwrites what an interrupted attempt left there.
             revision=None,
             why=name,
         )
@@ -167,7 +167,7 @@ def _written(
         return writes
     is_unchanged = Guard(key=topic.key, revision=revision)
     parts = in_writes(partitions, guard=view.guard, why=why, operations_max=OPERATIONS_MAX - 1)
-    # The last partition alone, so that there is room for its seal.
+    # The last partition in a write of its own, so that there is room for its seal.
     return [
         *(replace(one, guards=(*one.guards, is_unchanged)) for one in parts),
         *in_writes([topic], guard=view.guard, why=why),
@@ -181,7 +181,7 @@ def _topic_change(name: str, record: TopicRecord, *, revision: int) -> KeyChange
 
 
 def _new_partition(replicas: tuple[BrokerId, ...], view: ClusterView) -> PartitionImage:
-    """A new, empty partition: all running replicas are in sync."""
+    """A new, empty partition: all live replicas are in sync."""
     running = tuple(one for one in replicas if view.can_lead(one))
     if not running:
         raise InvalidReplicaAssignment(f"none of the brokers {list(replicas)} runs")

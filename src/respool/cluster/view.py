@@ -1,6 +1,7 @@
 """The input of every decision about the cluster: the image, and the context of the decision.
 
-The context has the time, the settings, and since when brokers are missing, so the same view gives the same decision.
+The context has the time, the settings, and since when brokers have been missing, so the same view always gives the same
+decision.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,13 +25,13 @@ from respool.ports.metadata_store import Guard, StoredValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    # Its brokers are those that run now.
+    # Its brokers are the live ones.
     image: ClusterImage
     # The revision of /controller that the deciding broker holds. Guards every write.
     controller_revision: int
-    # Keys of partitions that no topic counts, with their revisions.
+    # Keys of partitions that belong to no topic, with their revisions.
     strays: Mapping[str, int] = field(default_factory=dict)
-    # Topics whose partitions this broker is writing now: theirs are no strays yet.
+    # Topics whose partitions this broker is writing now, so that these are not strays.
     creating: frozenset[TopicId] = frozenset()
     missing_since_ms: Mapping[BrokerId, int] = field(default_factory=dict)
     now_ms: int = 0
@@ -52,7 +53,7 @@ class ClusterView:
 
     @property
     def broker_overrides(self) -> Mapping[str, BrokerOverrides]:
-        """By broker id as text, as stored; for all brokers under ""."""
+        """By broker id as text, as stored; "" for all brokers."""
         return self.image.stored_broker_overrides
 
     @property
@@ -61,7 +62,7 @@ class ClusterView:
         return Guard(key=keys.CONTROLLER, revision=self.controller_revision)
 
     def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
-        """Every partition, in an order that does not depend on the store's."""
+        """All partitions, in an order that does not depend on the store's."""
         for name in sorted(self.topics):
             topic = self.topics[name]
             for number, image in enumerate(topic.partitions):
@@ -77,20 +78,20 @@ class ClusterView:
         return broker in self.brokers
 
     def can_join(self, broker: BrokerId) -> bool:
-        """It runs and is not shutting down, so it may join an ISR."""
+        """True if the broker is live and not shutting down, so that it may join an ISR."""
         endpoint = self.brokers.get(broker)
         return endpoint is not None and not endpoint.is_draining
 
     def can_lead(self, broker: BrokerId) -> bool:
-        """It runs and will not leave. Other brokers lead only partitions that no such broker can lead."""
+        """True if the broker is live and will not leave. Others lead only partitions that no such broker can lead."""
         return self.can_join(broker) and not self.is_drained_or_removed(broker)
 
     def can_take(self, broker: BrokerId) -> bool:
-        """It may get replicas."""
+        """True if the broker may get replicas."""
         return self.can_lead(broker)
 
     def is_dead_for_good(self, broker: BrokerId) -> bool:
-        """It is down and removed, or missing for too long."""
+        """True if the broker is down and removed, or has been missing for too long."""
         if self.is_live(broker):
             return False
         entry = self.registry.get(broker)
@@ -100,7 +101,7 @@ class ClusterView:
         return since is not None and self.now_ms - since >= self.settings.dead_after_ms
 
     def is_leaving(self, broker: BrokerId) -> bool:
-        """Its replicas are to move to other brokers."""
+        """True if the broker's replicas are to move to other brokers."""
         return self.is_drained_or_removed(broker) or self.is_dead_for_good(broker)
 
     def rack_of(self, broker: BrokerId) -> str | None:
@@ -111,21 +112,21 @@ class ClusterView:
         return entry.rack if entry is not None else None
 
     def candidates(self) -> dict[BrokerId, str | None]:
-        """The brokers that may get replicas, with their racks; without racks while one broker has none.
+        """The brokers that may get replicas, with their racks; without racks if at least one of them has none.
 
-        Racks are configured by restarting one broker after the other. Until all have one, the brokers without would
-        count as one rack, and the few others would get a replica of every partition.
+        Racks are configured by restarting one broker after the other. Until all have one, the brokers without a rack
+        would count as one rack, and the few others would get a replica of every partition.
         """
         racks = {one: self.brokers[one].rack for one in sorted(self.brokers) if self.can_take(one)}
         return racks if all(racks.values()) else dict.fromkeys(racks)
 
     def racks_of(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, str | None]:
-        """The racks by which replicas are spread: see `candidates`."""
+        """The racks over which replicas are spread, under the same condition as in `candidates`."""
         has_racks = all(self.candidates().values())
         return {one: self.rack_of(one) if has_racks else None for one in brokers}
 
     def is_drained_or_removed(self, broker: BrokerId) -> bool:
-        """An operator has drained or removed it."""
+        """True if an operator has drained or removed the broker."""
         entry = self.registry.get(broker)
         return entry is not None and (entry.is_drained or entry.is_removed)
 
@@ -141,7 +142,7 @@ def read_view(
     settings: ControllerSettings | None = None,
     is_leader_check_due: bool = True,
 ) -> ClusterView:
-    """A view of all keys of the store, as they were together. `defaults` hold for what topics do not set.
+    """A view of all keys of the store at one revision. `defaults` apply to settings that topics do not set.
 
     Without `controller_revision`, writes are guarded by the controller that the store shows.
     """

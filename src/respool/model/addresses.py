@@ -1,4 +1,4 @@
-"""Parses HOST:PORT, and tells loopback and wildcard addresses."""
+"""Parses HOST:PORT, and recognises loopback and wildcard addresses."""
 
 import ipaddress
 
@@ -9,7 +9,7 @@ def parse_address(name: str, text: str) -> tuple[str, int]:
     """Split HOST:PORT; an IPv6 host is in brackets.
 
     Raises:
-        SettingsError: it is not of that form.
+        SettingsError: the text does not have that form.
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -32,7 +32,7 @@ def is_wildcard(host: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        # The system accepts 0 and 0.0 for 0.0.0.0.
+        # The operating system accepts 0 and 0.0 for 0.0.0.0.
         return not host.replace(".", "").strip("0")
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_unspecified

@@ -1,6 +1,6 @@
-"""A broker's configuration that can be changed at run time, under Kafka's names. It is kept over restarts.
+"""A broker's configuration that can be changed at run time, under Kafka's names. It survives restarts.
 
-All other settings are read at the start; see `settings.py`.
+All other settings are read when the broker starts; see `settings.py`.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from respool.model.config_rules import (
 )
 from respool.model.ids import BrokerId
 
-# The name of the configuration of all brokers.
+# The name under which the configuration of all brokers is stored.
 ALL_BROKERS = ""
 
 
@@ -55,7 +55,7 @@ class BrokerConfig:
     def parse(cls, overrides: Mapping[str, str], *, base: Self | None = None) -> Self:
         """
         Raises:
-            InvalidConfig: an unknown name or an invalid value; the message names it.
+            InvalidConfig: a name is unknown or a value is invalid; the message names it.
         """
         values = parse_each(overrides, BROKER_RULES, of="broker")
         return dataclasses.replace(base or cls(), **values)
@@ -71,5 +71,5 @@ BROKER_RULES: Mapping[str, ConfigRule] = rules_of(BrokerConfig)
 def overrides_for(
     broker: BrokerId, overrides: Mapping[str, Mapping[str, str]]
 ) -> Mapping[str, str]:
-    """The configuration of this broker: its own, then that of all brokers."""
+    """The configuration of this broker: its own takes precedence over that of all brokers."""
     return {**overrides.get(ALL_BROKERS, {}), **overrides.get(str(broker), {})}

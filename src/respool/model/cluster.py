@@ -1,6 +1,6 @@
-"""The image of the cluster: brokers, topics, partitions, and the revisions by which changes of them are guarded.
+"""The image of the cluster: brokers, topics, partitions, and the revisions that guard changes to them.
 
-An image is a value; a change makes a new one.
+An image is immutable; a change creates a new one.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,24 +30,24 @@ class BrokerEndpoint:
 class PartitionImage:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
-    # None: it has no leader now.
+    # None: there is no leader now.
     leader: BrokerId | None
     leader_epoch: LeaderEpoch
-    # Eligible leader replicas (KIP-966): out of the ISR, but nothing was committed since they left it.
+    # Eligible leader replicas (KIP-966): not in the ISR, but nothing was committed since they left it.
     elr: tuple[BrokerId, ...] = ()
     # The last leader, if ISR and ELR are empty.
     last_leader: BrokerId | None = None
-    # The data folder in which the last leader has everything, if it has registered with another one since.
+    # The data folder in which the last leader has all records, if it has registered with another one since.
     last_folder: UUID | None = None
-    # During a reassignment `replicas` has both the adding and the removing ones.
+    # During a reassignment, `replicas` includes both the adding and the removing ones.
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
-    # The replicas before the reassignment, for its cancellation: a removing one may come from an earlier target.
+    # The replicas before the reassignment, for its cancellation: a removing replica may come from an earlier target.
     origin: tuple[BrokerId, ...] = ()
-    # Replicas with failed logs, as reported by their brokers, until they have opened them without errors.
-    # The controller leaves them in the ISR only if no other replica is in it: they were the last to have everything.
+    # Replicas with failed logs, as reported by their brokers, until the logs have been opened without errors. The
+    # controller leaves them in the ISR only if no other replica is in it: they were the last to have all records.
     offline: tuple[BrokerId, ...] = ()
-    # The revision of its key, which guards changes; 0: never written.
+    # The revision of the partition's key, which guards changes; 0: never written.
     revision: int = 0
 
     @property
@@ -65,18 +65,18 @@ class PartitionImage:
     def min_isr(self, asked: int) -> int:
         """The ISR size needed to commit: min.insync.replicas, capped at the number of replicas.
 
-        Adding replicas do not count.
+        Replicas that are being added do not count.
         """
         return max(1, min(asked, len(self.replicas) - len(self.adding)))
 
     def with_isr(
         self, isr: tuple[BrokerId, ...], *, min_isr: int, lost: Collection[BrokerId] = ()
     ) -> Self:
-        """The image with another ISR, and the ELR that follows from it. Both are always written together.
+        """The image with another ISR, and the ELR that results from it. Both are always written together.
 
         Nothing is committed while the ISR is smaller than `min.insync.replicas`, nor while there is an ELR. So a member
-        that leaves an ISR that is or becomes too small has everything committed, and stays eligible. `lost` are known
-        to have lost part of their log.
+        that leaves an ISR that is or becomes too small has all committed records, and remains eligible. `lost` are
+        members known to have lost part of their log.
         """
         elr: tuple[BrokerId, ...] = ()
         if len(isr) < self.min_isr(min_isr):
@@ -87,12 +87,12 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """The part of a topic's configuration that elections and ISR changes depend on."""
+    """The part of a topic's configuration on which elections and ISR changes depend."""
 
     min_isr: int = 1
     # unclean.leader.election.enable
     is_unclean_allowed: bool = False
-    # respool.flush=always: what is committed is on disk, so a crash takes nothing of it away.
+    # respool.flush=always: committed records are on disk, so a crash loses none of them.
     is_synced: bool = False
 
 
@@ -105,7 +105,7 @@ class TopicImage:
     overrides: Mapping[str, str]
     config: TopicConfig
     internal: bool = False
-    # Of the topic's key in the metadata store.
+    # The revision of the topic's key in the metadata store.
     revision: int = 0
     # Derived from `config` once: the controller reads it for every partition.
     rules: TopicRules = field(init=False, repr=False, compare=False)
@@ -122,19 +122,19 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryEntry:
-    """What the store keeps of a broker while it is down."""
+    """The data that the store keeps about a broker while it is down."""
 
     rack: str | None = None
-    # Its last address, for an operator who looks for a missing broker.
+    # Its last address, for operators who look for a missing broker.
     host: str | None = None
     port: int | None = None
     # Removed from the cluster: it may not register.
     is_removed: bool = False
     # Its replicas are to move to other brokers.
     is_drained: bool = False
-    # The broker epoch of its last clean shutdown. None: it runs, or it crashed.
+    # The broker epoch of its last clean shutdown. None: it runs, or it has crashed.
     clean_epoch: int | None = None
-    # The last process of this broker that was about to register, however often it registered.
+    # The last process of this broker that was about to register, however often it has registered.
     run: UUID | None = None
     # The data folder of that process.
     folder: UUID | None = None
@@ -143,7 +143,7 @@ class RegistryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOverrides:
-    """Configuration set for one broker, or for all, at run time; as stored, with what only newer versions know."""
+    """Configuration set at run time for one broker, or for all; as stored, with settings of newer versions."""
 
     values: Mapping[str, str]
     revision: int = 0
@@ -152,20 +152,20 @@ class BrokerOverrides:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
     cluster_id: str
-    # The brokers that are registered. A broker's own image has the broker itself in any case.
+    # The registered brokers. A broker's own image always includes the broker itself.
     brokers: Mapping[BrokerId, BrokerEndpoint]
     controller: BrokerId
-    # Of the controller's key; 0 while there is no controller.
+    # The revision of the controller's key; 0 if there is no controller.
     controller_revision: int = 0
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
     # Every broker that has ever registered.
     registry: Mapping[BrokerId, RegistryEntry] = field(default_factory=dict)
-    # Configuration of brokers as far as this version knows it, by broker id as text; for all brokers under "".
+    # Configuration of brokers as far as this version knows it, by broker id as text; "" for all brokers.
     broker_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # The same as stored.
+    # The same, as stored.
     stored_broker_overrides: Mapping[str, BrokerOverrides] = field(default_factory=dict)
-    # The metadata store's revision this image shows.
+    # The metadata store's revision that this image shows.
     revision: int = 0
 
     def has_partition(self, topic: str, partition: int) -> bool:

@@ -77,7 +77,7 @@ class EtcdSettings:
     def check_login(self) -> None:
         """
         Raises:
-            SettingsError: the settings of the login or of TLS contradict each other.
+            SettingsError: the login or TLS settings contradict each other.
         """
         if self.password and self.password_file:
             raise SettingsError(
@@ -92,13 +92,13 @@ class EtcdSettings:
 
     @cached_property
     def endpoints(self) -> tuple[str, ...]:
-        """Complete URLs; none: a single broker."""
+        """Complete URLs; empty for a single broker."""
         return parse_endpoints(self.addresses, is_tls=bool(self.ca_file or self.cert_file))
 
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipSettings:
-    # etcd grants no shorter lease.
+    # etcd does not grant shorter leases.
     session_ttl_ms: int = setting(
         9_000,
         "A broker that has not renewed its lease in etcd for this long is dead.",
@@ -173,10 +173,10 @@ class ControllerSettings:
     transaction_state_topic_replication_factor: int = setting(
         3, "Replication factor of __transaction_state, at most the number of brokers.", low=1
     )
-    # If more than this share of the partitions that a broker is preferred leader of have another leader, leadership
-    # returns to it.
+    # If more than this share of the partitions whose preferred leader is a broker have another leader, leadership
+    # returns to that broker.
     leader_imbalance_max: float = 0.10
-    # Partitions that no topic counts for this long are left over from an interrupted creation.
+    # Partitions that belong to no topic for this long are left over from an interrupted creation.
     stray_after_ms: int = 60_000
 
     def __post_init__(self) -> None:

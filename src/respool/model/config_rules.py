@@ -1,6 +1,6 @@
-"""How settings under Kafka's names are parsed: each has a type, limits, and a help text.
+"""Parses settings under Kafka's names: each has a type, limits, and a help text.
 
-A setting is a field of a dataclass, `retention_ms` for `retention.ms`, with its rule as the field's metadata.
+A setting is a dataclass field, `retention_ms` for `retention.ms`, with its rule as the field's metadata.
 """
 
 import dataclasses
@@ -14,12 +14,12 @@ from respool.model.errors import InvalidConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-# Longer names get no "did you mean".
+# For longer names, no similar name is suggested.
 NAME_LENGTH_MAX = 64
 
 
 class ConfigKind(StrEnum):
-    """The types DescribeConfigs knows, as far as they are used here."""
+    """The types of DescribeConfigs, as far as they are used here."""
 
     INT = "int"
     LONG = "long"
@@ -68,7 +68,7 @@ def fraction(doc: str) -> dict[str, ConfigRule]:
             number = float(text)
         except ValueError:
             raise InvalidConfig(f"{text!r} is not a number") from None
-        # Not "outside": a NaN is neither.
+        # Not written as "outside", because comparisons with NaN are always false.
         if not 0 <= number <= 1:
             raise InvalidConfig(f"{number} is not within 0 and 1")
         return number
@@ -95,7 +95,7 @@ def long_between(low: int, high: int, doc: str) -> dict[str, ConfigRule]:
 
 
 def rules_of(kind: type[Any]) -> Mapping[str, ConfigRule]:
-    """The rules of a dataclass of settings, by their names."""
+    """The rules of a settings dataclass, by setting name."""
     return {one.name.replace("_", "."): one.metadata["rule"] for one in dataclasses.fields(kind)}
 
 
@@ -105,7 +105,7 @@ def parse_each(
     """Parse overrides; return values by field name. `of` is the kind of settings in errors.
 
     Raises:
-        InvalidConfig: an unknown name or an invalid value; the message names it.
+        InvalidConfig: a name is unknown or a value is invalid; the message names it.
     """
     values: dict[str, Any] = {}
     for name, text in overrides.items():
@@ -120,7 +120,7 @@ def parse_each(
 
 
 def texts_of(config: Any, rules: Mapping[str, ConfigRule]) -> Mapping[str, str]:
-    """Every setting under its Kafka name, as text."""
+    """Every setting by its Kafka name, as text."""
     return {name: _text(getattr(config, name.replace(".", "_"))) for name in rules}
 
 
@@ -129,6 +129,6 @@ def _text(value: object) -> str:
 
 
 def _closest(name: str, rules: Mapping[str, ConfigRule]) -> str:
-    # No setting is that long, and the search is slow with long texts.
+    # No setting's name is that long, and the search is slow for long texts.
     alike = get_close_matches(name, rules, n=1) if len(name) <= NAME_LENGTH_MAX else []
     return f"; did you mean {alike[0]}?" if alike else ""

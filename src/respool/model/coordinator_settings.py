@@ -37,7 +37,7 @@ class TopicSettings:
         "Number of partitions of __transaction_state; has no effect once the topic exists.",
         low=1,
     )
-    # Defaults under Kafka's names: the table `topic` in the file.
+    # Defaults under Kafka's names: the table `topic` in the settings file.
     overrides: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class GroupSettings:
         "bidirectional",
         "Which protocol changes a group with members may make: disabled, upgrade, downgrade, bidirectional.",
     )
-    # In characters, as Kafka counts.
+    # In characters, as in Kafka.
     offset_metadata_max_bytes: int = setting(
         4_096, "Maximum length of the metadata string committed with an offset.", low=0
     )
@@ -117,7 +117,7 @@ class TransactionSettings:
     transactional_id_expiration_check_interval_ms: int = setting(
         60 * MINUTE_MS, "Interval between checks for expired transactional ids.", low=1
     )
-    # How long a request waits for the markers of the previous transaction. Kafka has no such setting: it makes clients
+    # How long a request waits for the markers of the previous transaction. Kafka has no such setting: there, clients
     # retry at once.
     hold_ms_max: int = 1_000
 

@@ -1,4 +1,4 @@
-"""Kafka's error codes -> error classes, for the replies of other brokers."""
+"""Maps Kafka's error codes to error classes, for the replies of other brokers."""
 
 from respool.model.coordinator_errors import NotCoordinator
 from respool.model.errors import NotLeader, RequestError
@@ -20,13 +20,13 @@ def _all_under(kind: type[RequestError]) -> list[type[RequestError]]:
 
 
 ERRORS_BY_CODE = _by_code()
-# Both modules of errors have been imported.
+# Both modules with errors must have been imported.
 assert ERRORS_BY_CODE[NotLeader.code] is NotLeader
 assert ERRORS_BY_CODE[NotCoordinator.code] is NotCoordinator
 
 
 def error_for(code: int, *, by: BrokerId) -> RequestError | None:
-    """The error of a code; None for success."""
+    """The error for a code; None for success."""
     if code == 0:
         return None
     return ERRORS_BY_CODE.get(code, UnknownError)(f"broker {by} answered with error {code}")

@@ -5,7 +5,7 @@
 - `StorageError`: the operator. The partition goes offline, the broker keeps running.
 - `SettingsError`: the person who started the broker. It names the setting and a valid value.
 
-`ReplicationDiverged` is internal: a follower then finds out where its log and the leader's diverge.
+`ReplicationDiverged` is internal: after it, a follower finds out where its log and the leader's diverge.
 
 A broken invariant is an `assert`, and is never caught.
 """
@@ -16,7 +16,7 @@ MESSAGE_LENGTH_MAX = 1_000
 
 
 class RespoolError(Exception):
-    """Everything Respool raises on purpose."""
+    """Base class of everything that Respool raises on purpose."""
 
 
 class RequestError(RespoolError):
@@ -27,9 +27,9 @@ class RequestError(RespoolError):
 
     @property
     def message(self) -> str:
-        """What the client is told: our words where there are any, else the class's meaning.
+        """The message for the client: the error's own text if there is one, else the docstring of its class.
 
-        Cut short: names that clients send may stand in it, and a reply has room for 32 KB.
+        Truncated, because it may contain names that clients sent, and a reply has room for 32 KB.
         """
         return (str(self) or (type(self).__doc__ or "").strip())[:MESSAGE_LENGTH_MAX]
 
@@ -272,7 +272,7 @@ class InvalidRecord(RequestError):
 
     def __init__(self, message: str = "", *, record_index: int | None = None) -> None:
         super().__init__(message)
-        # Which record of the batch, where it is only one.
+        # The index of the record in the batch, if only one is invalid.
         self.record_index = record_index
 
 
@@ -309,7 +309,7 @@ class UnsupportedEndpointType(RequestError):
 
 
 class StorageError(RespoolError):
-    """The disk did not do what a log needs; the partition concerned goes offline."""
+    """The disk failed to do what a log needs; the affected partition goes offline."""
 
 
 class DiskFailed(StorageError):
@@ -347,7 +347,7 @@ class PartitionFolderMissing(StorageError):
 
 
 class DataFolderInUse(StorageError):
-    """Another process has the data folder."""
+    """Another process uses the data folder."""
 
 
 class DataFolderMismatch(StorageError):

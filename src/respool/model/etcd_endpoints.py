@@ -1,4 +1,4 @@
-"""Where etcd is: `etcd = "10.0.0.1:2379, https://etcd-2.example:2379"` -> whole URLs."""
+"""Parses the addresses of etcd: `etcd = "10.0.0.1:2379, https://etcd-2.example:2379"` -> complete URLs."""
 
 from urllib.parse import urlsplit
 
@@ -8,10 +8,10 @@ DEFAULT_PORT = 2379
 
 
 def parse_endpoints(text: str, *, is_tls: bool) -> tuple[str, ...]:
-    """Split at commas; an endpoint without http or https in front is what `is_tls` says.
+    """Split at commas; `is_tls` decides about an endpoint without http or https in front.
 
     Raises:
-        SettingsError: an endpoint is no address, or is there twice.
+        SettingsError: an endpoint is not an address, or is repeated.
     """
     urls = [_parse(part.strip(), is_tls=is_tls) for part in text.split(",") if part.strip()]
     for url in urls:
@@ -42,7 +42,7 @@ def _parse(endpoint: str, *, is_tls: bool) -> str:
 
 
 def _no_address(endpoint: str) -> SettingsError:
-    # What stands before an @ may be a password.
+    # The part before an @ may contain a password.
     shown = endpoint.rpartition("@")[2]
     return SettingsError(
         f"etcd: {shown!r} is not HOST:PORT or https://HOST:PORT; several are separated by commas"

@@ -5,19 +5,19 @@ from typing import NamedTuple
 
 class FileRange(NamedTuple):
     path: str
-    # They tell whether the path still names the same file.
+    # Both show whether the path still refers to the same file.
     device: int
     inode: int
     position: int
     size: int
-    # The first bytes of the range: inode and name of a deleted file may be reused.
+    # The first bytes of the range, because the inode and name of a deleted file may be reused.
     head: bytes = b""
 
 
 # How long after the request a range may be read. A replaced or deleted file is kept for longer under another name, so
-# that no other file can have its inode in that time.
+# that no other file can get its inode in that time.
 FILE_RANGE_VALID_MS = 10_000
 
 
 class LocalReadFailed(Exception):
-    """The range cannot be read locally: the file is gone, was replaced or may not be opened. Have the bytes sent."""
+    """The range cannot be read locally: the file is gone, replaced or not accessible. Fetch the bytes instead."""

@@ -1,4 +1,4 @@
-"""Types of ids, which keep plain integers apart."""
+"""Types of ids, so that plain integers are not mixed up."""
 
 import re
 from typing import NamedTuple, NewType
@@ -31,7 +31,7 @@ class TopicPartition(NamedTuple):
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse names that Kafka refuses. A name becomes a folder, so this also keeps paths inside the data folder.
+    """Reject the names that Kafka rejects. A name becomes a folder, so this also keeps paths inside the data folder.
 
     Raises:
         InvalidTopic: the name is empty, too long, `.` or `..`, or has a character outside [a-zA-Z0-9._-].

@@ -8,7 +8,7 @@ from respool.model.topic_config import MIB
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 
-# Their configuration, whatever the broker's defaults for topics are: compacted, and synced before a reply is sent.
+# Their configuration, regardless of the broker's topic defaults: compacted, and synced before a reply is sent.
 _COORDINATOR_LOG = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
@@ -18,7 +18,7 @@ _COORDINATOR_LOG = {
 
 INTERNAL_TOPICS: Mapping[str, Mapping[str, str]] = {
     CONSUMER_OFFSETS: _COORDINATOR_LOG,
-    # A decision to commit must be on two replicas, if there are two.
+    # A decision to commit must be on two replicas, if the topic has two.
     TRANSACTION_STATE: {**_COORDINATOR_LOG, "min.insync.replicas": "2"},
 }
 

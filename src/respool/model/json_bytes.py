@@ -1,4 +1,4 @@
-"""Bytes in JSON documents: a string where they are UTF-8, null where there are none, otherwise `{"base64": "..."}`."""
+"""Bytes in JSON documents: a string if they are UTF-8, null for null, otherwise `{"base64": "..."}`."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Allow and deny lists of names, as glob patterns with commas between them: `rides*,fares`."""
+"""Allow and deny lists of names, as glob patterns separated by commas: `rides*,fares`."""
 
 import re
 from fnmatch import translate
@@ -6,7 +6,7 @@ from fnmatch import translate
 
 class NameFilter:
     def __init__(self, *, allow: str, deny: str) -> None:
-        """A name passes if a pattern of `allow` matches it, and none of `deny`. Case-sensitive."""
+        """A name passes if it matches a pattern of `allow` and none of `deny`. Case-sensitive."""
         self._allow = _pattern(allow)
         self._deny = _pattern(deny)
 

@@ -1,6 +1,6 @@
-"""Failures of what an operator or a user asks a tool for: the message says what happened, the hint what to do about it.
+"""Failures of operations that an operator or user requests: the message says what happened, the hint what to do.
 
-The packages beside the command line (operate, inspect, devcluster, replay, mirror) raise them; the command line prints
+The packages behind the command line (operate, inspect, devcluster, replay, mirror) raise them; the command line prints
 them and turns the class into an exit code.
 """
 
@@ -13,7 +13,7 @@ class OperatorError(RespoolError):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        # What to do now; empty when there is nothing to add to the message.
+        # What to do now; empty if there is nothing to add to the message.
         self.hint = hint
 
 

@@ -1,4 +1,4 @@
-"""Where in a partition's log: the one noun for it, the one parser, and the offset it means. Pure.
+"""A position in a partition's log: the only type for it, its parser, and its resolution to an offset. Pure.
 
 Earliest   Latest   AtOffset(4711)   AtTime(ms)   Last(100)
 
@@ -30,7 +30,7 @@ class Earliest:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The log end, as the reader sees it: behind the last message."""
+    """The log end as the reader sees it, behind the last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,22 @@ SeekTarget: TypeAlias = Earliest | Latest | AtOffset | AtTime | Last
 
 
 class InvalidSeekTarget(ValueError):
-    """The value is none of the forms; the message says why, and which there are."""
+    """The value has none of the valid forms; the message says why, and lists them."""
 
 
 def parse_seek_target(given: object, *, now: datetime, numbers_in_text: bool = False) -> SeekTarget:
-    """Read a seek target; see the module's text for the forms. `now` must carry its zone.
+    """Parse a seek target; the module docstring lists the forms. `now` must have a time zone.
 
     Numbers in text are offsets with `numbers_in_text`, else times: `1763107200000`, `@1763107200`.
 
     Raises:
-        InvalidSeekTarget: it is none of the forms.
+        InvalidSeekTarget: the value has none of the forms.
     """
     match given:
         case bool():
             pass
         case SupportsIndex():
-            # numpy's integers, too.
+            # Including numpy's integers.
             return AtOffset(valid_offset(given))
         case str():
             return _parse_text(given, now=now, numbers_in_text=numbers_in_text)
@@ -87,7 +87,7 @@ def parse_seek_target(given: object, *, now: datetime, numbers_in_text: bool = F
 
 
 def parse_log_end(text: str) -> Earliest | Latest | None:
-    """`earliest`, `beginning`, `latest`, `end`; None for other text."""
+    """Parse `earliest`, `beginning`, `latest` or `end`; None for other text."""
     match text.strip().lower():
         case "earliest" | "beginning":
             return Earliest()
@@ -97,7 +97,7 @@ def parse_log_end(text: str) -> Earliest | Latest | None:
 
 
 def parse_offset(text: str) -> Earliest | Latest | AtOffset | Last | None:
-    """The name of a log end, `4711`, or `-100` for the last 100; None for other text."""
+    """Parse the name of a log end, `4711`, or `-100` for the last 100 offsets; None for other text."""
     words = text.strip()
     if words.isdecimal():
         return AtOffset(int(words))
@@ -109,7 +109,7 @@ def parse_offset(text: str) -> Earliest | Latest | AtOffset | Last | None:
 def valid_offset(value: object) -> int:
     """
     Raises:
-        InvalidSeekTarget: it is not an offset.
+        InvalidSeekTarget: the value is not a valid offset.
     """
     offset = -1 if isinstance(value, bool) or not isinstance(value, SupportsIndex) else index(value)
     if not 0 <= offset <= OFFSET_MAX:
@@ -121,9 +121,9 @@ def valid_offset(value: object) -> int:
 
 
 def resolve(target: SeekTarget, *, low: int, high: int, at_time: int | None) -> int:
-    """The offset it means in a partition that holds `low` up to, not including, `high`; may lie outside of them.
+    """The target's offset in a partition with offsets `low` up to, not including, `high`; it may lie outside of these.
 
-    `at_time` is the partition's first offset at or after the time of an `AtTime`; None: there is none.
+    `at_time` is the partition's first offset at or after the time of an `AtTime`; None if there is none.
     """
     match target:
         case Earliest():
@@ -139,7 +139,7 @@ def resolve(target: SeekTarget, *, low: int, high: int, at_time: int | None) -> 
 
 
 def clamp(offset: int, *, low: int, high: int) -> int:
-    """The nearest offset that the partition holds, or its end."""
+    """The nearest offset within the partition's range, or its end."""
     return min(max(offset, low), high)
 
 
@@ -159,7 +159,7 @@ def _time_ms(moment: datetime) -> int:
             f"{moment.isoformat()} has no zone, so it is not clear when that is: add one (tzinfo=UTC, or a trailing "
             "Z), or .astimezone() for this machine's"
         )
-    # Rounded up: no message before the moment is meant.
+    # Rounded up, so that no message before the given time is included.
     ms = -((_EPOCH - moment) // _MILLISECOND)
     if ms < 0:
         raise InvalidSeekTarget(f"{moment.isoformat()} lies before 1970")

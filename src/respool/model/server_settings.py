@@ -67,7 +67,8 @@ class NetworkSettings:
     def _check_advertised(self) -> None:
         """Clients connect to the advertised address, so it must not be a wildcard.
 
-        The host's name is no default: clients may be unable to resolve it, and then fail far from the cause.
+        The host name is not used by default: clients may be unable to resolve it, and would then fail far from the
+        cause.
         """
         host, _ = self.listen_address
         if self.advertised_address is None:

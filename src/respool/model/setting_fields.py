@@ -1,4 +1,4 @@
-"""How settings are declared: fields of nested groups, each with one flat name for files, environment and flags."""
+"""Declares settings: fields of nested groups, each with one flat name for files, environment and flags."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ def setting(
     needs_etcd: bool = False,
     is_secret: bool = False,
 ) -> Any:
-    """A field that the operator sets. A field of a group without this is a constant that tests change.
+    """A field that the operator can set. Other fields of a group are constants that only tests change.
 
-    `name`: the flat name, if it is not the field's; `low`: the smallest valid number; `needs_etcd`: refused for a
-    single broker; `is_secret`: never in any text made of the settings.
+    `name` is the flat name, if it differs from the field's; `low` is the smallest valid number; `needs_etcd` settings
+    are refused for a single broker; `is_secret` values never appear in any text made from the settings.
     """
     metadata = {
         "doc": doc,
@@ -34,7 +34,7 @@ def setting(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingField:
-    """One setting: where it is in `Settings`, and everything that a reader of its flat form needs."""
+    """One setting: its place in `Settings`, and everything that is needed to read its flat form."""
 
     name: str
     # None: a field of `Settings` itself.
@@ -89,14 +89,14 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 # -- aliases ---------------------------------------------------------------------------------------------------------
 
-# Names that settings had before; accepted with a warning until the next release.
+# Former names of settings; accepted with a warning until the next release.
 OLD_NAMES: Mapping[str, str] = {
     "lend_files": "local_reads",
     "replica_hurry_bytes": "replica_fetch_ahead_bytes",
 }
 
-# Settings that mean what one of Kafka's broker settings means, and its name. Files and `--set` may use either. Kafka's
-# tools see these names, and `respool.<name>` for all other settings.
+# Settings with the same meaning as one of Kafka's broker settings, and its name. Files and `--set` may use either.
+# Kafka's tools show these names, and `respool.<name>` for all other settings.
 KAFKA_NAMES: Mapping[str, str] = {
     "data": "log.dirs",
     "listen": "listeners",
@@ -133,7 +133,7 @@ KAFKA_NAMES: Mapping[str, str] = {
     "offsets_retention_check_interval_ms": "offsets.retention.check.interval.ms",
 }
 
-# Kafka's broker settings that are the defaults of topic settings, where the names differ.
+# Kafka's broker settings that are the defaults of topic settings, if the names differ.
 TOPIC_DEFAULT_NAMES: Mapping[str, str] = {
     "cleanup.policy": "log.cleanup.policy",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",

@@ -1,7 +1,8 @@
 """The broker's own settings: one frozen value of nested groups, checked as a whole.
 
-`SETTINGS` lists every setting under its flat name, which the settings file, `RESPOOL_<NAME>` in the environment and
-flags use; `Settings.from_flat` and `Settings.flat` convert. Topic settings have Kafka's names: see `topic_config.py`.
+`SETTINGS` lists every setting by its flat name, which is used by the settings file, by `RESPOOL_<NAME>` in the
+environment and by flags; `Settings.from_flat` and `Settings.flat` convert. Topic settings have Kafka's names: see
+`topic_config.py`.
 """
 
 import dataclasses
@@ -92,7 +93,7 @@ class Settings:
 
     @classmethod
     def from_flat(cls, *, topic: Mapping[str, str] | None = None, **values: Any) -> Self:
-        """The settings with these flat names, and defaults for all others; `topic`: defaults of topic settings.
+        """Settings from flat names, with defaults for all others; `topic` has the defaults of topic settings.
 
         Raises:
             SettingsError: a value is invalid, or values contradict each other.
@@ -120,7 +121,7 @@ class Settings:
         return dataclasses.replace(self, **own, **changed)
 
     def flat(self) -> dict[str, Any]:
-        """Every setting by its flat name."""
+        """All settings by flat name."""
         return {
             name: getattr(self if item.group is None else getattr(self, item.group), item.attribute)
             for name, item in SETTINGS.items()
@@ -132,7 +133,7 @@ class Settings:
 
     @cached_property
     def broker_defaults(self) -> BrokerConfig:
-        """What the settings file says of the configuration that can be changed at run time."""
+        """The part of the settings file that is configuration which can be changed at run time."""
         return BrokerConfig(respool_copy_bytes_per_s_max=self.replication.copy_bytes_per_s_max)
 
 
@@ -150,5 +151,5 @@ SETTINGS: Mapping[str, SettingField] = _all_settings()
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a setting is never shown."""
+    """True if the value of the setting must never be shown."""
     return name in SETTINGS and SETTINGS[name].is_secret

@@ -1,7 +1,7 @@
 """A topic's configuration in the metadata store, read by a broker that may not know all of its settings.
 
-During a rolling upgrade a newer broker may have stored settings or values that this one does not know. This broker
-serves the topic all the same, and uses careful values instead: it deletes nothing, and keeps the stronger promises.
+During a rolling upgrade, a newer broker may have stored settings or values that this one does not know. This broker
+still serves the topic, with safe values instead: it deletes nothing, and keeps the stronger guarantees.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ _KEEP_ALL: Mapping[str, Any] = {
     "min_compaction_lag_ms": LONG_MAX,
     "max_compaction_lag_ms": LONG_MAX,
 }
-# Used instead of unknown values of these settings. For all others the broker's default is used.
+# Replacements for unknown values of these settings. For all other settings the broker's default is used.
 _CAREFUL: Mapping[str, Mapping[str, Any]] = {
     "cleanup.policy": _KEEP_ALL,
     "retention.ms": _KEEP_ALL,
     "retention.bytes": _KEEP_ALL,
     "min.compaction.lag.ms": _KEEP_ALL,
     "delete.retention.ms": _KEEP_ALL,
-    # Capped at the number of replicas: all of them.
+    # Capped at the number of replicas, so this means all of them.
     "min.insync.replicas": {"min_insync_replicas": INT_MAX},
     "respool.flush": {"respool_flush": Flush.ALWAYS},
     "unclean.leader.election.enable": {"unclean_leader_election_enable": False},
@@ -41,7 +41,7 @@ _CAREFUL: Mapping[str, Mapping[str, Any]] = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopicConfig:
     config: TopicConfig
-    # The settings that are not used as stored, with the reasons.
+    # Why settings are not used as stored.
     complaints: tuple[str, ...] = ()
 
     @classmethod
@@ -58,7 +58,7 @@ class StoredTopicConfig:
             careful["cleanup_policy"] = _nearest_policy(overrides["cleanup.policy"])
         complaints = [why for why in map(_complaint, overrides.items()) if why is not None]
         config = replace(base, **parse_each(known, CONFIG_RULES, of="topic"))
-        # They may contradict each other: then the one that would compact more is ignored.
+        # If they contradict each other, the one that would compact more is ignored.
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             complaints.append(
                 f"max.compaction.lag.ms = {config.max_compaction_lag_ms} is not kept to: it is below "
@@ -69,7 +69,7 @@ class StoredTopicConfig:
 
 
 def understood(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The overrides that this version knows, each checked by itself."""
+    """The overrides that this version knows, each checked on its own."""
     return {name: text for name, text in overrides.items() if _complaint((name, text)) is None}
 
 
@@ -82,6 +82,6 @@ def _complaint(setting: tuple[str, str]) -> str | None:
 
 
 def _nearest_policy(text: str) -> CleanupPolicies:
-    """The policy by the known words: if one is 'compact', records need keys, since others may compact the log."""
+    """The policy according to the known words: with 'compact', records need keys, as others may compact the log."""
     is_compacted = CleanupPolicy.COMPACT in {word.strip() for word in text.split(",")}
     return CleanupPolicies((CleanupPolicy.COMPACT if is_compacted else CleanupPolicy.DELETE,))

@@ -8,7 +8,7 @@ from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId
 
 ALL = "*"
-# It is stored with the topic in the metadata store, whose limit is 1.5 MB per write.
+# The text is stored with the topic in the metadata store, whose limit is 1.5 MB per write.
 TEXT_LENGTH_MAX = 512 * 1024
 
 _PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
@@ -25,7 +25,7 @@ class ThrottledReplicas:
     def parse(cls, text: str) -> Self:
         """
         Raises:
-            InvalidConfig: neither a list of pairs nor '*'.
+            InvalidConfig: the text is neither a list of pairs nor '*'.
         """
         if len(text) > TEXT_LENGTH_MAX:
             raise InvalidConfig(
@@ -47,7 +47,7 @@ class ThrottledReplicas:
         return self.is_all or (partition, broker) in self.places
 
     def __bool__(self) -> bool:
-        """Whether any replica may be throttled."""
+        """True if any replica may be throttled."""
         return self.is_all or bool(self.places)
 
     def __str__(self) -> str:

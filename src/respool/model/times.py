@@ -1,11 +1,11 @@
-"""A point in time as people write it -> milliseconds since 1970. Pure: the caller says what time it is now.
+"""Parses times as people write them -> milliseconds since 1970. Pure: the caller passes the current time.
 
     now   today   yesterday   yesterday 08:00   08:00
     3 hours ago   an hour ago   1 day 6 hours ago   90m   1h30m ago
     2026-11-12   2026-11-12 08:00   2026-11-12T08:00:00+01:00   2026-11-12T07:00Z
     @1763107200 (seconds)   @1763107200000   1763107200000 (milliseconds)
 
-A time without a zone is meant in the zone passed in, or else in this machine's.
+A time without a zone is in the zone passed in, or else in this machine's.
 """
 
 import re
@@ -29,9 +29,9 @@ _UNIT_NAMES = {
 }
 _UNIT_OF = {name: unit for unit, names in _UNIT_NAMES.items() for name in names}
 
-# Below this, a bare number cannot be a time in milliseconds anyone means: it would lie before March 1973.
+# A smaller number cannot be a time in milliseconds that anyone means: it would lie before March 1973.
 EPOCH_MS_MIN = 100_000_000_000
-# 9999-12-31T23:59:59.999Z, the last instant Python's datetime can show.
+# 9999-12-31T23:59:59.999Z, the last instant that Python's datetime can represent.
 EPOCH_MS_MAX = 253_402_300_799_999
 
 EXAMPLES = "'3 hours ago', '90m', 'yesterday 08:00', '2026-11-12 08:00', '2026-11-12T07:00Z', '@1763107200'"
@@ -44,16 +44,16 @@ _EPOCH = re.compile(r"@?\d{1,15}")
 
 
 class TimeNotUnderstood(ValueError):
-    """The text is not a time in any form we know."""
+    """The text has none of the forms of a time."""
 
 
 def parse_time(text: str, *, now: datetime, zone: tzinfo | None = None) -> int:
-    """Read a point in time; see the module's text for the forms.
+    """Parse a point in time; the module docstring lists the forms.
 
-    `now` must carry its zone. `zone` is where times without one are meant; None is this machine's.
+    `now` must have a time zone. `zone` applies to times without one; None is this machine's.
 
     Raises:
-        TimeNotUnderstood: it is none of the forms; the message shows some.
+        TimeNotUnderstood: the text has none of the forms; the message shows some.
     """
     assert now.tzinfo is not None
     words = " ".join(text.lower().split())
@@ -72,7 +72,7 @@ def parse_time(text: str, *, now: datetime, zone: tzinfo | None = None) -> int:
 
 
 def format_ms(ms: int, *, zone: tzinfo | None = None) -> str:
-    """ISO 8601 with milliseconds and zone, which `parse_time` reads back; '-' when there is none."""
+    """ISO 8601 with milliseconds and zone, which `parse_time` can parse; '-' for no time."""
     if not 0 <= ms <= EPOCH_MS_MAX:
         return "-" if ms < 0 else str(ms)
     moment = datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
@@ -80,10 +80,10 @@ def format_ms(ms: int, *, zone: tzinfo | None = None) -> str:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`500ms`, `1h30m`, `2 days` -> milliseconds.
+    """Parse `500ms`, `1h30m`, `2 days` to milliseconds.
 
     Raises:
-        TimeNotUnderstood: it is no length of time. A bare number is none: who writes 2 may mean seconds, hours or days.
+        TimeNotUnderstood: the text is not a duration, or is a bare number: 2 may mean seconds, hours or days.
     """
     words = " ".join(text.lower().split())
     if _NUMBER.fullmatch(words):
@@ -99,7 +99,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration_ms(ms: int) -> str:
-    """The largest unit that shows it in whole: 604800000 -> '7d', 5400000 -> '90m'."""
+    """The duration in the largest unit that gives a whole number: 604800000 -> '7d', 5400000 -> '90m'."""
     if ms == 0:
         return "0s"
     for unit in ("d", "h", "m", "s"):
@@ -109,7 +109,7 @@ def format_duration_ms(ms: int) -> str:
 
 
 class _Moment:
-    """Boxed, so that the instant 0 is not mistaken for 'not this form'."""
+    """Wraps an instant, so that the instant 0 is not mistaken for 'not this form'."""
 
     __slots__ = ("ms",)
 
@@ -171,7 +171,7 @@ def _named_day_ms(words: str, *, now: datetime, zone: tzinfo | None) -> _Moment 
 def _calendar_ms(words: str, *, zone: tzinfo | None) -> _Moment | None:
     if not re.match(r"\d{4}-", words):
         return None
-    # 'T' and ' ' both stand between date and time; a space before a zone is common, and Python refuses it.
+    # Date and time may be separated by 'T' or ' '; a space before a zone is common, but Python rejects it.
     moment = datetime.fromisoformat(re.sub(r" (?=[+-]\d|Z|UTC)", "", words).replace("UTC", "Z"))
     if moment.tzinfo is not None:
         return _Moment(_to_ms(moment))
@@ -179,12 +179,12 @@ def _calendar_ms(words: str, *, zone: tzinfo | None) -> _Moment | None:
 
 
 def _wall_clock_ms(day: date, hour: time, *, zone: tzinfo | None) -> int:
-    # Without a tzinfo, astimezone() asks the system about that very day, so summer time comes out right. Of an hour
-    # that exists twice the first is taken.
+    # Without a tzinfo, astimezone() uses the system's zone on that very day, so summer time is right. If an hour exists
+    # twice, the first one is used.
     wall = datetime.combine(day, hour)
     return _to_ms(wall.replace(tzinfo=zone) if zone is not None else wall.astimezone())
 
 
 def _to_ms(moment: datetime) -> int:
-    # Whole numbers throughout: float seconds lose milliseconds after the year 2255 or so.
+    # Integers throughout: float seconds lose milliseconds after the year 2255 or so.
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -1,8 +1,7 @@
-"""A topic's settings, under Kafka's names, with their meaning, their defaults and their limits.
+"""A topic's settings under Kafka's names, with their meaning, defaults and limits.
 
-Each field of `TopicConfig` is one setting: `retention_ms` is `retention.ms`. A setting is listed here only when the
-broker acts on it; everything else is refused with INVALID_CONFIG, so that nobody believes in a setting that does
-nothing.
+Each field of `TopicConfig` is one setting: `retention_ms` is `retention.ms`. A setting is listed here only if the
+broker acts on it; all others are refused with INVALID_CONFIG, so that nobody relies on a setting that has no effect.
 """
 
 import dataclasses
@@ -32,12 +31,12 @@ from respool.model.throttled_replicas import ThrottledReplicas
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 MIB = 1024 * 1024
-# A batch's header; a limit below it would refuse everything.
+# The size of a batch's header; a lower limit would refuse every batch.
 BATCH_OVERHEAD = 61
 
 
 class Flush(StrEnum):
-    """When a batch counts as written. See docs/durability.md."""
+    """When a batch counts as written; see docs/durability.md."""
 
     ALWAYS = "always"
     INTERVAL = "interval"
@@ -59,14 +58,14 @@ class TimestampType(StrEnum):
 
 
 class CleanupPolicy(StrEnum):
-    """What happens to what is old. Both may be set: newest per key, and none of it older than the retention."""
+    """What happens to old records. With both, the newest record per key is kept until the retention time is over."""
 
     DELETE = "delete"
     COMPACT = "compact"
 
 
 class CleanupPolicies(tuple[CleanupPolicy, ...]):
-    """The policies of one topic, in the order they were given; written with commas."""
+    """The policies of one topic, in the given order; as text they are separated by commas."""
 
     __slots__ = ()
 
@@ -76,7 +75,7 @@ class CleanupPolicies(tuple[CleanupPolicy, ...]):
 
 def _policies(doc: str) -> dict[str, ConfigRule]:
     def parse(text: str) -> CleanupPolicies:
-        # A word given twice says nothing new.
+        # Repeated words have no meaning.
         words = dict.fromkeys(word.strip() for word in text.split(","))
         try:
             return CleanupPolicies(map(CleanupPolicy, words))
@@ -253,10 +252,10 @@ class TopicConfig:
 
     @classmethod
     def parse(cls, overrides: Mapping[str, str], *, base: Self | None = None) -> Self:
-        """Read settings given as text over `base` (else Kafka's defaults).
+        """Parse settings given as text, on top of `base` (or of Kafka's defaults).
 
         Raises:
-            InvalidConfig: a name is unknown or a value cannot be; the message names it.
+            InvalidConfig: a name is unknown or a value is invalid; the message names it.
         """
         values = parse_each(overrides, CONFIG_RULES, of="topic")
         config = dataclasses.replace(base or cls(), **values)
@@ -269,30 +268,30 @@ class TopicConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Only the newest record of each key is kept."""
+        """True if only the newest record of each key is kept."""
         return CleanupPolicy.COMPACT in self.cleanup_policy
 
     @property
     def has_retention(self) -> bool:
-        """Segments are removed by age and size."""
+        """True if segments are deleted by age and size."""
         return CleanupPolicy.DELETE in self.cleanup_policy
 
     @property
     def segment_age_ms_max(self) -> int:
-        """When a new segment is started for age. Only finished segments are compacted, so the lag counts too."""
+        """The maximum age of the active segment. Only finished segments are compacted, so that lag counts too."""
         if self.is_compacted:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
 
     @cached_property
     def as_text(self) -> Mapping[str, str]:
-        """Every setting under its Kafka name, as text."""
+        """Every setting by its Kafka name, as text."""
         return texts_of(self, CONFIG_RULES)
 
 
 CONFIG_RULES: Mapping[str, ConfigRule] = rules_of(TopicConfig)
 
-# What is said of a topic's own replicas, or of what it is: another one with the same settings has none of it.
+# Settings about a topic's own replicas or identity, which do not apply to another topic with the same settings.
 OF_ITSELF = frozenset(
     {
         "follower.replication.throttled.replicas",

@@ -1,4 +1,4 @@
-"""Where settings come from: a TOML file, then `RESPOOL_<NAME>` in the environment, then the command line.
+"""Reads settings from a TOML file, then from `RESPOOL_<NAME>` in the environment, then from the command line.
 
 ```toml
 data = "/var/lib/respool"
@@ -9,7 +9,7 @@ connection_idle_ms = "10m"           # times take ms, s, m, h, d, w, also togeth
 "retention.ms" = "7d"
 segment.bytes = 1073741824           # TOML makes nested tables of this; it means the same
 ```
-A later source wins over an earlier one, setting by setting. Every error names the place it came from.
+A later source takes precedence over an earlier one, setting by setting. Every error names the source.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from respool.model.settings import SETTINGS, Settings, is_secret
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
 
 PREFIX = "RESPOOL_"
-# Variables of ours that are not the broker's settings: the command line's, and the tests'.
+# Variables with our prefix that are not broker settings: the command line's, and the tests'.
 OTHER_VARIABLES = frozenset({"RESPOOL_BROKER", "RESPOOL_FUZZ"})
 # NAME=value as Kubernetes sets it in every container for a service named `respool` or `respool-<more>`.
 _OF_KUBERNETES = re.compile(
@@ -73,14 +73,14 @@ def load_settings(
     flags: Mapping[str, object],
     flags_from: str = "command line",
 ) -> Settings:
-    """Read all three places and return the settings they make together.
+    """Read all three sources and return the resulting settings.
 
     A flag is named like a setting, or `topic.<Kafka's name>`; None means that it was not given. `flags_from` names the
-    source of the flags in messages. Files and flags may use Kafka's names of broker settings, too, and every place a
-    setting's old name: see `ALIASES`.
+    source of the flags in messages. Files and flags may also use Kafka's names of broker settings, and every source may
+    use a setting's old name: see `ALIASES`.
 
     Raises:
-        SettingsError: a name in the file or a flag is unknown, a value cannot be, or values contradict each other.
+        SettingsError: a name in the file or a flag is unknown, a value is invalid, or values contradict each other.
     """
     values: dict[str, Any] = {}
     topic: dict[str, str] = {}
@@ -99,20 +99,20 @@ def load_settings(
         settings = Settings.from_flat(**values, topic=topic)
         return dataclasses.replace(settings, renamed=tuple(renamed))
     except SettingsError as error:
-        # Each value is right by itself, so the message names the settings that do not go together.
+        # Each value is valid by itself, so the message names the settings that contradict each other.
         words = set(re.findall(r"\w+", str(error)))
         concerned = {name: source for name, source in sources.items() if name in words}
         if len(concerned) == 1 and str(error).startswith(f"{next(iter(concerned))} = "):
-            # It begins with the name, which need not be said twice.
+            # The error begins with the name, which need not be repeated.
             [(name, source)] = concerned.items()
             concerned = {name: source.removesuffix(f": {name}")}
         raise SettingsError(f"{'; '.join(concerned.values())}: {error}") from None
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """A warning for each variable with our prefix that is no setting: misspelt, or set by another program.
+    """A warning for each variable with our prefix that is not a setting: misspelt, or set by another program.
 
-    Not an error, because in a container others set variables too. Those of Kubernetes services get no warning.
+    Not an error, because in a container others set variables too. Those of Kubernetes services cause no warning.
     """
     return [
         f"environment variable {variable} is ignored: there is no such setting{_closest(variable, _VARIABLES)}"
@@ -125,7 +125,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 def write_example(settings: Settings) -> str:
-    """All settings but secrets as a TOML file that `load_settings` reads back; what is at its default is a comment."""
+    """All settings but secrets as a TOML file that `load_settings` can read; settings at their default are comments."""
     lines = [
         "# Respool's settings. What is commented out has its default.",
         f"# Each may also be given as {PREFIX}<NAME> in the environment, or on the command line.",
@@ -152,7 +152,7 @@ Found = tuple[str, object, str]
 
 
 def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
-    """Every setting in the file: its name, its value, and where it stands."""
+    """Every setting in the file: its name, its value, and its place in the file."""
     if file is None:
         return
     path = os.fspath(file)
@@ -162,7 +162,7 @@ def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
-        # respool.flush and respool.flush.interval.ms cannot be nested tables both.
+        # respool.flush and respool.flush.interval.ms cannot both be nested tables.
         hint = "; put quotes around names with dots" if "overwrite" in str(error) else ""
         raise SettingsError(f"{path}: {error}{hint}") from error
     except UnicodeDecodeError as error:
@@ -170,7 +170,7 @@ def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
     topic = content.pop("topic", {})
     if not isinstance(topic, dict):
         raise SettingsError(f"{path}: topic: is a table of settings, not {topic!r}")
-    # Kafka's names have dots, of which TOML makes tables.
+    # Kafka's names have dots, from which TOML makes tables.
     for name, value in _flatten(content):
         yield name, value, f"{path}: {name}"
     seen: set[str] = set()
@@ -183,7 +183,7 @@ def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
 
 
 def _without_aliases(place: Iterable[Found], renamed: list[str]) -> dict[str, tuple[object, str]]:
-    """What one place says, by the names that settings have now. Old names are noted in `renamed`.
+    """The settings of one source, by their current names. Old names are appended to `renamed`.
 
     Raises:
         SettingsError: a setting is given under two names.
@@ -276,7 +276,7 @@ def _topic_value(name: str, value: object, source: str) -> str:
 
 
 def _number(name: str, text: str, source: str) -> int:
-    """A whole number, or one with a unit where the setting's name says which kind it is."""
+    """Parse a whole number, or one with a unit if the setting's name says which kind of unit."""
     if _is_whole_number(text):
         return int(text)
     low, unit = text.strip().lower(), _unit_of(name)
@@ -313,5 +313,5 @@ def _entry(name: str, value: object, default: object, *, doc: str, given: bool) 
 
 
 def _toml(value: object) -> str:
-    # JSON's strings, whole numbers and booleans are TOML's too, once DEL is escaped.
+    # JSON's strings, whole numbers and booleans are valid TOML, too, once DEL is escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

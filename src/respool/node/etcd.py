@@ -22,13 +22,13 @@ REQUEST_MS_MAX = 5_000
 
 
 def etcd_options(settings: Settings) -> EtcdOptions:
-    """The connection options for etcd. The password file is read now, and again if etcd refuses the password.
+    """The connection options for etcd. The password file is read now, and again if etcd rejects the password.
 
     Raises:
-        SettingsError: that file cannot be read, or has no password.
+        SettingsError: the password file cannot be read, or has no password.
     """
     assert settings.metadata_store.endpoints
-    # A session must survive one member that does not answer: asking it and then another must fit into the lease.
+    # A session must survive one unresponsive member: a request to it and then one to another must fit into the lease.
     return EtcdOptions(
         endpoints=settings.metadata_store.endpoints,
         cluster=settings.metadata_store.cluster,
@@ -48,11 +48,11 @@ def etcd_options(settings: Settings) -> EtcdOptions:
 
 
 async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "MetadataStore":
-    """Connect and log in to the cluster's metadata store; wait up to `patience_ms` for an answer.
+    """Connect and log in to the cluster's metadata store; wait up to `patience_ms` for a reply.
 
     Raises:
-        SettingsError: invalid settings, or the library for etcd is not installed.
-        StoreUnavailable: etcd does not answer, or (EtcdRefused) refuses this broker; the message says what to do.
+        SettingsError: the settings are invalid, or the library for etcd is not installed.
+        StoreUnavailable: etcd does not reply, or (EtcdRefused) rejects this broker; the message says what to do.
     """
     options = etcd_options(settings)
     try:
@@ -70,7 +70,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         try:
             return await EtcdStore.connect(options)
         except EtcdRefused:
-            # A refusal does not change with time.
+            # Waiting does not change a refusal.
             raise
         except StoreUnavailable as error:
             if loop.time() >= give_up_at:
@@ -82,7 +82,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
 
 
 def is_refusal(error: StoreUnavailable) -> bool:
-    """Whether etcd answered `connect_to_etcd` with a refusal; the error's message says what to do."""
+    """True if etcd has rejected `connect_to_etcd`; the error's message says what to do."""
     from respool.drivers.etcd_failures import EtcdRefused
 
     return isinstance(error, EtcdRefused)

@@ -1,7 +1,7 @@
-"""Checks that the data folder is one of a single broker or of a cluster's broker, before anything is written into it.
+"""Checks that the data folder belongs to a single broker, or to a cluster's broker, before anything is written to it.
 
-A single broker keeps its topics in a file of the folder, a cluster in etcd. Started in the wrong way, a broker would
-not know the topics of the partitions in its folder.
+A single broker keeps its topics in a file in the folder, a cluster keeps them in etcd. A broker started in the wrong
+mode would not know the topics of the partitions in its folder.
 """
 
 from respool.log.folder.data_folder import RUN_NAME
@@ -16,7 +16,7 @@ METADATA_FILE = "metadata.sqlite"
 def refuse_folder_of_a_broker_alone(disk: Disk) -> None:
     """
     Raises:
-        DataFolderMismatch: a single broker has its topics here.
+        DataFolderMismatch: a single broker keeps its topics here.
     """
     if disk.exists(METADATA_FILE):
         raise DataFolderMismatch(
@@ -28,7 +28,7 @@ def refuse_folder_of_a_broker_alone(disk: Disk) -> None:
 def refuse_folder_of_a_cluster(disk: Disk) -> None:
     """
     Raises:
-        DataFolderMismatch: a broker of a cluster has used it, and no single broker since.
+        DataFolderMismatch: a broker of a cluster has used the folder, and no single broker since.
     """
     if not disk.exists(RUN_NAME) or disk.exists(METADATA_FILE):
         return
@@ -41,7 +41,7 @@ def refuse_folder_of_a_cluster(disk: Disk) -> None:
 
 
 def refuse_partitions_of_no_topic(disk: Disk, which: str) -> None:
-    """Without the list of topics, every partition would count as deleted.
+    """Refuse a folder with partitions but without topics: every partition would count as deleted.
 
     Raises:
         DataFolderMismatch: the folder has partitions.

@@ -1,4 +1,4 @@
-"""The format of log lines: text, or one JSON object per line. Times carry their offset from UTC.
+"""The format of log lines: text, or one JSON object per line. Times include their offset from UTC.
 
 2026-01-31T08:15:30.123+01:00 WARNING respool.server.listener: refused a connection from 10.0.0.7: ...
 {"time": "2026-01-31T08:15:30.123+01:00", "level": "warning", "logger": "...", "message": "...", "exception": "..."}
@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 def set_up_logging(*, level: str, log_format: str, stream: TextIO | None = None) -> None:
-    """Log to standard error, or to another stream. As JSON that includes warnings and uncaught exceptions."""
+    """Log to standard error, or to another stream. In JSON, this includes warnings and uncaught exceptions."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     if log_format == "json":
-        # Python writes these to standard error as text, where every line must be an object.
+        # Python writes these to standard error as text, but every line must be a JSON object.
         logging.captureWarnings(capture=True)
         sys.excepthook = _log_uncaught
         threading.excepthook = _log_uncaught_in_thread
@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
             fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             fields["stack"] = self.formatStack(record.stack_info)
-        # In ASCII, whatever the encoding of the stream is.
+        # In ASCII, which suits any encoding of the stream.
         return json.dumps(fields)
 
 

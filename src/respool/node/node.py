@@ -62,24 +62,24 @@ Result = TypeVar("Result")
 EXIT_BROKEN_INVARIANT = 70
 # The exit code of commands that cannot reach a broker.
 EXIT_UNREACHABLE = 4
-# Python's default is 700, which is a few requests.
+# Python's default is 700, which a few requests reach.
 COLLECT_AFTER_OBJECTS = 20_000
 
 
 class Threads(Offload, Protocol):
-    """Runs blocking work in threads, while the node runs."""
+    """Runs blocking work in threads while the node runs."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drivers:
-    """The drivers of a node. A broker in tests (`respool.testing`) replaces some."""
+    """The drivers of a node. A broker in tests (`respool.testing`) replaces some of them."""
 
     clock: Clock = field(default_factory=SystemClock)
-    # From the path of the data folder.
+    # Takes the path of the data folder.
     disk: Callable[[str], Disk] = LocalDisk
-    # From the number of threads.
+    # Takes the number of threads.
     offload: Callable[[int], Threads] = ThreadOffload
     # Handles requests.
     handle: Handler = handle
@@ -108,7 +108,7 @@ def run(settings: Settings) -> int:
 
 
 def _report_failed_start(reason: str, settings: Settings) -> None:
-    """Report why the broker ends: a sentence on standard error, or a log line with log_format = json."""
+    """Report why the broker ends: a sentence on standard error, or a log line if log_format = json."""
     if settings.log_output.format == "json":
         logger.critical("%s", reason)
     else:
@@ -183,7 +183,7 @@ async def _serve_metrics(
     drivers: Drivers,
     stack: ExitStack,
 ) -> None:
-    """Runs from the start to the end, so that probes learn why a broker is not ready."""
+    """Serves metrics and health from start to end, so that probes learn why a broker is not ready."""
     if settings.metrics.address is None:
         return
     endpoint = HttpEndpoint(
@@ -200,11 +200,11 @@ async def _serve_metrics(
 async def _open_store(
     settings: Settings, disk: Disk, drivers: Drivers, stack: ExitStack
 ) -> MetadataStore:
-    """The cluster's metadata store, or the one of a single broker."""
+    """Open the metadata store of the cluster, or that of a single broker."""
     if settings.metadata_store.addresses:
         refuse_folder_of_a_broker_alone(disk)
         return await connect_to_etcd(settings, patience_ms=settings.metadata_store.wait_ms)
-    # Before the file is created: an operator who restores the old one must not find a new one in its place.
+    # Checked before the file is created: an operator who restores the old file must not find a new one in its place.
     refuse_folder_of_a_cluster(disk)
     if not disk.exists(METADATA_FILE):
         refuse_partitions_of_no_topic(disk, "no")
@@ -248,7 +248,7 @@ async def _serve_until_stopped(
         if not isinstance(why, NotAdmitted):
             # No clean shutdown: the next start must recover the logs.
             return EXIT_BROKEN_INVARIANT
-        # It was removed from the cluster while it was unreachable; it has no registration to end.
+        # The broker was removed from the cluster while it was unreachable, so it has no registration to end.
         await listener.stop()
         await broker.stop()
         raise why
@@ -294,7 +294,7 @@ def _local_reader(settings: Settings, stack: ExitStack) -> ThreadedLocalReader |
 async def _unless_stopped(
     work: Coroutine[Any, Any, Result], asked_to_stop: asyncio.Event
 ) -> Result | None:
-    """The result of the work; None if the broker was asked to stop first: the metadata store may be down for long."""
+    """Return the result of the work, or None if the broker is asked to stop first: the store may be down for long."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(asked_to_stop.wait())
     try:
@@ -318,14 +318,14 @@ def _describe(error: Exception, settings: Settings) -> str:
         )
     if number in (errno.EEXIST, errno.ENOTDIR):
         return f"the data folder {settings.data} is not a folder; choose another with --data"
-    # An error of a socket has no file.
+    # OSErrors of sockets have no file name.
     if isinstance(error, OSError) and error.filename is not None:
         return f"the data folder {settings.data} cannot be made: {error.strerror}; choose another with --data"
     return str(error)
 
 
 def _is_unreachable(error: Exception) -> bool:
-    """True if etcd does not answer; False if it answers and refuses this broker."""
+    """True if etcd does not reply; False if it replies and rejects this broker."""
     if not isinstance(error, StoreUnavailable):
         return False
     from respool.drivers.etcd_failures import EtcdRefused
@@ -335,7 +335,7 @@ def _is_unreachable(error: Exception) -> bool:
 
 def collect_rarely() -> None:
     """Tune the garbage collector: nearly all objects are freed by reference counting, and a collection visits every
-    young object. Objects from the start stay, so they are frozen.
+    young object. Objects created at start-up live on, so they are frozen.
     """
     gc.collect()
     gc.freeze()

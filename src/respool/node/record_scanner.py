@@ -11,7 +11,7 @@ from respool.records.plain_scan import PlainScanner
 
 logger = logging.getLogger(__name__)
 
-# A few seconds of work for plain Python.
+# Takes plain Python a few seconds.
 WORTH_LOADING_BYTES = 100 * 1024 * 1024
 
 
@@ -19,7 +19,7 @@ class ScannerOnDemand:
     def __init__(self) -> None:
         self._scanner: RecordScanner = PlainScanner()
         self._is_decided = False
-        # Bytes scanned by plain Python.
+        # The number of bytes that plain Python has scanned.
         self._bytes_checked = 0
 
     @property
@@ -39,17 +39,17 @@ class ScannerOnDemand:
         )
 
     def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> KeyOffsets:
-        """For a log that is compacted, so loading the kernels is worth it."""
+        """Called to compact a log, so loading the kernels is worth it."""
         self._load()
         return self._scanner.key_offsets(bytes_max=bytes_max, keys_max=keys_max, secret=secret)
 
     def _load(self) -> None:
-        """Thread-safe."""
+        """Load the kernels, if possible; thread-safe."""
         if self._is_decided:
             return
         try:
             self._scanner = _compiled()
-        except Exception as error:  # noqa: BLE001 - whatever a compiler cannot do here, plain Python can
+        except Exception as error:  # noqa: BLE001 - if compiling fails for any reason, plain Python does the work
             logger.warning(
                 "compaction is slow without compiled kernels (%s): install respool[arrow]", error
             )

@@ -1,4 +1,4 @@
-"""Chooses the replica a consumer reads from: one in its own rack, if it has the requested offset (KIP-392)."""
+"""Chooses the replica that a consumer reads from: one in its own rack, if it has the requested offset (KIP-392)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from respool.model.ids import BrokerId, Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableReplica:
-    """A follower that is in sync and alive, as its leader sees it."""
+    """A follower that is in sync and alive, according to its leader."""
 
     broker: BrokerId
     rack: str | None
@@ -23,9 +23,9 @@ def closest_replica(
     offset: Offset,
     followers: Iterable[ReadableReplica],
 ) -> BrokerId | None:
-    """The follower to send the consumer to; None: the leader.
+    """The follower that the consumer should read from; None for the leader.
 
-    Only replicas in the ISR: a consumer of a lagging replica would lag for ever, since it is sent there each time.
+    Only members of the ISR: a consumer sent to a lagging replica would lag for ever, as it is sent there each time.
     """
     if not client_rack or client_rack == leader_rack:
         return None
@@ -36,5 +36,5 @@ def closest_replica(
     ]
     if not nearby:
         return None
-    # The most advanced one; ties are broken by id, so that consumers do not switch between replicas.
+    # The one with the highest log end; ties are broken by id, so that consumers do not switch between replicas.
     return max(nearby, key=lambda follower: (follower.log_end, -follower.broker)).broker

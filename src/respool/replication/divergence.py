@@ -1,8 +1,9 @@
-"""Where two logs diverge, found by comparing leader epochs (KIP-101, 279, 320, 595).
+"""Finds where two logs diverge by comparing leader epochs (KIP-101, 279, 320, 595).
 
-A follower's fetch has the epoch of its last record. The leader looks up the end of that epoch in its own log; if it
-does not have the epoch, of the one before. If that end is before the fetch offset, the follower truncates its log to
-where both can be equal, and fetches again, until they agree. High watermarks play no part: they lag.
+A follower's fetch contains the epoch of its last record. The leader looks up the end of that epoch in its own log, or,
+if it does not have the epoch, the end of the one before. If that end is before the fetch offset, the follower
+truncates its log to where both can be equal, and fetches again, until they agree. High watermarks are not used for
+this: they lag.
 
 ```
 leader     1 1 1 1 1 2 2 2 2 4 4       "my largest epoch up to your epoch 3 is 2, and ends at 9"
@@ -17,10 +18,10 @@ from respool.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 
 class EpochHistory(Protocol):
-    """A log's leader epochs. `PartitionLog` is one."""
+    """A log's leader epochs. `PartitionLog` implements it."""
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch up to `epoch`, and its end offset; (-1, -1): unknown."""
+        """The largest epoch up to `epoch`, and its end offset; (-1, -1) if unknown."""
         ...
 
 
@@ -37,7 +38,7 @@ class EndOfEpoch:
 def diverging_epoch(
     history: EpochHistory, *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch
 ) -> EndOfEpoch | None:
-    """The leader's side: where the logs diverge; None: they agree."""
+    """On the leader: where the logs diverge; None if they agree."""
     if last_fetched_epoch == NO_LEADER_EPOCH:
         return None
     epoch, end = history.end_of_epoch(last_fetched_epoch)
@@ -47,10 +48,10 @@ def diverging_epoch(
 
 
 def agreed_end(history: EpochHistory, theirs: EndOfEpoch, *, log_end: Offset) -> Offset:
-    """The follower's side: the end of the prefix that may be equal to the leader's log."""
+    """On the follower: the end of the prefix that may be equal to the leader's log."""
     assert theirs.is_known, f"epoch {theirs.epoch} ends at {theirs.end}"
     epoch, end = history.end_of_epoch(theirs.epoch)
     if epoch == NO_LEADER_EPOCH:
         end = theirs.end
-    # Beyond the leader's end of the epoch, its records are of later leaders; beyond our end, ours are.
+    # Beyond the end of the epoch on either side, that log's records belong to later leaders.
     return min(end, theirs.end, log_end)

@@ -1,4 +1,4 @@
-"""The follower's state machine: where to fetch from, what to truncate first, and its high watermark.
+"""The follower's state machine: its fetch offset, truncations before the fetch, and its high watermark.
 
 ```
    next_fetch -> (ask the leader) -> on_fetched --+-- Append        -> on_appended -> on_durable --+
@@ -6,9 +6,9 @@
        |                                          +-- AskLeaderRange -> on_leader_range            |
        +-------------------------------------------------------------------------------------------+
 ```
-One operation at a time: no fetch is sent while another operation is in progress. But an append need not be durable
-before the next fetch: a fetch reports the log end and, separately, the durable end. In one leader epoch the durable end
-never goes back, since the first fetch waits until the whole log is durable.
+Operations run one at a time: no fetch is sent while another operation is in progress. But an append need not be durable
+before the next fetch: a fetch reports the log end and, separately, the durable end. Within one leader epoch the durable
+end never moves backwards, because the first fetch waits until the whole log is durable.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from respool.replication.effects import (
     WaitFor,
 )
 
-# After an error, or a fetch without a reply.
+# The delay after an error, or after a fetch without a reply.
 BACKOFF_MS = 200
 
 UNKNOWN_OFFSET = Offset(-1)
@@ -42,14 +42,14 @@ UNKNOWN_OFFSET = Offset(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFrom:
-    """A fetch to send. Its reply is passed back together with it."""
+    """A fetch to send. The caller passes it back together with its reply."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
     offset: Offset
     # The log is durable below this offset; at most `offset`.
     durable_end: Offset
-    # Of the last record before `offset`; -1: there is none.
+    # The epoch of the last record before `offset`; -1 if there is none.
     last_fetched_epoch: LeaderEpoch
     log_start: Offset
 
@@ -78,7 +78,7 @@ class Follower:
         high_watermark: Offset,
         history: EpochHistory,
     ) -> None:
-        """`durable_end`: the synced end with respool.flush=always; else the log end."""
+        """`durable_end` is the synced end with respool.flush=always; else the log end."""
         assert image.leader != me, f"broker {me} would follow itself"
         assert durable_end <= log_end
         assert high_watermark <= log_end
@@ -90,7 +90,7 @@ class Follower:
         self._log_end = log_end
         self._durable_end = durable_end
         self._last_epoch = last_epoch
-        # From the leader's last reply; they take effect when its records are appended.
+        # From the leader's last reply; they take effect when the records of that reply are appended.
         self._leader_high_watermark = high_watermark
         self._leader_log_start = log_start
         # The fetch in flight.
@@ -98,7 +98,7 @@ class Follower:
         self._awaits_range = False
         # An append or a truncation is in progress.
         self._is_busy = False
-        # The leader epoch in which everything the log had at its beginning is durable.
+        # The leader epoch in which all records from before the epoch are known to be durable.
         self._durable_epoch: LeaderEpoch | None = None
 
     def next_fetch(self) -> FetchFrom | None:
@@ -132,11 +132,11 @@ class Follower:
         return self.high_watermark < self._log_end
 
     def check_readable(self, offset: Offset) -> None:
-        """Whether a consumer may read here from `offset` (KIP-392).
+        """Check that a consumer may read here from `offset` (KIP-392).
 
         Raises:
-            OffsetNotAvailable: the record may be in the log, but is not known to be committed yet. Retry.
-            OffsetOutOfRange: the log does not have it.
+            OffsetNotAvailable: the log may have the record, but it is not known to be committed yet; retry.
+            OffsetOutOfRange: the log does not have the record.
         """
         if self.high_watermark < offset <= self._log_end:
             raise OffsetNotAvailable(f"offset {offset}, high watermark {self.high_watermark}")
@@ -156,7 +156,7 @@ class Follower:
         diverging = reply.diverging
         if diverging is not None:
             if not diverging.is_known:
-                # The leader's epochs do not reach back that far. Its range tells where to continue.
+                # The leader's epochs do not reach back that far. Its log range shows where to continue.
                 return self._ask_range()
             return self._cut_to_agreement(diverging, leader_log_start=reply.log_start)
         self._leader_high_watermark = reply.high_watermark
@@ -167,7 +167,7 @@ class Follower:
         return self._take_watermarks()
 
     def on_lost(self, asked: FetchFrom) -> list[FollowerEffect]:
-        """There was no reply, and none will be passed on."""
+        """The fetch got no reply, and none will be passed on."""
         if asked is not self._asked:
             return []
         self._asked = None
@@ -176,21 +176,21 @@ class Follower:
     def on_leader_range(
         self, leader_epoch: LeaderEpoch, *, log_start: Offset, log_end: Offset
     ) -> list[FollowerEffect]:
-        """The leader has answered with the start and end of its log."""
+        """The leader has replied with the start and end of its log."""
         if not self._awaits_range or leader_epoch != self.image.leader_epoch:
             return []
         self._awaits_range = False
         if self._log_end < log_start:
-            # The leader has deleted the records that come next here.
+            # The leader has deleted the next records that this follower needs.
             self._is_busy = True
             return [ResetLogTo(offset=log_start)]
         if self._log_end > log_end:
             return self._cut_to(log_end)
-        # It is in range again: fetch after a pause.
+        # The fetch offset is in range again: fetch after a pause.
         return [WaitFor(delay_ms=BACKOFF_MS)]
 
     def on_range_lost(self, leader_epoch: LeaderEpoch) -> list[FollowerEffect]:
-        """The request for the leader's range was not answered."""
+        """The request for the leader's range got no reply."""
         if not self._awaits_range or leader_epoch != self.image.leader_epoch:
             return []
         self._awaits_range = False
@@ -199,7 +199,7 @@ class Follower:
     # -- the follower's log ------------------------------------------------------------------------------------------
 
     def on_appended(self, log_end: Offset, *, last_epoch: LeaderEpoch) -> list[FollowerEffect]:
-        """The records of the last reply were appended."""
+        """The records of the last reply have been appended."""
         assert self._is_busy, "an append without a reply"
         assert log_end >= self._log_end
         self._is_busy = False
@@ -209,13 +209,13 @@ class Follower:
 
     def on_durable(self, end: Offset) -> None:
         """The log is durable up to `end`; unless respool.flush=always, that is the log end."""
-        # What the sync covered may have been truncated meanwhile.
+        # Records that the sync covered may have been truncated since.
         self._durable_end = max(self._durable_end, min(end, self._log_end))
 
     def on_truncated(
         self, *, log_start: Offset, log_end: Offset, durable_end: Offset, last_epoch: LeaderEpoch
     ) -> list[FollowerEffect]:
-        """The log was truncated; or, after `ResetLogTo`, emptied."""
+        """The log was truncated or, after `ResetLogTo`, emptied."""
         assert durable_end <= log_end
         self._is_busy = False
         self._log_start = log_start
@@ -239,7 +239,7 @@ class Follower:
     # -- the cluster -------------------------------------------------------------------------------------------------
 
     def on_image(self, image: PartitionImage) -> list[FollowerEffect]:
-        """A state of the partition in the store. If this broker becomes leader, the follower ends."""
+        """Apply a state of the partition from the store. If this broker becomes the leader, the follower ends."""
         if image.revision < self.image.revision or image.leader_epoch < self.image.leader_epoch:
             return []
         is_new_epoch = image.leader_epoch > self.image.leader_epoch
@@ -253,11 +253,11 @@ class Follower:
     # -- deciding ----------------------------------------------------------------------------------------------------
 
     def _is_awaited(self, asked: FetchFrom) -> bool:
-        """A reply of an earlier epoch may have records that the current leader never had."""
+        """False for replies of an earlier epoch, which may have records that the current leader never had."""
         return asked is self._asked
 
     def _epoch_to_compare(self) -> LeaderEpoch:
-        """Compared with the leader's epochs in every fetch: that decides what is truncated, not the high watermark."""
+        """The epoch that every fetch compares with the leader's: it, not the high watermark, decides truncation."""
         return self._last_epoch
 
     def _reported_durable_end(self) -> Offset:
@@ -268,7 +268,7 @@ class Follower:
             return self._ask_range()
         if error in {FencedLeaderEpoch.code, NotLeader.code}:
             return [LookUpLeader(), WaitFor(delay_ms=BACKOFF_MS)]
-        # For example UNKNOWN_LEADER_EPOCH: the leader has not learned yet that it leads.
+        # For example UNKNOWN_LEADER_EPOCH: the leader has not learned of its election yet.
         return [WaitFor(delay_ms=BACKOFF_MS)]
 
     def _ask_range(self) -> list[FollowerEffect]:
@@ -289,22 +289,22 @@ class Follower:
         return self._cut_to(end)
 
     def _cut_to(self, offset: Offset) -> list[FollowerEffect]:
-        # Also at the log's end: epochs without records must go (KAFKA-10706).
+        # Even at the log end: epochs without records must be removed (KAFKA-10706).
         self._is_busy = True
         if offset < self._log_start:
             return [ResetLogTo(offset=offset)]
         return [TruncateTo(offset=offset)]
 
     def _take_watermarks(self) -> list[FollowerEffect]:
-        """Apply the leader's watermarks, limited to the own log."""
+        """Apply the leader's watermarks, capped at this log's end."""
         effects: list[FollowerEffect] = []
         high_watermark = self._capped_high_watermark()
-        # First the log start: records that the leader has deleted may differ here, since they cannot be compared. No
-        # consumer may read them.
+        # The log start first: records that the leader has deleted may differ here, because they cannot be compared, and
+        # no consumer may read them.
         log_start = min(self._leader_log_start, self._log_end)
         if log_start > self._log_start:
             effects.append(RaiseLogStart(log_start=log_start))
-        # Never backwards: a new leader's may be behind, and committed records stay committed.
+        # Never backwards: the high watermark of a new leader may be behind, and committed records stay committed.
         if high_watermark > self.high_watermark:
             self.high_watermark = high_watermark
             effects.append(HighWatermarkMoved(high_watermark=high_watermark))

@@ -1,4 +1,4 @@
-"""A leader's followers: how far each has replicated, and which may be in the ISR."""
+"""A leader's followers: how far each has replicated, and which ones may be in the ISR."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -35,7 +35,7 @@ class Followers:
         self._now_ms = max(self._now_ms, now_ms)
 
     def on_image(self, image: PartitionImage, before: PartitionImage) -> None:
-        """Add and remove followers by the image, and note who joined or left the ISR."""
+        """Add and remove followers according to the image, and note which joined or left the ISR."""
         replicas = self._replicas
         for broker in image.replicas:
             if broker != self._me and broker not in replicas:
@@ -49,7 +49,7 @@ class Followers:
                 replica.on_left()
 
     def check(self, broker: BrokerId, broker_epoch: int) -> None:
-        """Check that a fetch comes from a replica, and from the process that is registered (KIP-903).
+        """Check that a fetch comes from a replica, and from its registered process (KIP-903).
 
         Raises:
             UnknownLeaderEpoch: the broker is not a replica of this partition.
@@ -57,7 +57,7 @@ class Followers:
         """
         replica = self._replicas.get(broker)
         if replica is None:
-            # The image that adds it may not have arrived here yet. It will retry.
+            # The image that adds the replica may not have arrived here yet. The replica will retry.
             raise UnknownLeaderEpoch(f"broker {broker} is not one of the replicas")
         self._check_registration(broker, replica, broker_epoch)
 
@@ -145,7 +145,7 @@ class Followers:
         return replica is None or not self._is_caught_up(replica, leader_end)
 
     def has_lost_records(self, broker: BrokerId, high_watermark: Offset) -> bool:
-        """True for an ISR member that lacks committed records: its broker crashed and lost them."""
+        """True for an ISR member that lacks committed records, because its broker crashed and lost them."""
         replica = self._replicas.get(broker)
         return (
             replica is not None
@@ -171,9 +171,11 @@ class Followers:
     def _is_about_to_join(
         self, broker: BrokerId, replica: RemoteReplica, leader_end: Offset
     ) -> bool:
-        """A caught-up replica holds back the high watermark; otherwise it could never join a leader with steady writes.
+        """True for a caught-up replica, which holds back the high watermark: else it could not join under steady
+        writes.
 
-        Not a replica that has not fetched since it left the ISR: its broker may have removed it after a failed log.
+        False for a replica that has not fetched since it left the ISR: its broker may have removed it after a failed
+        log.
         """
         return (
             self._is_alive(broker, replica)
@@ -187,7 +189,7 @@ class Followers:
         )
 
     def _is_alive(self, broker: BrokerId, replica: RemoteReplica) -> bool:
-        """Registered, not shutting down, and fetching from the registered process (KIP-903)."""
+        """True if the broker is registered, not shutting down, and fetching from the registered process (KIP-903)."""
         endpoint = self.brokers.get(broker)
         return (
             endpoint is not None

@@ -1,4 +1,4 @@
-"""The ISR as the store has it, and as a write in flight may have changed it.
+"""The ISR as it is in the store, and as a write in flight may have changed it.
 
 A leader changes the ISR by guarded writes, one at a time:
 
@@ -37,7 +37,7 @@ class InSyncSet:
 
     @property
     def must_rewrite(self) -> bool:
-        """A write with an unknown outcome may still arrive; any other write of the key prevents that."""
+        """True if a write with an unknown outcome may still arrive; any other write of the key prevents that."""
         return self._has_unknown
 
     def propose(
@@ -62,12 +62,12 @@ class InSyncSet:
         self._has_unknown = True
 
     def on_image(self, image: PartitionImage) -> bool:
-        """Take a state that the store has or had; return whether it is newer than the known one."""
+        """Apply a current or former state of the store; return True if it is newer than the known one."""
         if image.revision < self.image.revision:
             return False
         is_newer = image.revision > self.image.revision
         if is_newer:
-            # A write in flight was guarded by the old revision: it is this one, or it will be refused.
+            # A write in flight was guarded by the old revision: either this is its result, or it will be rejected.
             self.image = image
             self._in_flight = None
             self._has_unknown = False
@@ -81,10 +81,10 @@ class InSyncSet:
 def guarded_proposal(
     wanted: PartitionImage, joiners: tuple[tuple[BrokerId, int], ...]
 ) -> ProposeIsr:
-    """A write that succeeds only on the revision it was decided on, with joiners registered as known here."""
+    """A write that only succeeds if the key's revision and the joiners' registrations are still those known here."""
     return ProposeIsr(image=wanted, joiners=joiners)
 
 
 def maximal_isr(before: frozenset[BrokerId], proposed: Iterable[BrokerId]) -> frozenset[BrokerId]:
-    """Joiners count from the proposal on, leavers until the store has agreed."""
+    """Joiners count from the proposal on; leavers count until the store has accepted it."""
     return before.union(proposed)

@@ -7,7 +7,7 @@ follower            |----------------------------|  as reported by its fetches
 ```
 A record is committed once every member of the maximal ISR, including the leader, has it; nothing is committed while the
 ISR is smaller than min.insync.replicas. A `Leader` exists for one leader epoch. A broker that is elected again starts
-with a new one and the high watermark it had: what followers reported in the old epoch may have been truncated since.
+with a new one and its last high watermark: what followers reported in the old epoch may have been truncated since.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,17 +36,17 @@ from respool.replication.remote_replica import ReplicaLag
 
 
 def may_lead(me: BrokerId, image: PartitionImage, *, last_epoch: LeaderEpoch) -> bool:
-    """Whether this broker may become leader by this image; `last_epoch` is the last epoch in its log.
+    """True if this broker may become leader by this image; `last_epoch` is the last epoch in its log.
 
     A broker that crashes and restarts quickly may still be the leader in the store. It may have lost records that
-    followers have, and would write different records under the same offsets and epoch, which no comparison of epochs
+    followers have, and would write different records with the same offsets and epoch, which no comparison of epochs
     detects. So a broker resigns its leaderships before it registers again. This check is a second safeguard: a leader
-    enters its epoch in its log, so a broker never leads in an epoch that its log has already.
+    writes its epoch to its log, so a broker never leads in an epoch that its log already has.
     """
     if image.leader != me:
         return False
     if image.replicas == (me,):
-        # The only replica: no other log can diverge, so a single broker stays in its epoch.
+        # The only replica: no other log can diverge, so a single broker keeps its epoch.
         return image.leader_epoch >= last_epoch
     return _leads_an_epoch_once(image, last_epoch)
 
@@ -70,14 +70,14 @@ class Leader:
         brokers: Mapping[BrokerId, BrokerEndpoint],
         now_ms: int,
     ) -> None:
-        """`durable_end`: the synced end with respool.flush=always; else the log end."""
+        """`durable_end` is the synced end with respool.flush=always; else the log end."""
         assert image.leader == me, f"broker {me} becomes leader, the leader is {image.leader}"
         assert log_start <= high_watermark <= log_end
         assert durable_end <= log_end
         self.me = me
         self.leader_epoch = image.leader_epoch
         self.first_offset_of_epoch = log_end
-        # May be behind what the previous leader committed, never ahead. It advances when followers fetch.
+        # May be behind what the previous leader committed, but never ahead of it. It advances when followers fetch.
         self.high_watermark = high_watermark
         self.is_leading = True
         self._min_isr = min_isr
@@ -97,8 +97,8 @@ class Leader:
         self._look_at_isr()
 
     def begin(self) -> list[LeaderEffect]:
-        """The first effects to carry out. A leader alone in the ISR has committed everything durable."""
-        # Also without a record: the epoch's first offset must be known to followers (KAFKA-7415).
+        """The first effects to carry out. A leader alone in the ISR has committed all durable records."""
+        # Even without a record: followers must know the epoch's first offset (KAFKA-7415).
         begin = BeginEpoch(leader_epoch=self.leader_epoch, first_offset=self.first_offset_of_epoch)
         return [begin, *self._advance(), *self._propose()]
 
@@ -111,34 +111,34 @@ class Leader:
 
     @property
     def in_sync(self) -> frozenset[BrokerId]:
-        """The maximal ISR: all replicas that are in the ISR, or may be by now."""
+        """The maximal ISR: all replicas that are in the ISR, or may have been added by now."""
         return self._in_sync.maximal
 
     @property
     def is_end_known(self) -> bool:
-        """True once the high watermark is at least what any earlier leader has reported.
+        """True once the high watermark is at least as high as any that an earlier leader reported.
 
-        Until then ListOffsets(latest) answers OFFSET_NOT_AVAILABLE, so that a client never sees it go backwards.
+        Until then, ListOffsets(latest) replies with OFFSET_NOT_AVAILABLE, so that clients never see it go backwards.
         """
         return self.high_watermark >= self.first_offset_of_epoch
 
     @property
     def low_watermark(self) -> Offset:
-        """All replicas that fetch or may be elected have deleted records below it; -1 while one is unknown."""
+        """All live or electable replicas have deleted the records below it; -1 while a log start is unknown."""
         return self._low_watermark
 
     def check_writable(self) -> None:
-        """Check before an append with acks=all.
+        """Check before an append with acks=all that it may succeed.
 
-                Raises:
-        NotLeader: this broker has been deposed.
-                    NotEnoughReplicas: the ISR is smaller than min.insync.replicas.
+        Raises:
+            NotLeader: this broker has been deposed.
+            NotEnoughReplicas: the ISR is smaller than min.insync.replicas.
         """
         self._check_leading()
         self._check_min_isr()
 
     def is_committed(self, next_offset: Offset) -> bool:
-        """Whether acks=all may be answered for records below `next_offset`."""
+        """True if an acks=all reply may be sent for records below `next_offset`."""
         return next_offset <= self.high_watermark
 
     def closest_replica(self, *, client_rack: str | None, offset: Offset) -> BrokerId | None:
@@ -162,7 +162,7 @@ class Leader:
     def on_append(self, log_end: Offset) -> list[LeaderEffect]:
         assert log_end >= self._log_end, f"log end {log_end} after {self._log_end}"
         self._log_end = log_end
-        # The leader's own replica counts up to its durable end, so nothing new is committed yet.
+        # The leader's own replica counts up to its durable end, so an append alone commits nothing.
         return []
 
     def on_durable(self, end: Offset) -> list[LeaderEffect]:
@@ -172,7 +172,7 @@ class Leader:
         return [HighWatermarkMoved(high_watermark=self.high_watermark)]
 
     def takes_as_durable(self, end: Offset) -> bool:
-        """As `on_durable`, for every batch: return whether the high watermark moved."""
+        """Like `on_durable`, for every batch: return True if the high watermark has moved."""
         assert end <= self._log_end, f"durable to {end}, log end {self._log_end}"
         if end <= self._durable_end:
             return False
@@ -180,7 +180,7 @@ class Leader:
         return self._moves_on()
 
     def on_log_start(self, log_start: Offset) -> list[LeaderEffect]:
-        """Records were deleted here. Followers learn it from their next fetch and report their new log start."""
+        """Records were deleted here. Followers learn of it with their next fetch and report their new log start."""
         assert self._log_start <= log_start <= self.high_watermark
         self._log_start = log_start
         return self._raise_low_watermark()
@@ -190,10 +190,10 @@ class Leader:
     def check_fetch(
         self, broker: BrokerId, *, broker_epoch: int, leader_epoch: LeaderEpoch
     ) -> None:
-        """Check a follower's fetch before reading for it.
+        """Check a follower's fetch before serving it.
 
         Raises:
-            NotLeader: this broker has been deposed; or the follower has crashed since it sent this request.
+            NotLeader: this broker has been deposed, or the follower has crashed since it sent this request.
             FencedLeaderEpoch, UnknownLeaderEpoch: one of the two brokers has an old leader epoch.
         """
         self._check_leading()
@@ -210,12 +210,13 @@ class Leader:
         log_start: Offset,
         now_ms: int,
     ) -> list[LeaderEffect]:
-        """A follower fetches from an offset up to which the logs agree, so it has everything below `durable_end`.
+        """A follower fetches from an offset up to which the logs agree, so it has all records below `durable_end`.
 
-        Not to be called if the reply has an error or a diverging epoch: such a fetch says nothing about its log.
+        Do not call it if the reply has an error or a diverging epoch: such a fetch proves nothing about the follower's
+        log.
 
         Raises:
-            as `check_fetch`; nothing has changed then.
+            RequestError: as `check_fetch`; nothing has changed.
         """
         self.check_fetch(broker, broker_epoch=broker_epoch, leader_epoch=leader_epoch)
         self._assert_agrees(durable_end)
@@ -248,7 +249,7 @@ class Leader:
         return [*self._raise_low_watermark(), *self._advance(), *self._propose()]
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> list[LeaderEffect]:
-        """The brokers that are registered now. All others are dead or fenced."""
+        """The registered brokers have changed. All others are dead or fenced."""
         self._followers.brokers = brokers
         if not self.is_leading:
             return []
@@ -263,7 +264,7 @@ class Leader:
         return [*self._advance(), *self._propose()]
 
     def on_image(self, image: PartitionImage) -> list[LeaderEffect]:
-        """A state of the partition in the store: written by any broker, or read after a failed write."""
+        """Apply a state of the partition from the store: written by any broker, or read after a failed write."""
         if not self.is_leading:
             return []
         if image.leader_epoch != self.leader_epoch:
@@ -283,7 +284,7 @@ class Leader:
         self._in_sync.on_refused(proposal)
 
     def on_isr_unknown(self, proposal: ProposeIsr) -> None:
-        """The store did not answer. The next proposal waits for `on_image`."""
+        """The store did not reply. The next proposal waits for `on_image`."""
         self._in_sync.on_unknown(proposal)
 
     # -- deciding ----------------------------------------------------------------------------------------------------
@@ -329,21 +330,21 @@ class Leader:
         return True
 
     def _look_at_isr(self) -> None:
-        """Cache what every append asks of the ISR, which changes rarely."""
+        """Cache what every append needs to know about the ISR, which rarely changes."""
         image = self._in_sync.image
         self.is_min_isr_met = len(image.isr) >= image.min_isr(self._min_isr)
-        # While this is true nothing is committed.
+        # While this is true, nothing is committed.
         self._is_held = self._holds_below_min_isr() or self._holds_while_some_are_eligible()
 
     def _holds_below_min_isr(self) -> bool:
         return not self.is_min_isr_met
 
     def _holds_while_some_are_eligible(self) -> bool:
-        # Also after min.insync.replicas was lowered: this leader must first remove them from the ELR.
+        # Even after min.insync.replicas was lowered: this leader must first remove them from the ELR.
         return bool(self.image.elr)
 
     def _propose(self) -> list[LeaderEffect]:
-        """Propose the right ISR and ELR, unless the store has them or a proposal is in flight."""
+        """Propose the right ISR and ELR, unless the store already has them or a proposal is in flight."""
         in_sync = self._in_sync
         if not self.is_leading or not in_sync.may_propose:
             return []
@@ -360,10 +361,10 @@ class Leader:
             if broker == self.me
             or not (broker in lost or followers.is_lagging(broker, self._log_end))
         )
-        # A replica that is offline does not join: its fetch may be from before its log failed.
+        # An offline replica does not join: its fetch may date from before its log failed.
         joining = followers.joiners(
             {*image.isr, *image.offline},
-            # An earlier leader waited for this replica to delete, but not for replicas out of the ISR.
+            # An earlier leader waited for this replica to delete records, but not for replicas outside the ISR.
             low_watermark=max(self._low_watermark, self._first_log_start),
             high_watermark=high_watermark,
         )
@@ -377,7 +378,7 @@ class Leader:
         return [in_sync.propose(wanted, joiners=joining)]
 
     def _with_isr(self, isr: tuple[BrokerId, ...], lost: Collection[BrokerId]) -> PartitionImage:
-        """Members that leave an ISR below min.insync.replicas stay eligible (ELR), unless they lost records."""
+        """Members that leave an ISR below min.insync.replicas remain eligible (ELR), unless they have lost records."""
         return self.image.with_isr(isr, min_isr=self._min_isr, lost=lost)
 
     def _raise_low_watermark(self) -> list[LeaderEffect]:

@@ -1,18 +1,18 @@
-"""The leader's state of one follower, all of it from the follower's fetches."""
+"""The leader's state of one follower, derived from the follower's fetches alone."""
 
 from typing import NamedTuple
 
 from respool.model.ids import BrokerId, Offset
 
 UNKNOWN_OFFSET = Offset(-1)
-# Before any real time.
+# Earlier than any real time.
 NEVER_MS = -(2**62)
 
 
 class ReplicaLag(NamedTuple):
     broker: BrokerId
     messages: int
-    # Time since it was last caught up with the leader; None: never since this leader began.
+    # Time since it was last caught up with the leader; None if never since this leader began.
     behind_ms: int | None
 
 
@@ -29,20 +29,20 @@ class RemoteReplica:
     )
 
     def __init__(self, *, is_in_sync: bool, now_ms: int) -> None:
-        # It has everything below this offset, durably if respool.flush=always. Unknown until it fetches.
+        # The follower has all records below this offset, durably if respool.flush=always. Unknown until it fetches.
         self.log_end = UNKNOWN_OFFSET
         self.log_start = UNKNOWN_OFFSET
-        # From its last fetch.
+        # From the follower's last fetch.
         self.broker_epoch: int | None = None
-        # The latest time at which it was caught up with the leader. A replica in the ISR gets the lag time to find the
-        # new leader.
+        # The latest time at which it was caught up with the leader. A replica in the ISR gets the full lag time to find
+        # the new leader.
         self.caught_up_at_ms = now_ms if is_in_sync else NEVER_MS
         self._fetched_at_ms = NEVER_MS
-        # The leader's log end at an earlier fetch, and the time of it. Once the follower reaches that end, it was
-        # caught up at that time.
+        # The leader's log end at an earlier fetch, and the time of that fetch. When the follower reaches that end, it
+        # was caught up at that time.
         self._mark = UNKNOWN_OFFSET
         self._marked_at_ms = NEVER_MS
-        # Since it left the ISR, or since this leader began.
+        # True once it has fetched since it left the ISR, or since this leader began.
         self._has_fetched = False
 
     def on_fetch(
@@ -54,7 +54,7 @@ class RemoteReplica:
         leader_end: Offset,
         now_ms: int,
     ) -> None:
-        """`log_end`: the follower's durable end; `leader_end`: the leader's log end now."""
+        """`log_end` is the follower's durable end; `leader_end` is the leader's current log end."""
         if log_end >= leader_end:
             self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
         if log_end >= self._mark:
@@ -63,18 +63,18 @@ class RemoteReplica:
             self.caught_up_at_ms = max(self.caught_up_at_ms, self._marked_at_ms)
             self._mark, self._marked_at_ms = leader_end, now_ms
         self.broker_epoch = broker_epoch
-        # May be less than before: the broker crashed and lost records that were not synced.
+        # May be lower than before: the broker crashed and lost records that were not synced.
         self.log_end = log_end
         self.log_start = log_start
         self._fetched_at_ms = now_ms
         self._has_fetched = True
 
     def on_joined(self, now_ms: int) -> None:
-        """It joined the ISR, so it has everything committed. For the rest it gets the lag time."""
+        """The replica joined the ISR, so it has all committed records. For the rest it gets the lag time."""
         self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
 
     def on_left(self) -> None:
-        """It left the ISR. Its earlier fetches do not prove that it still fetches."""
+        """The replica left the ISR. Its earlier fetches do not prove that it still fetches."""
         self._has_fetched = False
 
     def is_fetching(self, *, now_ms: int, lag_ms_max: int) -> bool:
