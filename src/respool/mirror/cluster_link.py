@@ -326,7 +326,7 @@ def _agreed(
 
 
 def _identity(topic: TopicMetadata | None) -> tuple[UUID | None, int] | None:
-    """What leader changes do not affect."""
+    """The topic's id and partition count, which a change of leaders does not affect."""
     return None if topic is None else (topic.id, topic.partitions)
 
 

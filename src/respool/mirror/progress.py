@@ -45,10 +45,10 @@ class TopicProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorStatus:
-    # In this run.
+    # Counts of this run.
     bytes_copied: int
     offsets_copied: int
-    # By name.
+    # Sorted by name.
     topics: tuple[TopicProgress, ...]
     # How many groups' offsets are copied; None before the first pass over the groups, and without `groups`.
     group_count: int | None

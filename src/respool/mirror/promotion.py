@@ -2,7 +2,7 @@
 
 1. `respool.mirror` is set to false, and every broker applies it: from then on no batch of the mirror is accepted.
 2. Transactions that are open in the copy are aborted there. Their coordinator is in another cluster and will never end
-   them here; otherwise `read_committed` consumers would wait for their markers forever.
+   them here, so `read_committed` consumers would wait for their markers forever.
 """
 
 import time
@@ -47,7 +47,7 @@ class Promotion:
 def check_topics(cluster: Cluster, names: Sequence[str]) -> None:
     """
     Raises:
-            NotFound: one of them does not exist; the hint names a topic with a similar name.
+        NotFound: one of them does not exist; the hint names a topic with a similar name.
     """
     with as_operator_errors():
         topics = cluster.refresh_all()
@@ -67,7 +67,7 @@ def promote(cluster: Cluster, topic: str) -> Promotion:
     Raises:
         NotFound: the topic does not exist.
         Unreachable: not every broker has applied the change in time.
-            OperatorError: a partition does not return its open transactions.
+        OperatorError: a partition does not return its open transactions.
     """
     with as_operator_errors():
         partitions = cluster.refresh(topic).leaders

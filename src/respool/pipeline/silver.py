@@ -73,7 +73,7 @@ def _steps(
 ) -> "Iterator[tuple[int, list[str], int]]":
     """Yield groups of bronze versions with a target number of rows: the last version, its files, their rows.
 
-    A group ends where one of the tables is, so that each table takes a group entirely or not at all.
+    A group ends at the stored version of each table, so that a table takes a group entirely or not at all.
     """
     stands = {one.has_read(bronze, one.made()) for one in tables}
     waiting: list[Addition] = []

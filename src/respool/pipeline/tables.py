@@ -184,7 +184,7 @@ class Table:
     # -- writing
 
     # `before` is the table's state when the positions were read. If another process has committed for the same job
-    # since then, the commit is rejected. Without `before`, only a commit at the same moment is noticed.
+    # since then, the commit is rejected. Without `before`, only a concurrent commit is detected.
 
     def append(
         self,

@@ -136,7 +136,7 @@ def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict
 
 
 def _cluster(settings: "PipelineSettings") -> Cluster:
-    # A new client each time, without an earlier reply: it must tolerate a restarting broker at first contact.
+    # Each call makes a new client, so it must tolerate a restarting broker at first contact.
     return Cluster(settings.bootstrap, first_contact_ms=LASTING_CONTACT_MS)
 
 

@@ -124,7 +124,7 @@ def load(
 
 
 def folded(events: "DataFrame") -> "DataFrame":
-    """Fold events into one row for each ride, as far as they tell."""
+    """Fold events into one row for each ride, with the columns that these events determine."""
 
     def of(event_type: str, name: str) -> Column:
         return f.when(f.col("event_type") == event_type, f.col(name))

@@ -26,7 +26,7 @@ class ReplayCopy:
         Returns the position reached. After any exception it can be run again.
 
         Raises:
-                ReplayError: the replay cannot continue now; the message has the reason.
+            ReplayError: the replay cannot continue now; the message has the reason.
         """
         self._read_target(position)
         self._check_source(position)

@@ -34,10 +34,10 @@ class ProducerId(NamedTuple):
 class CopyPlan:
     topic: str
     into: str
-    # Both by source partition.
+    # By source partition, as `producers` is too.
     spans: Mapping[int, Span]
     producers: Mapping[int, ProducerId]
-    # The source's partition count at the start, as `target_ends` has the target's; later partitions are not used.
+    # The source's partition count at the start; partitions added later, on either side, are not used.
     source_count: int
     # The log end of each target partition at the start: all copies are beyond it.
     target_ends: Mapping[int, int]

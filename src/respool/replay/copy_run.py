@@ -116,7 +116,7 @@ class CopyRun:
     def run(self, control: Control) -> None:
         """
         Raises:
-                PositionLost: the target has more copies of this replay than the position.
+            PositionLost: the target has more copies of this replay than the position says.
             ReplayError: a message was deleted from the source, or rejected by the target; or a broker is unavailable.
         """
         if all(span.start >= span.stop for span in self._spans.values()):

@@ -65,7 +65,7 @@ class PositionLost(Exception):
 def client_errors_translated() -> Iterator[None]:
     """
     Raises:
-            ReplayUnreachable, ReplayNotFound, ReplayFailed: translated from the Kafka client's error.
+        ReplayUnreachable, ReplayNotFound, ReplayFailed: translated from the Kafka client's error.
     """
     try:
         yield

@@ -146,7 +146,7 @@ class Replay:
         self._control.pause()
 
     def unpause(self) -> None:
-        """Continue after `pause`, with the pace where it was."""
+        """Continue after `pause`; the pace continues where it stopped."""
         self._control.unpause()
 
     def stop(self) -> None:
@@ -161,7 +161,7 @@ class Replay:
         """Wait for the end. The entry's state is 'done', or 'interrupted' after `stop`.
 
         Raises:
-                ReplayError: it failed; it continues when started again with the same arguments or with resume=ID.
+            ReplayError: it failed; it continues when started again with the same arguments or with resume=ID.
             TimeoutError: it is still running after `seconds`.
         """
         if not self._ended.wait(seconds):

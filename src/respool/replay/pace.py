@@ -18,7 +18,7 @@ _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*x?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*/\s*(s|sec|second|m|min|minute|h|hour))?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
-# After a longer delay (the broker was unavailable, the machine slept) the pace does not catch up, but continues.
+# After a longer delay (the broker was unavailable, the machine slept) the replay does not catch up.
 LATE_SECONDS_MAX = 5.0
 BURST_SECONDS = 0.1
 

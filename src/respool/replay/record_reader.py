@@ -119,7 +119,7 @@ class RecordRangeReader:
 
         Raises:
             ReplayUnreachable: a partition could not be read for `retry_ms`.
-                ReplayFailed: a batch is corrupt.
+            ReplayFailed: a batch is corrupt.
             ClientError: records were deleted or truncated before they were read, or the topic was recreated.
         """
         if self._sight.is_stale and self.undone:

@@ -15,7 +15,7 @@ from respool.replay.errors import InvalidReplay
 
 # Longer key lists are recorded by their hash only, and must be given again to resume.
 KEYS_BYTES_MAX = 64 * 1024
-# Headers have no such alternative: they are always recorded.
+# Headers are always recorded in full, so longer ones are rejected.
 HEADERS_BYTES_MAX = 64 * 1024
 
 # Header name -> the accepted values.

@@ -61,7 +61,7 @@ def start_replay(
     Raises:
         InvalidReplay: arguments contradict each other, or one is invalid.
         ReplayNotFound: there is no such topic, or no such replay to resume.
-            GroupTaken: the group has members, or offsets that no such replay has set.
+        GroupTaken: the group has members, or offsets that were not set by the same replay request.
         ReplayUnreachable: no broker answers.
     """
     selection = MessageFilter(keys=_keys(keys), headers=_headers(headers))
@@ -122,7 +122,7 @@ def start(
     again: bool,
     on_note: Note,
 ) -> Replay:
-    """Start the request, or continue the last replay with the same request. The replay closes the cluster.
+    """Start the requested replay, or continue the last one with the same request. The replay closes the cluster.
 
     Raises:
         ReplayError: it cannot be started.
@@ -176,7 +176,7 @@ def resume_recorded(
     """Continue a recorded replay into a topic. The replay closes the cluster.
 
     Raises:
-            ReplayError: no replay has this id, or it was started with another filter than `given`.
+        ReplayError: no replay has this id, or it was started with another filter than `given`.
     """
     try:
         audit = AuditLog(cluster)

@@ -29,7 +29,7 @@ def describe_topic(cluster: Cluster, name: str) -> TopicMetadata:
 def check_leaders(cluster: Cluster, topic: TopicMetadata) -> None:
     """
     Raises:
-            LeaderMissing: a partition has no leader.
+        LeaderMissing: a partition has no leader.
     """
     for partition, leader in sorted(topic.leaders.items()):
         if leader is None:

@@ -84,7 +84,7 @@ class ReplayWriter:
         """Send batches as the limits allow, and wait up to `seconds` for replies. Returns the acknowledged batches.
 
         Raises:
-                PositionLost: another run of this replay has written. This writer must not be used again.
+            PositionLost: another run of this replay has written. This writer must not be used again.
             ReplayUnreachable: the target was unavailable for too long.
             ReplayFailed: a batch was rejected with an error that is not retriable.
         """

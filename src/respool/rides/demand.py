@@ -55,7 +55,7 @@ _EPOCH_MINUTE_OF_WEEK = 3 * 1_440
 # needed for a number of records before the end; an error of 1 % does no harm.
 _ARRIVED = ([0.0, 1.0, 8.0, 40.0], [0.0, 0.35, 0.6, 1.0])
 _LATE_MINUTES = 400.0
-# Extra records, in square roots of the count, so that the count is reached before the end whatever is drawn.
+# Extra records, in square roots of the count, so that every seed reaches the count before the end.
 _COUNT_MARGIN = 3.0
 
 

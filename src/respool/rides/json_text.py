@@ -134,7 +134,7 @@ class JsonText:
         self._at = np.cumsum([0, *(len(piece) for piece in pieces)]).astype(np.int64)
 
     def keys(self, table: EventTable) -> pa.Array:
-        """The ride ids: so all events of a ride are in one partition, and in order."""
+        """Use ride ids as keys, so that all events of a ride are in one partition, and in order."""
         rows = table.shape[1]
         out = np.empty(rows * KEY_BYTES, dtype=np.uint8)
         write_keys(table, out)

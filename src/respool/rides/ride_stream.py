@@ -6,7 +6,7 @@ buckets in which they arrive, this one or later ones. No event arrives in a buck
 ```
   bucket      0          1          2          3
   rides made  ├──────────┤
-    events        ▪▪▪▪▪▪▪▪▪▪ ▪▪▪▪▪▪     ▪          ▪    (on time, in transit, late)
+  events        ▪▪▪▪▪▪▪▪▪▪ ▪▪▪▪▪▪     ▪          ▪    (on time, in transit, late)
 ```
 a bucket is complete as soon as its own rides are generated. Events are ordered by arrival, then ride number, then
 event time; this order does not depend on the length of buckets.

@@ -1,4 +1,4 @@
-"""One simulated run, which a seed decides completely; the report says whether the broker kept its guarantees.
+"""One simulated run, fully determined by its seed; the report says whether the broker kept its guarantees.
 
     report = simulate(seed)
     report.violations           # empty if all guarantees held
@@ -136,7 +136,7 @@ class Run:
         keeps_unsynced = not nemesis.is_forgetful and not self.plan.is_cluster
         workload = self._factory.draw_workload(self._names, keeps_unsynced=keeps_unsynced)
         if self.plan.recreates_topics:
-            # Two: while a broker works on one topic, the other waits.
+            # Two topics, so that requests for one wait while a broker works on the other.
             for name in ("moods", "tempers"):
                 topic = self._topic(name, 1)
                 workload.clients.append(
@@ -187,7 +187,7 @@ class Run:
         )
         return asyncio.ensure_future(watch.watch())
 
-    # -- before ------------------------------------------------------------------------------------------------------
+    # -- setup -------------------------------------------------------------------------------------------------------
 
     async def _create_topics(self) -> list[TopicPartition]:
         client = self._factory.new_client(SimClient, "admin")
@@ -230,7 +230,7 @@ class Run:
             "configs": [{"name": name, "value": value} for name, value in configs.items()],
         }
 
-    # -- after -------------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------------------------
 
     async def _wind_down(self, workload: Workload, tasks: Sequence["asyncio.Task[None]"]) -> None:
         for client in workload.clients:

@@ -115,7 +115,7 @@ class Broker:
         self.start()
 
     def crash(self, *, lose_unsynced: bool = True) -> int:
-        """End the broker in an instant, and return how many bytes of record data were lost.
+        """Crash the broker, and return how many bytes of record data were lost.
 
         As in a power cut, unsynced data is lost. With `lose_unsynced=False` all written data is kept, as after a
         `kill -9`.
@@ -125,7 +125,7 @@ class Broker:
         return lost
 
     def close(self) -> None:
-        """End the broker finally, and remove its data unless a folder was given. Further calls do nothing.
+        """Stop the broker for good, and remove its data unless a folder was given. Further calls do nothing.
 
         Raises:
             BrokerFailed: it had stopped by itself.

@@ -13,7 +13,7 @@ DEFAULT_SETTINGS: Mapping[str, Any] = {
     "group_initial_rebalance_delay_ms": 0,
     # Tests may use session timeouts below six seconds.
     "group_min_session_timeout_ms": 100,
-    # Few partitions are created faster.
+    # Fewer partitions are created faster.
     "offsets_topic_partitions": 1,
     "transactions_topic_partitions": 1,
     # Advancing the clock does not make clients idle: their connections survive it.

@@ -84,7 +84,7 @@ class FaultyDisk:
         self.check("open", path, takes_room=is_new)
         file = self._inner.open_log(path, create=create)
         with self._lock:
-            # Data that this run has not written existed before its start.
+            # What this run has not written existed at its start, and counts as synced.
             known = self._known.setdefault(path, _Known(path, file.size))
         return _TroubledLogFile(self, file, known, waits_for_disk=self._waits_for_disk)
 

@@ -39,7 +39,7 @@ def _keep_asserts_plain(config: pytest.Config) -> None:
 
 @pytest.fixture
 def respool_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
-    """A broker for this test only. Its arguments come from the markers `respool`; the nearest one has priority."""
+    """A broker for this test only. Its arguments come from `respool` markers; the nearest marker has priority."""
     from respool.testing import Broker
 
     arguments: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def respool_session_arguments() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def respool_session_broker(respool_session_arguments: dict[str, Any]) -> Iterator["Broker"]:
-    """One broker for all tests. Each test should use its own topics and groups, and not stop it or advance its time."""
+    """One broker for all tests. Tests use their own topics and groups, and do not stop the broker or move its clock."""
     from respool.testing import Broker
 
     with Broker(**respool_session_arguments) as broker:

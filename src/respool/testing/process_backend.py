@@ -46,7 +46,7 @@ class ProcessBackend:
                 stdout=subprocess.DEVNULL,
                 stderr=self._log_file,
             )
-        # A little longer than the child itself waits.
+        # Slightly longer than the child's own timeout.
         ours.settimeout(COMMAND_S_MAX + 10)
         self._channel = ours
         self._lines: IO[str] = ours.makefile("r", encoding="utf-8")

@@ -1,7 +1,7 @@
 """What clients did and read in a simulated run, and the violations found so far.
 
 Each operation is recorded when it begins and when its outcome is known: "ok", "fail" (it certainly has no effect) or
-"info" (unknown). Every value that is sent is unique. The rules (A1, B3, ...) have their names in the reliability notes:
+"info" (unknown). Every value that is sent is unique. Rule names (A1, B3, ...) are those of the reliability notes:
 
     A1 two values at one offset          A2 an acknowledged value is lost       A3 ... is never read
     A4 an idempotent value twice         A5 bytes nobody sent                   A6 a failed transaction is read

@@ -1,7 +1,7 @@
 """What all simulated clients share: a process of their own, connections to brokers, known leaders and coordinators.
 
-A client sends bytes over the simulated network and retries as real clients do. It looks leaders and coordinators up,
-and does so again when a broker says that it is not the one, or does not reply.
+A client sends bytes over the simulated network and retries as real clients do. It looks up leaders and
+coordinators, and does so again when a broker returns NOT_LEADER or NOT_COORDINATOR, or does not reply.
 """
 
 import asyncio
@@ -208,7 +208,7 @@ class SimClient:
                 if one.leader_id >= 0:
                     self._leaders[found] = BrokerId(one.leader_id)
                 else:
-                    # A former leader may not be used in the new epoch: it may know the epoch, and yet be behind.
+                    # Do not use the former leader in the new epoch: it may know the epoch, and yet be behind.
                     self._leaders.pop(found, None)
         if name not in self._leaders:
             await self.pause()

@@ -78,7 +78,7 @@ class TopicRecreator(SimClient):
         else:
             await self._write(life)
 
-    # -- lives -------------------------------------------------------------------------------------------------------
+    # -- topics ------------------------------------------------------------------------------------------------------
 
     async def _create(self) -> None:
         await self.ask(
@@ -96,7 +96,7 @@ class TopicRecreator(SimClient):
         await self._write(life)
 
     async def _delete(self, topic_id: UUID) -> None:
-        """Delete by topic id, so that a late request deletes no other topic. Nothing is read from this one any more."""
+        """Delete by topic id, so that a late request deletes no other topic. The client no longer reads this topic."""
         self._doomed.add(topic_id)
         self._life = self._leader = None
         topics = [{"name": None, "topic_id": topic_id}]

@@ -191,7 +191,7 @@ class SimTransactionalProducer(SimProducer):
                 return "abort"
             await self.pause()
 
-    # -- ends --------------------------------------------------------------------------------------------------------
+    # -- ending transactions -----------------------------------------------------------------------------------------
 
     async def _commit(self, transaction: SentTransaction) -> None:
         transaction.is_commit_invoked = True

@@ -59,5 +59,5 @@ class DiskProcess:
         return FileRange(f"/{platter.name}/{path}", platter.power_cuts, file.number, position, size)
 
     def torn(self, data: bytes) -> bytes:
-        """The random part of an interrupted write that was written."""
+        """A random prefix of the data of an interrupted write."""
         return data[: self._rng.randint(0, len(data))]

@@ -197,12 +197,12 @@ class ClusterFaults:
     # -- at a trigger -----------------------------------------------------------------------------------------
 
     async def _struck_at_election(self, _machine: Machine) -> None:
-        """Fault a leader that was just elected: before, while or after it and its followers apply the election."""
+        """Inject a fault into a new leader: before, while or after it and its followers apply the election."""
         leader = await self._triggers.next_election(MOMENT_PATIENCE_S)
         await self._strike(leader)
 
     async def _struck_at_isr_change(self, _machine: Machine) -> None:
-        """Fault a leader whose ISR just changed in the store, and which may not know it yet."""
+        """Inject a fault into a leader whose ISR just changed in the store, and which may not know it yet."""
         leader = await self._triggers.next_isr_change(MOMENT_PATIENCE_S)
         await self._strike(leader)
 

@@ -35,7 +35,7 @@ class DiskSwaps:
         self._rng = rng
 
     async def put_back(self, patience_s: float) -> None:
-        """Mount every disk at its own machine again, once others have copied what was written to its substitute."""
+        """Mount every disk on its own machine again, once others have copied what was written to its substitute."""
         for _ in range(round(patience_s / LOOK_EVERY_S)):
             machine = self._without_its_disk()
             if machine is None:

@@ -135,7 +135,7 @@ class Nemesis:
                 self._restarter.start(machine)
 
     async def _until_started(self, machine: Machine) -> None:
-        """Repeat the start until it succeeds, as systemd does: a start that found no store may only fail now."""
+        """Repeat the start until it succeeds, as systemd does: a start without the store may fail late."""
         for _ in range(STARTED_LOOKS_MAX):
             if machine.broker is not None:
                 return

@@ -5,7 +5,7 @@ is only in the memory of the in-sync replicas, and may be lost when the last of 
 A killed broker cannot know whether its machine kept its memory, so a kill counts as a power cut. Therefore `may_crash`
 is checked first, against the true state. Before the store knows of a crash, an ISR could shrink to crashed replicas
 only; the partition would then wait for an operator, as documented for two failures at once. `spare_in_sync` keeps such
-writes from the store. The same applies to replaced disks, whatever is synced.
+writes from the store. The same applies to replaced disks, even with flush=always.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Restarter:
         self._observer = observer
         self._is_synced = is_synced
         self._restarting: set[str] = set()
-        # How many crashes were skipped because they would have lost data that is not guaranteed.
+        # How many crashes were skipped because they would have lost data whose durability is not guaranteed.
         self.spared = 0
         # The store's revision when a machine crashed. Until the machine registers again, the store may wrongly list it
         # as in sync.
@@ -180,7 +180,7 @@ class Restarter:
         return self._is_registered_since_crash(broker)
 
     def _is_registered_since_crash(self, broker: BrokerId) -> bool:
-        """True if the store's registration is of the process that runs now or ran last, and is not about to end.
+        """True if the process that is registered in the store runs now or ran last, and is not about to end.
 
         A process may still register after it was asked to stop; it ends soon, and its stop may not count as clean.
         """

@@ -203,7 +203,7 @@ class SimStoreClient:
         return await self._call(lambda: self._store.transact(held, wanted, gone, lease))
 
     async def watch(self, prefix: str, *, after_revision: int) -> AsyncIterator[KeyChanged]:
-        """Yield changes late, but without gaps and repetitions. A cut ends the watch after a while."""
+        """Yield changes late, but without gaps or repetitions. A cut ends the watch after a while."""
         revision = after_revision
         news = asyncio.Event()
         self._store.add_watcher(news)

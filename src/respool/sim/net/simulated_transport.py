@@ -177,7 +177,7 @@ class SimTransport(asyncio.Transport):
         self._call_soon(self._read)
 
     def forget_arriving(self) -> None:
-        self._arrivals_void_before = self.peer._sent  # noqa: SLF001 - its other half
+        self._arrivals_void_before = self.peer._sent  # noqa: SLF001 - the other end is of the same class
         self._unread.clear()
         self._held.clear()
 
@@ -194,7 +194,7 @@ class SimTransport(asyncio.Transport):
         self.has_ended = self._is_closing = True
         self._held.clear()
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _tell_lost(self, error: Exception | None) -> None:
         if not self._has_begun:

@@ -36,7 +36,7 @@ class Callback(asyncio.Handle):
 class Timer(asyncio.TimerHandle):
     __slots__ = ("process",)
 
-    def __init__(  # noqa: PLR0917 - as asyncio's own
+    def __init__(  # noqa: PLR0917 - the signature of asyncio's TimerHandle
         self,
         when: float,
         callback: Callable[..., object],

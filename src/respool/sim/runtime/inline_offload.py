@@ -95,7 +95,7 @@ class DelayedOffload:
         except ProcessGone:
             # The process died, and its waiters with it.
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the one who waits
+        except Exception as error:  # noqa: BLE001 - the waiter gets every error
             loop.call_later(self._delay_s(), self._finish, done, done.set_exception, error)
         else:
             loop.call_later(self._delay_s(), self._finish, done, done.set_result, result)
@@ -120,7 +120,7 @@ def _run_into(done: asyncio.Future[T], work: Callable[[], T]) -> None:
     # Work that was handed over is done even if its caller was cancelled, as a thread would do it.
     try:
         result = work()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the one who waits
+    except Exception as error:  # noqa: BLE001 - the waiter gets every error
         if not done.done():
             done.set_exception(error)
     else:

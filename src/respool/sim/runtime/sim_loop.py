@@ -188,7 +188,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._go_to_next_timer()
                 continue
             handle = self._take(process)
-            if handle._cancelled:  # noqa: SLF001 - faster than to ask
+            if handle._cancelled:  # noqa: SLF001 - faster than a call
                 continue
             trace.step(process.number, self._now_us)
             self._steps_at_this_time += 1
@@ -196,7 +196,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 raise SimulationStuck(
                     f"{self._steps_at_this_time} callbacks at {self._now_s:.3f} s, {trace.steps} in all: {handle}"
                 )
-            handle._run()  # noqa: SLF001 - what asyncio's own loops do
+            handle._run()  # noqa: SLF001 - as asyncio's own loops do
 
     def close(self) -> None:
         self._is_over = True
@@ -280,7 +280,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 process.ready.append(timer)
                 self._busy[process] = None
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- shutdown ----------------------------------------------------------------------------------------------------
 
     def _bury(self) -> None:
         """Close unfinished coroutines, so that the garbage collector reports nothing about them."""
@@ -329,4 +329,4 @@ def _task_of(handle: asyncio.Handle) -> object | None:
 
 
 def _is_void(timer: Timer) -> bool:
-    return timer._cancelled or not timer.process.is_alive  # noqa: SLF001 - faster than to ask
+    return timer._cancelled or not timer.process.is_alive  # noqa: SLF001 - faster than a call

@@ -29,7 +29,7 @@ class Trace:
         self.tell(now_s, text)
 
     def tell(self, now_s: float, text: str) -> None:
-        """Show a line to people; the digest does not change."""
+        """Show a line of text without changing the digest."""
         if self._show is not None:
             self._show(f"{now_s * 1000:12.3f} ms  {text}")
 
