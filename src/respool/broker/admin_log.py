@@ -22,7 +22,7 @@ TEXT_LENGTH_MAX = 200
 
 class AdminLog:
     def __init__(self) -> None:
-        # Consumers without a group membership use the same request as administrators, as often as they like.
+        # Standalone consumers commit with the same request as administrators, at any rate.
         self._commits = RateLimitedLog(logger)
 
     def log(self, request: Request, what: str) -> None:

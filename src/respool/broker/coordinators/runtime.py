@@ -261,10 +261,10 @@ class CoordinatorRuntime:
 
     def _fail(self, error: RequestError) -> None:
         if self._state is _State.STOPPED:
-            # A failed append takes the partition offline, and a decision that waited for an earlier one got the error
-            # first.
+            # Already stopped: a failed append takes the partition offline, which fails the decisions that wait for
+            # earlier appends, and one of them has stopped the coordinator.
             return
-        # The machine may have state that was never written; only the log has what survives. So the machine is dropped.
+        # The machine is dropped: it may have state that was never written, and only what is in the log survives.
         # A change of leader is no error: clients are redirected to the new leader.
         level = logging.INFO if isinstance(error, NotLeader) else logging.ERROR
         logger.log(level, "%s: the coordinator stops: %s", self._partition.name, error)

@@ -141,7 +141,7 @@ class CoordinatorRuntimes:
             CoordinatorNotAvailable: there is no leader now, or this broker's lease has expired.
         """
         if not self._partitions.may_act:
-            # This broker's image may be outdated: it could redirect clients to a broker that cannot act either.
+            # The image may be outdated: clients redirected to a broker that cannot act either would return in a loop.
             raise CoordinatorNotAvailable("this broker's lease has run out")
         image = self._catalog.image
         number = self.partition_of(name)

@@ -35,7 +35,7 @@ class PartitionRead:
         is_first: bool,
         cached_only: bool,
     ) -> FetchedPartition:
-        """Read at most `left` bytes of records; the first partition with records may exceed that by its first batch.
+        """Read at most `left` bytes of records, except that the first batch of a reply may be larger.
 
         Raises:
             RequestError, StorageError: the partition cannot be read.

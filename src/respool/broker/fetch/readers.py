@@ -4,9 +4,9 @@
 |-------------|-------------------------------------------------------|----------------------------------------------|
 | reads from  | the leader; from v11 on also a follower               | the leader                                   |
 | reads up to | the high watermark, or the last stable offset         | the log end                                  |
-| must be     | fetching below the known high watermark               | a registered replica, in this leader epoch   |
+| must be     | fetching at or below the known high watermark         | a registered replica, in this leader epoch   |
 | may be      | redirected to a replica in its own rack (KIP-392)     | behind: its fetch offset says what it has    |
-| local reads | all that it may read, on topics without truncation    | committed records, which stay in the log     |
+| local reads | all that it may read, if files stay valid (`_stays`)  | committed records, if files stay valid       |
 
 Partitions are read in another thread too, while the loop changes roles. So a role is read once, and used as it was.
 """

@@ -144,5 +144,5 @@ class FailureDetector:
             )
             await self._store.revoke_lease(registration.lease)
         except StoreUnavailable as error:
-            # If the broker still refuses connections, the next attempt follows.
+            # If the broker still refuses connections, the next round tries again.
             logger.info("the lease of broker %d could not be ended: %s", broker.id, error)

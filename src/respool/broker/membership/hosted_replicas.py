@@ -62,7 +62,7 @@ class HostedReplicas:
                 one.update_config(topic.config)
 
     async def keep_opening(self) -> NoReturn:
-        """Retry to open logs that could not be opened or truncated for a full disk or too many open files."""
+        """Retry to open logs that could not be opened or truncated because of a full disk or too many open files."""
         while True:
             await asyncio.sleep(OPEN_AGAIN_S)
             await self.open_again()

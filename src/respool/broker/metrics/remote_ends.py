@@ -1,4 +1,4 @@
-"""High watermarks of partitions that other brokers lead, and record timestamps, from their leaders by ListOffsets.
+"""Log starts and high watermarks of partitions that other brokers lead, and record timestamps, by ListOffsets.
 
 The request has a tagged field that Kafka does not have, `time_at`. Along with the end offset the leader returns the
 timestamp of the first record at or after that offset, in a field that is unused in such a reply

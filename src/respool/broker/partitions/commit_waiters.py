@@ -1,4 +1,4 @@
-"""Waiting for a partition's high watermark: acks=all produces, and fetches that want more bytes.
+"""Waiting for a partition's high watermark: acks=all requests, and fetches that want more bytes.
 
 The partition notifies them when its high watermark moves, or when it fails. Nothing polls.
 """

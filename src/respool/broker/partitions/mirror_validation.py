@@ -63,7 +63,7 @@ def check_continues(
 
 
 def check_same(copied: MirroredBatches, here: Offset, stored: bytes, name: TopicPartition) -> None:
-    """Check that the last batch that is already in the log equals the log's: then the earlier ones do, too.
+    """Check that the last of the batches that the log already has equals the log's copy; then the earlier ones do, too.
 
     `here` is the batch's next offset; `stored` begins with the log's batch at the offset before it.
 

@@ -193,8 +193,8 @@ class Partitions:
         leftovers = []
         for partition, log in removed:
             name = partition.name
-            # Another thread may be truncating the log. And a sync in flight may write files beside the log; in a topic
-            # of the same name that is created next, they would belong to the wrong topic.
+            # Another thread may be truncating the log. And a sync in flight may write files beside the log, which
+            # would end up in the folder of the next topic with this name.
             async with partition.changing:
                 await self._syncs.settle(partition)
                 try:

@@ -56,7 +56,7 @@ class PartitionRole:
         self.leader_epoch = NO_LEADER_EPOCH
         # True if there are other replicas, or may be.
         self.is_replicated = False
-        # Set during an epoch transition; done when the broker leads in the new epoch, or turns out not to.
+        # Set during an epoch transition; done when the broker leads in the new epoch or has lost leadership.
         self.going_on: asyncio.Future[None] | None = None
         # Called when a follower may fetch again, and when it stops following.
         self.on_follower_ready: Callable[[], None] = lambda: None

@@ -11,9 +11,9 @@ logger = logging.getLogger(__name__)
 class TransientErrors:
     def __init__(self, name: TopicPartition) -> None:
         self._name = name
-        # Set while the last append found the disk full.
+        # True if the last append found the disk full.
         self._is_short_of_room = False
-        # Set after an operation found no free file handle, until the next append.
+        # True from an operation that found no free file handle until the next append.
         self._is_short_of_handles = False
 
     def on_disk_full(self, error: DiskFull) -> None:

@@ -39,7 +39,7 @@ class Watermarks:
         # these grow.
         self.bytes_appended = 0
         self._bytes_committed = 0
-        # The committed bytes when read_committed readers could last read all of them.
+        # The value of `_bytes_committed` when the stable offset was last at the high watermark.
         self._bytes_stable = 0
         # The end offset of each append and the bytes appended by then, while appends wait for followers.
         self._ends: deque[tuple[Offset, int]] = deque()

@@ -1,8 +1,8 @@
 """Local reads, the follower's side: reads records from the files of a leader on this host.
 
-The leader names only committed records, so they are not normally truncated, and their first bytes show whether the file
-still has them. If the range cannot be read (the segment was deleted or compacted, the file cannot be opened), it is
-fetched again, and for a while the leader sends all records over the socket.
+The leader names only committed records, so the file is not normally truncated there, and the first bytes of the range
+show whether the file still has the records. If the range cannot be read (the segment was deleted or compacted, the file
+cannot be opened), it is fetched again, and for a while the leader sends all records over the socket.
 """
 
 import asyncio

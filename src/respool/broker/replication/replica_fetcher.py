@@ -52,7 +52,7 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
-        """`hurry_bytes` in one round is many bytes: writing them takes about as long as a request."""
+        """A round with at least `hurry_bytes` has many bytes: syncing them takes about as long as a request."""
         self.leader = leader
         self._hurry_bytes = hurry_bytes
         self._requests = requests

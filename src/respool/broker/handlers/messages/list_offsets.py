@@ -115,7 +115,7 @@ class _Answers:
                 partition.on_storage_error(error)
             raise StorageFailed(f"{partition.name}: {error}") from error
         if found is None:
-            # The range up to the high watermark may hold a match that a new leader does not know to be committed yet.
+            # A match may be beyond the high watermark known here, if this new leader does not know the current one yet.
             _check_end_known(partition)
             return {}
         return {

@@ -103,7 +103,7 @@ async def _produce_prepared(
         # The topic needs another codec, or a check of every key. That is too slow for the event loop.
         await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
     await verify(writes, request, broker.transactions)
-    # Batches validated in an epoch that has ended since must be written before the connection's next request.
+    # Wait for epoch transitions that began since: the batches must be written before the connection's next request.
     while going_on := [write.going_on for write in writes if write.going_on is not None]:
         if not await patience.wait_for(going_on):
             break

@@ -48,7 +48,7 @@ def check_transactional_id(request: Request) -> None:
 async def verify(
     writes: Iterable[GuardedWrite], request: Request, transactions: Transactions
 ) -> None:
-    """Verify with the coordinator all batches that begin a transaction; set the error of those that it refuses."""
+    """Ask the coordinator to verify all batches that begin a transaction; set the error of those that it refuses."""
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
     version = TransactionVersion.V2 if is_implicit else TransactionVersion.V1
     left = [one for one in writes if one.guard is not None and one.error is None]
@@ -102,7 +102,7 @@ def _begins_anew(write: GuardedWrite) -> bool:
     except RequestError as error:
         write.error = error
     if write.guard is void and void is not None:
-        # `begin_verification` counted this guard twice.
+        # `begin_verification` counted this request twice.
         write.partition.cancel_verification(void)
     return write.guard is not None and write.guard is not void
 

@@ -89,7 +89,7 @@ async def _verified_guard(
         # As with Produce, the wait for the previous transaction may have made the guard void.
         current = runtime.begin_verification(producer)
         if current is guard:
-            # `begin_verification` counted this guard twice.
+            # `begin_verification` counted this request twice.
             runtime.cancel_verification(guard)
         if current is None or current is guard:
             return current
