@@ -1,6 +1,7 @@
-"""Every path that a page names exists, and ARCHITECTURE.md has every package."""
+"""Every path and import that a page names exists, and ARCHITECTURE.md has every package."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ PAGES = [
 ]
 
 _PATH = re.compile(r"(?<![\w./<>-])((?:[a-z_]+/)+(?:[a-z_]+\.(?:py|md|toml)|(?=[\s`),;:]|$)))")
+# `from respool.client.arrow.errors import OutsideRetention, ReadError`
+_IMPORT = re.compile(r"^\s*from (respool[\w.]*) import ([\w, ]+)$", re.MULTILINE)
+# `NullNotAllowed`, `TimestampInvalid` (`respool.columnar.errors`)
+_NAMES_WITH_MODULE = re.compile(r"((?:`\w+`, )*`\w+`) \(`(respool\.[\w.]+)`\)")
+_ERRORS = re.compile(r"`(respool\.[\w.]*errors)`")
 
 
 def test_every_path_of_the_map_exists() -> None:
@@ -27,6 +33,23 @@ def test_every_path_of_the_map_exists() -> None:
 def test_every_module_that_a_page_names_exists(page: Path) -> None:
     modules = [path for path in _paths(page) if path.endswith(".py")]
     assert [path for path in modules if not _exists(path)] == []
+
+
+def test_every_import_that_a_page_shows_works() -> None:
+    """Programs rely on these paths: a module may move only if its documented path still works."""
+    shown = {one for page in PAGES for one in _documented_names(page.read_text())}
+    assert ("respool.columnar.errors", "NullNotAllowed") in shown
+    assert ("respool.client.arrow.errors", "OutsideRetention") in shown
+    assert ("respool.testing", "Broker") in shown
+    missing = [(path, name) for path, name in shown if not hasattr(import_module(path), name)]
+    assert missing == []
+
+
+def test_every_module_of_errors_that_a_page_names_can_be_imported() -> None:
+    named = {one for page in PAGES for one in _ERRORS.findall(page.read_text())}
+    assert {"respool.client.arrow.errors", "respool.client.messages.errors"} <= named
+    for module in named:
+        import_module(module)
 
 
 def test_every_class_of_the_glossary_is_in_its_file() -> None:
@@ -48,6 +71,15 @@ def test_the_map_has_every_package() -> None:
 
 def test_the_map_is_read_as_paths() -> None:
     assert len(_paths(ROOT / "ARCHITECTURE.md")) > 50
+
+
+def _documented_names(text: str) -> set[tuple[str, str]]:
+    """Module and name, from the examples and the prose of a page."""
+    found = [
+        *_IMPORT.findall(text),
+        *((path, names) for names, path in _NAMES_WITH_MODULE.findall(text)),
+    ]
+    return {(path, name) for path, names in found for name in re.findall(r"\w+", names)}
 
 
 def _paths(page: Path) -> list[str]:
