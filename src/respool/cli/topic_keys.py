@@ -66,7 +66,7 @@ class KeyReport:
     placement: KeyPlacement
     partition_count: int
     available: int
-    # By partition, the offsets read.
+    # The offsets that were read, by partition.
     scanned: Mapping[int, OffsetRange]
     # Partitions without a leader.
     offline: Sequence[int]

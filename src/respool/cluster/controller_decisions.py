@@ -16,7 +16,7 @@ from respool.model.cluster import PartitionImage, TopicImage
 ROUNDS_MAX = 20
 
 
-# Marks elections in log messages that may have lost committed records.
+# In log messages, marks elections that may have lost committed records.
 UNCLEAN = "UNCLEAN"
 
 

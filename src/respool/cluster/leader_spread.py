@@ -106,7 +106,7 @@ class _Spread(Generic[Name]):
 
     def even_groups(self) -> bool:
         """Even out the groups; return True if a leader moved to a broker with at least two fewer of a group."""
-        # A single group is as even as the total.
+        # With a single group, evening out the total is enough.
         return len(self._of_group) > 1 and sum(map(self._even_group, self._of_group)) > 0
 
     def _even_group(self, group: Hashable) -> bool:

@@ -14,7 +14,7 @@ CLOSING        the registry has the clean shutdown; the lease is revoked
 The condition beside each phase leads to the next phase. An expired lease leads to IDLE, unless the broker is stopping.
 
 The caller carries out the effects of each event and reports their results. It reports failed or unanswered effects by
-`on_refused`, after which the broker's keys are read again. The clock is monotonic and runs while the machine sleeps.
+`on_refused`, after which the broker's keys are read again. The clock is monotonic, also while the machine sleeps.
 
 **Fencing.** Other brokers take over as soon as this broker's lease has expired. The store counts the time to live from
 the moment it receives a renewal, which is never before the broker has sent it. So the lease is valid for that time

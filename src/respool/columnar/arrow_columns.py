@@ -16,7 +16,7 @@ KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS = ALL_COLUMNS = (
     "headers",
 )
 
-# The values of timestamp_type: whose clock.
+# The values of timestamp_type: set by the producer, or by the broker.
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 

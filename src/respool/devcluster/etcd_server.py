@@ -73,7 +73,7 @@ def is_free_here(address: str) -> bool:
     if host != HOST or not port.isdecimal():
         return False
     with socket.socket() as probe:
-        # As etcd does: ignore lingering connections of the last run.
+        # Like etcd, ignore lingering connections of the last run.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(port)))

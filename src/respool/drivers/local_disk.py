@@ -102,7 +102,7 @@ class LocalDisk:
 
     def replace_file(self, path: str, content: bytes) -> None:
         target = self._full(path)
-        # One left by a crash is overwritten; its suffix is ignored when a folder is listed.
+        # A temporary file left by a crash is overwritten; its suffix is ignored when a folder is listed.
         temporary = target + TEMPORARY_SUFFIX
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:

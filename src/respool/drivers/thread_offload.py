@@ -1,8 +1,8 @@
 """Blocking work on a few threads: `ports.offload` for syncs, cold reads and deletions.
 
-A plain queue and `call_soon_threadsafe`, no executor: measured on uvloop with works of 300 us, the event loop's thread
-spends 5 us per work with eight concurrent ones, against 34 us with `run_in_executor` (29 against 58 us with one). The
-event loop's time is what matters.
+A plain queue and `call_soon_threadsafe`, no executor: measured on uvloop with jobs of 300 us, the event loop's thread
+spends 5 us per job with eight concurrent ones, against 34 us with `run_in_executor` (29 against 58 us with one). Only
+the event loop's time matters.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _Job = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop
 
 
 class ThreadOffload:
-    """A fixed number of threads, started at once. Works start in call order."""
+    """A fixed number of threads, started at once. Jobs start in call order."""
 
     def __init__(self, threads: int) -> None:
         assert threads >= 1
@@ -45,7 +45,7 @@ class ThreadOffload:
         return threading.Lock()
 
     def close(self) -> None:
-        """Complete all queued works, even those nobody waits for, and end the threads. Blocks."""
+        """Complete all queued jobs, even those that nobody waits for, and end the threads. Blocks."""
         self._closed = True
         for _ in self._threads:
             self._jobs.put(None)

@@ -22,7 +22,7 @@ def decode_lines(data: bytes, *, words: int) -> list[list[str]]:
     """Return the words of each line; each must have `words` words.
 
     Raises:
-        ValueError: it is no such checkpoint; the message says why.
+        ValueError: the text is not such a checkpoint; the message says why.
     """
     try:
         text = data.decode("ascii")

@@ -45,7 +45,7 @@ class EpochCache:
         return list(map(EpochEntry, self._epochs, self._starts))
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """The data of this epoch starts here; return whether that changed anything.
+        """Enter an epoch whose data starts at this offset; return whether anything changed.
 
         Contradicting entries are removed: those with the same or a later epoch, or at the same or a later offset.
         """
@@ -81,14 +81,14 @@ class EpochCache:
         return self._epochs[position - 1] if position else NO_LEADER_EPOCH
 
     def truncate_end(self, offset: Offset) -> bool:
-        """The log ends at `offset` now: remove epochs that start there or later; return whether there were any.
+        """Remove epochs that start at `offset`, the new log end, or later; return whether there were any.
 
         An epoch that starts exactly there has no data left, and may have belonged to another leader.
         """
         return self._remove(bisect_left(self._starts, offset), len(self._starts))
 
     def truncate_start(self, offset: Offset) -> bool:
-        """The log starts at `offset` now: remove epochs that end before it; return whether anything changed.
+        """Remove epochs that end before `offset`, the new log start; return whether anything changed.
 
         The epoch that contains `offset` stays and starts there.
         """
@@ -166,10 +166,10 @@ class EpochFile:
         return self._epochs.epoch_at(offset)
 
     def begin(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """A leader with this epoch starts at this offset, the log end. Durable when this returns.
+        """Enter the epoch of a leader that starts at this offset, the log end. Durable when this returns.
 
         Raises:
-            DiskFull, DiskFailed: it was not written, and is not entered in memory either.
+            DiskFull, DiskFailed: the epoch was not written, and is not entered in memory either.
         """
         assert epoch >= self.latest, f"leader epoch {epoch} after {self.latest}"
         epochs = EpochCache.decode(self._epochs.encode())
@@ -178,11 +178,11 @@ class EpochFile:
             self._epochs = epochs
 
     def truncate_start(self, offset: Offset) -> None:
-        """The log starts here now."""
+        """Remove epochs before the new log start."""
         self._epochs.truncate_start(offset)
 
     def truncate_end(self, offset: Offset) -> None:
-        """The log ends here now. Durable when this returns."""
+        """Remove epochs after the new log end. Durable when this returns."""
         if self._epochs.truncate_end(offset):
             self.write()
 

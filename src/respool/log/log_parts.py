@@ -123,13 +123,13 @@ class LogParts:
         self.set_config(config)
 
     def set_config(self, config: TopicConfig) -> None:
-        """The active segment keeps its indexes."""
+        """Apply changed settings; the active segment keeps its indexes."""
         self.config = config
         self.index_settings = IndexSettings.of(config)
         self.update_roll_rule()
 
     def update_roll_rule(self) -> None:
-        """The active segment or the settings have changed."""
+        """Update the rule after a change of the active segment or the settings."""
         self.roll_rule = RollRule(
             self.config, folder=self.folder, base_offset=self.segments.active.base_offset
         )

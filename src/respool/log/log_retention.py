@@ -94,7 +94,7 @@ def count_expired(
     count = 0
     for index, segment in enumerate(segments.all):
         end = segments.end_of(index, log_end=log_end)
-        # Only the active segment can be empty, and a new one would be no better.
+        # Only the active segment can be empty, and replacing it by a new one would change nothing.
         if not segment.size or end > bound:
             break
         if not (

@@ -1,4 +1,4 @@
-"""What of a log is not durable yet, and the work that syncs it.
+"""Tracks which parts of a log are not durable yet, and syncs them.
 
     pending = log.begin_sync()       # in the owner's thread: what to sync, up to the current log end
     pending.run()                    # in any thread, while the log appends

@@ -1,8 +1,8 @@
 """Appends what the leader sent in a Fetch reply, byte for byte.
 
 The leader has decided everything: offsets, epochs, sequences, transactions. So batches that it accepted are never
-rejected here, and producers and transactions follow the batches, as in a recovery. Checked is only that the bytes are
-intact and continue this log:
+rejected here, and producers and transactions follow the batches, as in a recovery. The only checks are that the bytes
+are intact and continue this log:
 
 ```
  log_end                        possible content of a reply
@@ -40,9 +40,9 @@ from respool.records.validate import check_stored
 
 class AppendedFetched(NamedTuple):
     log_end: Offset
-    # Of the last record here; -1 when none is known.
+    # The epoch of the last record in the log; -1 if unknown.
     last_epoch: LeaderEpoch
-    # How many bytes were appended; 0 where all of it was here already, or no batch was whole.
+    # The number of bytes appended; 0 if the log already had all of them, or no batch was complete.
     byte_count: int
     # A new segment began with one of these batches.
     has_rolled: bool = False

@@ -133,7 +133,7 @@ class Settings:
 
     @cached_property
     def broker_defaults(self) -> BrokerConfig:
-        """The part of the settings file that is configuration which can be changed at run time."""
+        """The defaults of the run-time configuration, from the settings file."""
         return BrokerConfig(respool_copy_bytes_per_s_max=self.replication.copy_bytes_per_s_max)
 
 

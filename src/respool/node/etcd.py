@@ -70,7 +70,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         try:
             return await EtcdStore.connect(options)
         except EtcdRefused:
-            # Waiting does not change a refusal.
+            # Retrying would not change a refusal.
             raise
         except StoreUnavailable as error:
             if loop.time() >= give_up_at:

@@ -1,4 +1,4 @@
-"""Local reads: reading file ranges that another broker on this host names, instead of having the bytes sent."""
+"""Local reads: reading file ranges that another broker on this host names, instead of receiving the bytes."""
 
 from typing import Protocol
 
@@ -13,13 +13,13 @@ class LocalReader(Protocol):
 
     @property
     def local_read_bytes_min(self) -> int:
-        """Fewer bytes are sent: that costs no more than opening a file."""
+        """Smaller ranges are sent over the connection: that costs no more than opening a file."""
         ...
 
     async def read(self, file_range: FileRange) -> memoryview:
         """Read the range, off the event loop.
 
         Raises:
-            LocalReadFailed: the range cannot be read; have the bytes sent.
+            LocalReadFailed: the range cannot be read; fetch the bytes instead.
         """
         ...

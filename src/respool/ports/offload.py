@@ -11,7 +11,7 @@ class Offload(Protocol):
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` off the event loop; return its result or raise its exception.
 
-        The number of concurrent works is bounded; the others wait in a queue.
+        The number of concurrent jobs is bounded; further ones wait in a queue.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Encodes a reply that contains only an error, for any request: for faults ordered by tests.
+"""Encodes a reply that contains only an error, for any request: for faults that tests inject.
 
 Only the schemas are known here, so the reply follows the request: every error code is the given one, and an array has
 one item per item of the request's array that it answers. Such arrays are at the same depth and name their items alike

@@ -1,7 +1,7 @@
 """Orders a connection's replies like its requests, whatever order they become ready in.
 
-Clients take the next reply for that to their oldest request. Sans-IO: open a slot when a request arrives, fill it when
-the reply is ready, take the replies that may be sent.
+Clients assume that the next reply belongs to their oldest request. Sans-IO: open a slot when a request arrives, fill it
+when the reply is ready, take the replies that may be sent.
 """
 
 from collections import deque

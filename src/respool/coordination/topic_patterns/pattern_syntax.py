@@ -3,7 +3,7 @@ r"""Parses a pattern of topic names. The syntax is RE2's, which Kafka's coordina
 RE2 has neither back references nor look-around, so its patterns can be matched in linear time. Topic names consist of
 65 different characters, so a character class is a subset of these; an expression that only matches other characters,
 such as `\n`, is an empty class. Lazy repetition matches the same names as greedy repetition, so both parse to the same
-node; groups only group.
+node. Groups serve no other purpose than grouping.
 """
 
 import string

@@ -241,7 +241,7 @@ class Compaction:
         group = SegmentGroup(segments=tuple(segments[:taken]))
         aborted = self._retained_aborted(group, transactions)
         if taken == 1 and cleaner.changed == changed_before:
-            # It would be identical.
+            # The new segment would be identical to the old one.
             cleaned.delete()
             self._count(group, cleaned.size)
         else:

@@ -29,7 +29,7 @@ from respool.ports.disk import Disk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLoss:
-    """What was recorded of a log, and what is left of it."""
+    """The recorded state of a log, and what is left of it."""
 
     name: TopicPartition
     has_folder: bool

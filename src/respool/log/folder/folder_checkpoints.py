@@ -131,7 +131,7 @@ logger = logging.getLogger(__name__)
 
 
 class FolderCheckpoints:
-    """All four together: what a crash leaves known of each log."""
+    """All four checkpoints together: what is known about each log after a crash."""
 
     def __init__(self, disk: Disk) -> None:
         """Read them; damaged ones count as empty."""

@@ -13,7 +13,7 @@ from respool.records.markers import EndTransactionMarker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateOf:
-    """Where the first copy of a retried batch is: the reply to the retry."""
+    """The offsets of a retried batch's first copy, for the reply to the retry."""
 
     base_offset: Offset
     last_offset: Offset

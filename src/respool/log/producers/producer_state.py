@@ -16,7 +16,7 @@ NO_OFFSET = Offset(-1)
 
 
 class AppendedBatch(NamedTuple):
-    """What identifies a retried batch, and the offsets for the reply."""
+    """Identifies a retried batch, and has the offsets for the reply."""
 
     last_sequence: int
     last_offset: Offset

@@ -50,7 +50,7 @@ def replay_batch(
     if not header.is_control:
         producers.update(header, base_offset=header.base_offset)
         return None
-    # Control batches are rare and small; only their record says what they end.
+    # Control batches are rare and small; only their record shows which transaction they end.
     marker = read_marker(segment.read_batch(batch)) if header.has_producer_id else None
     if marker is None:
         return None

@@ -79,13 +79,13 @@ def current_value(member: ConsumerMember) -> CurrentValue:
 
 
 def end_of_member(group_id: str, member_id: str) -> Iterable[ConsumerRecordKey]:
-    """The keys of a member's records, to delete in the order that Kafka expects."""
+    """The keys of the records to delete with a member, in the order that Kafka expects."""
     for kind in (ConsumerRecordKind.CURRENT, ConsumerRecordKind.TARGET, ConsumerRecordKind.MEMBER):
         yield ConsumerRecordKey(kind, group_id, member_id)
 
 
 def end_of_group(group: ConsumerGroup) -> Iterable[ConsumerRecordKey]:
-    """The keys of a group's records, to delete in the order that Kafka expects."""
+    """The keys of the records to delete with a group, in the order that Kafka expects."""
     member_ids = group.members.keys() | group.targets.keys()
     for kind in (ConsumerRecordKind.CURRENT, ConsumerRecordKind.TARGET):
         for member_id in sorted(member_ids):
