@@ -1,4 +1,4 @@
-"""`session`: a Spark session in which `format("respool")` works, with Java found and Python workers like this one."""
+"""`session`: a Spark session in which `format("respool")` works; finds Java, and uses this Python for workers."""
 
 import os
 import sys
@@ -10,15 +10,15 @@ from respool.spark.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark's row conversion is what bounds a Python source: large batches cost it least (see docs/spark.md).
+# Spark's row conversion limits the speed of a Python source; large batches cost it least (see docs/spark.md).
 _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Off in Spark, because some sources get it wrong.
+    # Off by default in Spark, because some sources implement it incorrectly.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-# A JVM of its own on this machine; else it is somebody's cluster, with rules of its own.
+# For a local JVM; otherwise it is an existing cluster, with its own settings.
 _LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -33,14 +33,14 @@ def session(
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Start a session, or take the one that runs.
+    """Start a session, or return the running one.
 
     Args:
-        master: Where it runs: `local[2]`, `spark://host:7077`, ...
-        settings: Spark's own, over the ones that are set here.
+        master: Where Spark runs: `local[2]`, `spark://host:7077`, ...
+        settings: Spark settings, which override the defaults here.
 
     Raises:
-        NoJava: Spark has nothing to run on.
+        NoJava: no Java for Spark was found.
     """
     prepare_environment()
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ def session(
 
 
 def prepare_environment() -> None:
-    """Say which Java and which Python Spark starts, where nobody said so before."""
+    """Set the Java and Python for Spark, unless they are already set."""
     os.environ["JAVA_HOME"] = str(java_home(os.environ))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -1,12 +1,12 @@
-"""Spark's Python processes: which one this is, and what one that serves many tasks does once."""
+"""Identifies Spark's Python processes, and tunes garbage collection in those that run many tasks."""
 
 import gc
 import sys
 
-# Its children run tasks, one after another.
+# Its child processes run tasks, one after another.
 DAEMON = "pyspark.daemon"
 
-# How many modules were loaded, each time that they were put out of the collector's sight.
+# The numbers of loaded modules at which objects were frozen.
 _settled_at: set[int] = set()
 
 
@@ -17,12 +17,12 @@ def runs_as(module: str) -> bool:
 
 
 def settle() -> None:
-    """Called when a task is done: what it has loaded is not looked at again whenever garbage is collected.
+    """Call this after a task: excludes all objects loaded so far from later garbage collections.
 
-    Spark collects garbage after every task. With our kernels and their compiler loaded that looks at a hundred thousand
-    objects that never go: 40 to 60 ms a task, as long as it takes to read 200,000 messages. Once they are frozen it
-    looks at what tasks have made. What is garbage now is collected first; what is in use is still freed by whoever
-    lets go of it last, and only a cycle among objects that are here now would stay.
+    Spark collects garbage after every task. With our kernels and their compiler loaded, that inspects a hundred
+    thousand objects that are never freed: 40 to 60 ms per task, as long as it takes to read 200,000 messages. After the
+    freeze it inspects only objects made by tasks. Existing garbage is collected first; objects in use are still freed
+    when their last reference goes; only a reference cycle among the frozen objects would never be freed.
     """
     if not runs_as(DAEMON) or len(sys.modules) in _settled_at:
         return

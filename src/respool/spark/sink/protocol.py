@@ -1,15 +1,16 @@
-"""Who may write, and what counts: the steps of tasks and of the driver. Pure: each step is asked for, and answered.
+"""The steps of tasks and of the driver: which run may write, and which batches count. Pure: effects out, answers in.
 
-These are generators. They yield an `Effect`, and are sent its answer: by `executing.py`, which asks brokers, and in
-tests by a model that does so in any order, and stops anywhere. Into a `WriteState`, `DeciderFenced` may be thrown.
+The steps are generators. They yield an `Effect`, and are sent its answer: by `executing.py`, which asks brokers, and in
+tests by a model that answers in any order, and stops anywhere. A `WriteState` may raise `DeciderFenced`.
 
-What must stay true:
-1. State is changed by `BecomeDecider`, `ReadState`, `WriteState` only, in this order. Who does so fences whoever began
-   before.
-2. A share is decided only while its run owns the sink, and only when it was seen open after `BecomeDecider`.
-3. Nothing is aborted that was decided. What may be aborted was listed before a `WriteState` that succeeded, so that
-   nobody can have decided it later, and nobody else's can be among it; and it is aborted by its epoch, so that
-   a later transaction of the same id is left alone.
+Invariants:
+1. State is changed only by `BecomeDecider`, `ReadState`, `WriteState`, in this order. This fences every process that
+   began the same before.
+2. A share is decided only while its run owns the sink, and only if its transaction was open after `BecomeDecider`.
+3. A decided transaction is never aborted. Only transactions listed before a successful `WriteState` are aborted, so no
+   process can have decided them later, and none of them belongs to a newer run. They are aborted by their epoch, so
+   that a later transaction of the same id is not affected.
+4. Tasks of a run begin only after everything that was decided before has ended.
 4. Tasks of a run begin only when all that was decided before has ended.
 """
 
@@ -48,7 +49,7 @@ from respool.spark.sink.state import (
     Transaction,
 )
 
-# Of a change of the state, when others change it at the same time.
+# Attempts to change the state while other processes change it.
 TRIES = 20
 # How long tasks other than the first wait for it to take over, before they try themselves.
 WAIT_SECONDS = 0.1
@@ -60,7 +61,7 @@ WAITS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a task stands: in which run of the query, in which batch, as which of its tasks."""
+    """Identifies a task: the run of the query, the batch, and the task's number."""
 
     run: str
     batch: int
@@ -69,24 +70,24 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class WriteRows:
-    """Write all of them."""
+    """Write all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyIn:
-    """The batch counts already: write nothing."""
+    """The batch already counts: write nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteAgain:
-    """These rows were lost after they were decided. They must be the same again."""
+    """This task's rows were lost after they were decided. The new rows must be the same."""
 
     expected: Extent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRows:
-    """Others' rows were lost, these are in: write nothing, and see that they are the same."""
+    """Rows of other tasks were lost, but this task's were not: write nothing, and check that its rows are the same."""
 
     expected: Extent
 
@@ -95,12 +96,12 @@ Part: TypeAlias = WriteRows | AlreadyIn | WriteAgain | CheckRows
 
 
 def join(place: Place) -> Generator[Effect, Any, Part]:
-    """A task begins. When this returns, it may open its transaction."""
+    """Start a task. When this returns, the task may open its transaction."""
     summary: Summary | None = yield ReadSummary()
     waits = 0 if place.task == 0 else WAITS
     while waits and (summary is None or summary.run != place.run):
         _check_not_gone(summary, place)
-        # All tasks of a run begin together; one of them is enough to take over.
+        # All tasks of a run start together; one of them is enough to take over.
         waits -= 1
         yield Wait(seconds=WAIT_SECONDS)
         summary = yield ReadSummary()
@@ -109,13 +110,13 @@ def join(place: Place) -> Generator[Effect, Any, Part]:
             return WriteRows()
         if place.batch == summary.batch and not summary.has_lost:
             return AlreadyIn()
-    # A run that is gone would disturb the one that writes: who becomes the decider fences the one before.
+    # An ended run must not disturb the current one: becoming the decider would fence it.
     _check_not_gone(summary, place)
     for _ in range(TRIES):
         try:
             state = yield from _take_over(place)
         except DeciderFenced:
-            # Another task of this run, most likely; or another run, which the next try will see.
+            # Most likely another task of this run; or another run, which the next attempt detects.
             yield Wait(seconds=WAIT_SECONDS)
             continue
         return _part(state, place)
@@ -146,7 +147,7 @@ def _part(state: SinkState, place: Place) -> Part:
 
 
 def _take_over(place: Place) -> Generator[Effect, Any, SinkState]:
-    # Before the state is read and written: what is open by then belongs to runs that are gone when it is written.
+    # List before the state is read and written: open transactions then belong to runs that this write ends.
     left_open: tuple[Transaction, ...] = yield ListOpen()
     token = yield BecomeDecider()
     found: SinkState | None = yield ReadState()
@@ -164,7 +165,7 @@ def _take_over(place: Place) -> Generator[Effect, Any, SinkState]:
 
 
 def _settle(state: SinkState, batch: int) -> Generator[Effect, Any, SinkState]:
-    """End what was decided, or find it lost. It is committed whoever decided it, so it harms nobody to do it twice."""
+    """Commit what was decided, or find it lost. Every run would commit it, so committing it twice is harmless."""
     open_still = tuple(one.transaction for one in state.unsettled)
     if not open_still:
         return state
@@ -174,7 +175,7 @@ def _settle(state: SinkState, batch: int) -> Generator[Effect, Any, SinkState]:
         by_outcome[outcome].append(transaction)
     lost, unknown = by_outcome[Outcome.OTHERWISE], by_outcome[Outcome.UNKNOWN]
     if batch > state.batch:
-        # The query went on to the next batch, so the driver's commit had ended all of them. Their ids were used since.
+        # The query continued with the next batch, so the driver's commit had ended all of them; their ids were reused.
         if lost:
             raise DecidedLost(
                 f"batch {state.batch} was decided, {_names(lost)} of it aborted since, and the query goes on with "
@@ -204,12 +205,12 @@ def _check_not_behind(state: SinkState, batch: int) -> None:
 def decide(
     run: str, batch: int, *, tasks: int, shares: Sequence[Share]
 ) -> Generator[Effect, Any, None]:
-    """All tasks are done: make the batch count, whole."""
+    """After all tasks are done: make the whole batch count."""
     for _ in range(TRIES if shares else 0):
         try:
             yield from _decide(run, batch, tasks=tasks, shares=shares)
         except DeciderFenced:
-            # Aborted by a late task, or by another run. It is all looked at again, so that nothing is missed.
+            # Fenced by a late task, or by another run. Check everything again, so that nothing is missed.
             yield Wait(seconds=WAIT_SECONDS)
             continue
         return
@@ -235,13 +236,13 @@ def _decide(
         raise BatchGivenUp(f"batch {batch} of run {run} was given up before: nothing of it counts")
     _check_not_behind(state, batch)
     if batch == state.batch and not state.lost:
-        # It was decided before: by this very call, if its answer was lost, or by somebody with other transactions.
+        # It was decided before: by this very call, if its answer was lost, or by one with other transactions.
         yield End(transactions=_without(written, state.shares), is_commit=False)
         yield from _end_decided(state, batch)
         return
     new = _repaired(state, tasks, shares) if batch == state.batch else None
     new = new or state.decided(batch, tasks=tasks, shares=shares)
-    # Of attempts that lost a race: speculation, retries. Before the others are looked at: from then on time counts.
+    # Attempts that lost a race: speculation, retries. List them before the check below, after which time counts.
     left_open: tuple[Transaction, ...] = yield ListOpen(but=written)
     seen: Sequence[Seen] = yield Look(transactions=written)
     _check_open(batch, shares, seen)
@@ -283,7 +284,7 @@ def _repaired(state: SinkState, tasks: int, shares: Sequence[Share]) -> SinkStat
 
 
 def mismatch(batch: int, task: int, before: Extent, now: Extent) -> RepairMismatch:
-    """A repair cannot go on: the plan does not give the same rows to the same tasks."""
+    """The error for a repair that cannot continue: the plan does not give the same rows to the same tasks."""
     return RepairMismatch(
         f"part of batch {batch} was lost after it was decided (its transaction timed out before it was committed), and "
         f"is to be written again. Task {task} had {before}, and now has {now}: the query does not give the same rows "
@@ -305,18 +306,18 @@ def _check_open(batch: int, shares: Sequence[Share], seen: Sequence[Seen]) -> No
 
 
 def give_up(run: str, batch: int, *, shares: Sequence[Share]) -> Generator[Effect, Any, None]:
-    """The batch failed, or its commit did: take back what may be taken back. What was decided is committed instead."""
+    """Abandon a batch that failed, or whose commit did: abort its transactions, but commit those already decided."""
     if not shares:
         return
     token = yield BecomeDecider()
     found: SinkState | None = yield ReadState()
     state = found or SinkState()
     if state.run == run and batch > state.batch:
-        # Spark may call this while the commit still runs, when a query is stopped. Now that cannot decide it any more.
+        # When a query is stopped, Spark may call this while the commit still runs. This prevents a later decision.
         try:
             yield WriteState(token=token, state=replace(state, given_up=batch))
         except DeciderFenced:
-            # Whoever comes next ends them.
+            # The next run ends them.
             return
     yield End(
         transactions=_without(tuple(one.transaction for one in shares), state.shares),

@@ -1,4 +1,4 @@
-"""What the steps of `protocol.py` ask for, and what they are answered."""
+"""The effects that the steps of `protocol.py` yield, and the types of their answers."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,25 +9,25 @@ from respool.spark.sink.state import SinkState, Transaction
 
 @dataclass(frozen=True, slots=True)
 class ReadSummary:
-    """-> Summary | None, at once: of the state as it was before a change that has not come to its end everywhere.
+    """-> Summary | None, without waiting: it may miss a change that is in progress.
 
-    It may be one whose decider has died in the middle. To wait for that would take as long as its timeout.
+    The decider of that change may have died; waiting for it would take up to its timeout.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """-> SinkState | None. Only after `BecomeDecider`, which brings all changes to an end."""
+    """-> SinkState | None. Only after `BecomeDecider`, which completes or aborts every change in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class BecomeDecider:
-    """-> a token for `WriteState`. Whoever had one before fails; what they had begun to write is settled."""
+    """-> a token for `WriteState`. Previous deciders are fenced, and their changes in progress completed or aborted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteState:
-    """-> None, once it is durable. Raises `DeciderFenced` if another became the decider; then it is not written."""
+    """-> None, once it is durable. Raises `DeciderFenced`, without writing, if another process became the decider."""
 
     token: Any
     state: SinkState
@@ -35,21 +35,21 @@ class WriteState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOpen:
-    """-> tuple[Transaction, ...]: all that tasks of this sink have open, but for those with ids of these."""
+    """-> tuple[Transaction, ...]: all open transactions of this sink's tasks, except those with the ids in `but`."""
 
     but: tuple[Transaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """-> tuple[Seen, ...], one for each."""
+    """-> tuple[Seen, ...], one for each transaction."""
 
     transactions: tuple[Transaction, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """-> tuple[Outcome, ...], one for each. Doing it again is fine."""
+    """-> tuple[Outcome, ...], one for each transaction. May be repeated."""
 
     transactions: tuple[Transaction, ...]
     is_commit: bool
@@ -68,17 +68,17 @@ Effect: TypeAlias = (
 
 
 class Outcome(Enum):
-    # It has ended as asked for, now or before.
+    # It has ended as requested, now or before.
     DONE = "done"
     # It has ended the other way.
     OTHERWISE = "otherwise"
-    # Its id was used again since.
+    # Its id has been used again since.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     is_open: bool
-    # Whether it would outlive what is still to be done.
+    # Whether enough time is left before its timeout.
     has_time: bool = True
     state: str = ""

@@ -1,14 +1,14 @@
-"""Which columns of a frame become which part of a message; as with Spark's Kafka connector.
+"""The columns of a frame for each part of a message; the same as with Spark's Kafka connector.
 
 | column      | type                                             |                                         |
 |-------------|--------------------------------------------------|-----------------------------------------|
 | `value`     | string or binary                                 | required                                |
 | `key`       | string or binary                                 | optional                                |
-| `topic`     | string                                           | the option `topic` wins over it         |
+| `topic`     | string                                           | the option `topic` takes precedence     |
 | `partition` | int                                              | optional; null: the partitioner chooses |
 | `headers`   | array of structs of `key` string, `value` binary | optional; not with includeHeaders=false |
 
-Others are not written.
+Other columns are not written.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class WrongFrame(BadOption):
-    """The frame does not have the columns that a message is made of."""
+    """The frame lacks a column that is needed for messages, or it has the wrong type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkColumns:
     key: str | None
     value: str
-    # None: all rows go to the topic of the options.
+    # None: all rows go to the topic in the options.
     topic: str | None
     partition: str | None
     headers: str | None

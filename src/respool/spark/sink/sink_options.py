@@ -1,4 +1,4 @@
-"""All options of the sink, read once on the driver. What cannot be, or contradicts itself, is refused by name."""
+"""All options of the sink, parsed once on the driver. Invalid or contradictory options are refused by name."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,9 +15,9 @@ BUFFER_BYTES = 64 * 1024 * 1024
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LEVELLED = ("gzip", "lz4", "zstd")
 _PARTITIONERS = ("murmur2", "round-robin")
-# Java's classes, by the end of their names, and what does the same here.
+# The ends of Java class names -> the equivalent partitioner here.
 _CLASSES = {"DefaultPartitioner": "murmur2", "RoundRobinPartitioner": "round-robin"}
-# They say how the Java producer works inside.
+# Settings for the internals of the Java producer.
 _WITHOUT_EFFECT = (
     "kafka.max.block.ms",
     "kafka.max.request.size",
@@ -28,7 +28,7 @@ _WITHOUT_EFFECT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Under which name a batch write is remembered, so that doing it again adds nothing."""
+    """The name under which a batch write is remembered, so that repeating it adds nothing."""
 
     app: str
     version: int
@@ -55,7 +55,7 @@ class SinkOptions:
     def of(cls, options: Options, *, is_stream: bool) -> Self:
         """
         Raises:
-            BadOption: one is unknown, or cannot be, or contradicts another.
+            BadOption: one is unknown or invalid, or contradicts another.
         """
         security_of(options)
         for name in NAMES:
@@ -89,7 +89,7 @@ class SinkOptions:
         )
 
     def producer_settings(self) -> dict[str, Any]:
-        """For `ArrowProducer`."""
+        """The arguments for `ArrowProducer`."""
         return {
             "bootstrap": self.client.brokers,
             "first_contact_ms": LASTING_CONTACT_MS,
@@ -107,7 +107,7 @@ class SinkOptions:
         }
 
 
-# All that are read; looked at first, so that a name with a mistake in it is told before what it leaves missing.
+# All options; queried first, so that a misspelled name is reported before the option that it leaves missing.
 NAMES = (
     "bootstrap",
     "exactlyOnce",

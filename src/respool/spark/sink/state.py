@@ -1,6 +1,7 @@
-"""What the broker knows of a query's writing: who writes, and which batch was decided last. Values only.
+"""The state of a query's writes, as stored in the broker: the current run, and the last decided batch. Values only.
 
-A sink is what one query writes to. Its state is one small record, changed by one process at a time (see `__init__`).
+A sink is the target of one query's writes. Its state is one small record, changed by one process at a time (see
+`__init__`).
 """
 
 import json
@@ -11,13 +12,13 @@ from typing import Any, NamedTuple
 from respool.spark.sink.errors import StateDamaged
 
 NO_BATCH = -1
-# How many ended runs are remembered. One that is older is refused for its batch, which is behind.
+# How many ended runs are remembered. An older one is refused for its batch, which is behind.
 GONE_MAX = 20
 _FORMAT = 1
 
 
 class Transaction(NamedTuple):
-    """Exactly one transaction: a transactional id has many, each with an epoch of its own."""
+    """A single transaction: a transactional id has many, each with its own epoch."""
 
     transactional_id: str
     producer_id: int
@@ -26,7 +27,7 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How much a task wrote, and a sum over it that does not depend on the order of rows."""
+    """How much a task wrote, with a checksum that does not depend on the order of rows."""
 
     rows: int = 0
     bytes: int = 0
@@ -38,20 +39,20 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one task adds to a batch: a transaction that is written and not ended."""
+    """One task's part of a batch: a transaction that is written but not ended."""
 
     task: int
     transaction: Transaction
     extent: Extent
-    # It ended as it should, for certain.
+    # It certainly ended as decided.
     is_settled: bool = False
-    # It was decided, and then aborted by time: its rows are missing.
+    # It was decided, but then aborted by its timeout: its rows are missing.
     is_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a task needs to know, most of the time."""
+    """The part of the state that most tasks need."""
 
     run: str
     batch: int
@@ -61,11 +62,11 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkState:
-    # The run of the query that may write; every start of a query is a run.
+    # The current run of the query; every start of a query is a run.
     run: str = ""
-    # Runs that may write no more, the latest last.
+    # Runs that may not write any more, the latest last.
     gone: tuple[str, ...] = ()
-    # The last batch that counts, how many tasks it had, and what they wrote.
+    # The last batch that counts, its number of tasks, and what they wrote.
     batch: int = NO_BATCH
     tasks: int = 0
     shares: tuple[Share, ...] = ()
@@ -92,7 +93,7 @@ class SinkState:
         return replace(self, run=run, gone=gone, given_up=NO_BATCH)
 
     def settled(self, *, lost: Collection[Transaction] = ()) -> "SinkState":
-        """All shares have ended: as they should, but for these."""
+        """Mark all shares as ended: as decided, or as lost if in `lost`."""
         return replace(
             self,
             shares=tuple(
@@ -107,7 +108,7 @@ class SinkState:
         return replace(self, batch=batch, tasks=tasks, shares=tuple(shares))
 
     def repaired(self, again: Iterable[Share]) -> "SinkState":
-        """What was lost was written again."""
+        """Replace the lost shares by those written again."""
         new = {one.task: one for one in again}
         shares = tuple(new.get(one.task, one) if one.is_lost else one for one in self.shares)
         return replace(self, shares=shares)
@@ -119,7 +120,7 @@ class SinkState:
     def from_json(cls, text: str | bytes) -> "SinkState":
         """
         Raises:
-            StateDamaged: this is not what `to_json` wrote.
+            StateDamaged: the text was not written by `to_json`.
         """
         try:
             fields: dict[str, Any] = json.loads(text)

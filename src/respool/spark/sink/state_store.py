@@ -1,13 +1,13 @@
-"""A sink's state in the broker: a record in a compacted topic, and a group's offset that points at it.
+"""A sink's state in the broker: a record in a compacted topic, and a group's committed offset that points at it.
 
 ```
- respool-spark-sinks   key: the sink   value: its state, JSON          stays for good, since the topic is compacted
- offsets of the group  named as the sink: where that record is, and    one request to read; forgotten after some days
-                       the state itself where it is short              without a change (offsets.retention.minutes)
+ respool-spark-sinks   key: the sink   value: its state, JSON          kept forever, since the topic is compacted
+ offsets of the group  named as the sink: the record's offset, and     read with one request; deleted some days after
+                       the state itself if it is short                 the last change (offsets.retention.minutes)
 ```
-Both are written in one transaction, under a transactional id that only deciders of this sink use. To take that id
-(`become_decider`) ends what another decider had begun, one way or the other, and whatever it still sends is refused: so
-read after taking it, then write, and nobody has changed the state in between.
+Both are written in one transaction, under a transactional id that only deciders of this sink use. Initializing that id
+(`become_decider`) completes or aborts what another decider had begun, and fences its later requests. So a process that
+becomes the decider, then reads, then writes, knows that the state was not changed in between.
 """
 
 import json
@@ -34,9 +34,9 @@ from respool.spark.sink.names import STATE_TOPIC, decider_of
 from respool.spark.sink.state import SinkState, Summary
 from respool.wire.api_table import Api
 
-# A change of the state takes milliseconds; one whose maker died ends by itself after this time.
+# A change takes milliseconds; if its decider dies, this timeout ends it.
 DECIDER_TIMEOUT_MS = 60_000
-# Brokers take 4,096 bytes of text with an offset.
+# Brokers accept 4,096 bytes of metadata with an offset.
 TEXT_BYTES_MAX = 3_500
 _RECORD_BYTES_MAX = 64 * 1024 * 1024
 _PARTITION = 0
@@ -49,12 +49,12 @@ class StateStore:
         self._decider = Coordinator(cluster, decider_of(sink), is_transaction=True)
         self._group = Coordinator(cluster, sink, is_transaction=False)
 
-    # Reading.
+    # Reads.
 
     def summary(self) -> Summary | None:
-        """As much as tasks need, in one request; None also when the offset has been forgotten.
+        """The part that tasks need, in one request; None also if the offset has been deleted.
 
-        A change that is under way is not waited for: its decider may be dead.
+        A change in progress is not waited for: its decider may be dead.
         """
         found = self._pointer(is_settled=False)
         if found is None:
@@ -91,7 +91,7 @@ class StateStore:
         return int(one.committed_offset), str(one.metadata or "")
 
     def _at(self, offset: int) -> SinkState | None:
-        """The state at this offset, which is committed, since the offset is, whatever others have open."""
+        """The state at this offset. The record and the offset were committed together, so read_uncommitted is safe."""
         records, _, _ = self._fetch(offset, is_committed=False)
         for record in records:
             if record.offset == offset and record.key == self._sink.encode() and record.value:
@@ -117,7 +117,7 @@ class StateStore:
         return None if found is None or found.value is None else SinkState.from_json(found.value)
 
     def _fetch(self, offset: int, *, is_committed: bool) -> tuple[list[Record], int, int]:
-        """Records from there on, where to go on, and where they end."""
+        """Return the records from this offset, the next offset to fetch, and the end offset."""
 
         def attempt() -> tuple[list[Record], int, int]:
             leader = self._cluster.refresh(STATE_TOPIC).leader_of(_PARTITION)
@@ -145,12 +145,12 @@ class StateStore:
 
         return self._cluster.retrying(attempt)
 
-    # Changing.
+    # Changes.
 
     def become_decider(self) -> ProducerIdentity:
         """
         Raises:
-            NotSupported: the cluster does transactions the old way.
+            NotSupported: the cluster uses transaction protocol version 1.
         """
         if not self._decider.has_epoch_per_transaction():
             raise NotSupported(
@@ -164,8 +164,8 @@ class StateStore:
     def write(self, decider: ProducerIdentity, state: SinkState) -> None:
         """
         Raises:
-            DeciderFenced: another became the decider; nothing was written.
-            BrokerUnreachable: whether it was written is not known; the next decider will see.
+            DeciderFenced: another process became the decider; nothing was written.
+            BrokerUnreachable: it is unknown whether it was written; the next decider will see.
         """
         try:
             offset = self._produce(decider, state)
@@ -215,13 +215,13 @@ class StateStore:
                         BrokerUnreachable(f"{STATE_TOPIC} was just created: {error}")
                     )
                 else:
-                    # A duplicate may be acknowledged without its offset: then it is looked for from the start.
+                    # A duplicate may be acknowledged without its offset: the next read then searches from the start.
                     return max(written.base_offset, 0)
         finally:
             writer.close()
 
     def _point_at(self, decider: ProducerIdentity, offset: int, state: SinkState) -> None:
-        """Commit the record's offset for the sink's group, with the state or its summary beside it."""
+        """Commit the record's offset for the sink's group, with the state or its summary as metadata."""
         fields = commit_fields(
             self._sink, {(STATE_TOPIC, _PARTITION): Committed(offset, _text_of(state))}
         )
@@ -276,7 +276,7 @@ def _offset_code(reply: Any) -> Any:
     if reply.error_code:
         return reply.error_code
     (one,) = reply.topics[0].partitions
-    # That the topic is not there yet is an answer.
+    # If the topic does not exist yet, that is a valid answer.
     return 0 if one.error_code == Code.unknown_topic_or_partition else one.error_code
 
 
@@ -304,12 +304,12 @@ def _fetch_fields(offset: int, *, is_committed: bool) -> dict[str, Any]:
 
 
 def _records(data: bytes, aborted: set[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
-    """Records, but for those of aborted transactions, from this offset on; and the offset after the last batch."""
+    """The records from this offset on, without those of aborted transactions; and the offset after the last batch."""
     found: list[Record] = []
     next_offset = offset
     for position, header in walk_batches(data):
         next_offset = header.next_offset
-        # A decider's transaction has one batch here, so an aborted one begins where that does.
+        # A decider's transaction has only one batch here, so an aborted one begins at the batch's base offset.
         if header.is_control or (header.producer_id, header.base_offset) in aborted:
             continue
         batch = RecordBatch(header, data[position : position + header.size])

@@ -1,7 +1,8 @@
-"""`writeStream.format("respool")`: what Spark calls, on executors and on the driver. See the package for how it works.
+"""`writeStream.format("respool")`: the calls from Spark, on executors and the driver. The package docstring has the
+protocol.
 
-Spark makes an object of this class for every batch and another one for its end, in different processes: nothing can be
-kept in it. Who a task is, it hears from Spark's task context; the driver hears it from the tasks' messages.
+Spark creates an object of this class for every batch and another one for its end, in different processes, so it keeps
+no state. A task identifies itself by Spark's task context; the driver, by the tasks' messages.
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 BATCH_PROPERTY = "streaming.sql.batchId"
-# A query's jobs are grouped by its run.
+# The group of a query's jobs is named after its run.
 RUN_PROPERTY = "spark.jobGroup.id"
 
 
@@ -90,7 +91,7 @@ def write_task(
     place: Place,
     attempt: int,
 ) -> "TaskMessage":
-    """One task of a batch that is to count once."""
+    """Write one task of a batch that must count exactly once."""
     from respool.spark.sink.executing import SinkBroker
     from respool.spark.sink.task import TaskMessage, measure, write_plainly, write_prepared
 
@@ -123,7 +124,7 @@ def write_task(
         task=place.task,
     )
     if isinstance(part, WriteAgain) and (share is None or share.extent != part.expected):
-        # The driver would refuse it, too; told here, it is this task's error.
+        # The driver would refuse it, too; raised here, it becomes an error of this task.
         _take_back(options, share)
         found = Extent() if share is None else share.extent
         raise mismatch(place.batch, place.task, part.expected, found)

@@ -1,6 +1,6 @@
-"""One task's rows into topics: Arrow batches in, and out a transaction that is written and not ended.
+"""Writes one task's rows to topics: Arrow batches in, a transaction that is written but not ended out.
 
-Runs in Spark's Python workers. Nothing is kept from one task to the next.
+Runs in Spark's Python workers. No state is kept between tasks.
 """
 
 import zlib
@@ -26,20 +26,20 @@ _SUM_BITS = 2**64
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message from a task to the driver."""
 
-    # In which sink, run and batch; None for a write that is not remembered.
+    # Its sink; None for a write without a name.
     sink: str | None
     run: str
     batch: int
     task: int
     rows: int
-    # None where nothing was written, or not in a transaction.
+    # None if nothing was written, or not in a transaction.
     share: Share | None
 
 
 class Extents:
-    """Adds up what a task has seen."""
+    """Sums up the rows of a task."""
 
     def __init__(self) -> None:
         self._rows = self._bytes = self._sum = 0
@@ -49,7 +49,7 @@ class Extents:
         total, size = row_sum(keys, batch.column(columns.value))
         self._rows += batch.num_rows
         self._bytes += size
-        # Odd, so that nothing is lost; by topic, so that the same rows elsewhere are others.
+        # The factor is odd, so that no information is lost; it differs by topic, so that the topic counts.
         factor = 2 * zlib.crc32(topic.encode()) + 1
         self._sum = (self._sum + total * factor) % _SUM_BITS
 
@@ -61,10 +61,10 @@ class Extents:
 def by_topic(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Each batch, taken apart by the topics that its rows go to.
+    """Yield each batch, split by the topics of its rows.
 
     Raises:
-        WrongFrame: a row names no topic.
+        WrongFrame: a row has no topic.
     """
     for batch in batches:
         if not batch.num_rows:
@@ -86,7 +86,7 @@ def by_topic(
 def measure(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
 ) -> Extent:
-    """How much there is, without writing it."""
+    """The extent of the rows, without writing them."""
     seen = Extents()
     for topic, batch in by_topic(batches, options, columns):
         seen.add(topic, batch, columns)
@@ -104,10 +104,10 @@ def write_prepared(
 ) -> Share | None:
     """Write all rows in one transaction and leave it open; None if there are no rows.
 
-    `check` is called when the transactional id is taken, and nothing written.
+    `check` is called after the transactional id is initialized, and before anything is written.
 
     Raises:
-        WriteFailed, ...: as `ArrowProducer.write`, or what `check` raises. The transaction is aborted.
+        WriteFailed, ...: as for `ArrowProducer.write`, or raised by `check`. The transaction is aborted.
     """
     parts = by_topic(batches, options, columns)
     first = next(parts, None)
@@ -125,7 +125,7 @@ def write_prepared(
             seen.add(topic, batch, columns)
             _write(producer, topic, batch, columns)
         prepared, _ = producer.prepare()
-    # It is full of cycles, and what is there when all is frozen stays.
+    # The producer has many reference cycles, and objects that exist at the freeze are never collected.
     del producer
     settle()
     return Share(
@@ -138,7 +138,7 @@ def write_prepared(
 def write_plainly(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns
 ) -> int:
-    """Write all rows, visible at once; return how many."""
+    """Write all rows without a transaction, visible at once; return their number."""
     rows = 0
     with ArrowProducer(**options.producer_settings()) as producer:
         for topic, batch in by_topic(batches, options, columns):

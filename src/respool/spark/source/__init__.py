@@ -1,1 +1,1 @@
-"""Topics as data frames: what is read, how it is shared out among tasks, and what becomes of it on the way."""
+"""Topics as data frames: which offsets are read, how they are split into tasks, and how rows are converted."""

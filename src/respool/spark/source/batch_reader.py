@@ -1,4 +1,4 @@
-"""`spark.read.format("respool")`: planned on the driver each time it is read, up to where topics end then."""
+"""`spark.read.format("respool")`: each read is planned on the driver, up to the current log ends."""
 
 import logging
 import sys
@@ -32,11 +32,11 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> "BatchReader":
-    """One that takes filters only where Spark is about to hand it some.
+    """Create a reader that accepts filters only in the process in which Spark pushes filters down.
 
-    Spark refuses a reader that could take filters as long as `spark.sql.python.filterPushdown.enabled` is not set,
-    and by default it is not; but a read without pushdown is only slower, no mistake. Filters are handed out in a
-    process that runs a module of its own, and only there.
+    Spark refuses a reader that accepts filters unless `spark.sql.python.filterPushdown.enabled` is set, which it is
+    not by default; but a read without pushdown is only slower. Spark pushes filters down in a process that runs a
+    module for nothing else.
     """
     pushes = _PUSHDOWN_WORKER in sys.modules or runs_as(_PUSHDOWN_WORKER)
     return (PushingReader if pushes else BatchReader)(given, schema)
@@ -72,7 +72,7 @@ class BatchReader(DataSourceReader):
 
         wanted: Range | None = partition.value
         if wanted is None:
-            # Spark makes one of nothing when there are none.
+            # Spark makes a partition of None if there are none.
             return iter(())
         return as_spark_wants(self._reading.batches(wanted), self._schema)
 
@@ -90,7 +90,7 @@ class PushingReader(BatchReader):
 
 
 def planned(brokers: "Brokers", options: SourceOptions, narrowing: Narrowing) -> list[Range]:
-    """The offsets to read, as topics are now.
+    """The offsets to read, according to the current metadata.
 
     Raises:
         BadOption, BrokersAway, DataLost
@@ -98,7 +98,7 @@ def planned(brokers: "Brokers", options: SourceOptions, narrowing: Narrowing) ->
     from respool.spark.source.resolving import resolve
 
     topics = brokers.all_topics()
-    # The ends first: what comes meanwhile is for the next read.
+    # The ends first: messages that arrive in the meantime belong to the next read.
     ends = resolve(brokers, options.end, topics, unmatched="latest")
     starts = resolve(brokers, options.start, topics, unmatched=options.unmatched_start)
     ranges = []
@@ -124,7 +124,7 @@ def _checked(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> dict[int, tuple[int, int]]:
-    """Within what the log has; what it lacks is reported."""
+    """Clamp the ranges to the log; report missing messages."""
     loss = Loss(options.fail_on_data_loss)
     highs = brokers.high_watermarks(topic, partitions)
     latest = brokers.latest(topic, partitions)
@@ -156,7 +156,7 @@ def _checked(
                 instead=f"up to offset {latest[number]}",
             )
         begin = max(begin, earliest[number])
-        # What open transactions hold back cannot be read now.
+        # Messages after the last stable offset cannot be read now.
         found[number] = begin, max(begin, min(end, latest[number]))
     return found
 
@@ -168,7 +168,7 @@ def _by_time(
     topic: str,
     ranges: dict[int, tuple[int, int]],
 ) -> dict[int, tuple[int, int]]:
-    """Begin where the brokers' index has the first message of the time; end where none can come any more."""
+    """Begin at the first message of the time, by the brokers' index; end where no such message can follow."""
     found = dict(ranges)
     if narrowing.since_ms is not None:
         firsts = brokers.at_time(topic, found, narrowing.since_ms)

@@ -1,4 +1,4 @@
-"""What the driver asks brokers: which topics there are, where partitions begin and end, how large messages are."""
+"""The driver's requests to brokers: topics, start and end offsets of partitions, and message sizes."""
 
 import re
 import time
@@ -19,7 +19,7 @@ from respool.spark.source.limits import Place
 from respool.spark.source.points import EARLIEST, LATEST
 from respool.spark.source.source_options import SourceOptions
 
-# Of each partition, to learn how large its next messages are.
+# Per partition, to estimate the size of its next messages.
 SAMPLE_BYTES = 64 * 1024
 SAMPLE_OFFSETS = 1_000
 SAMPLE_SECONDS = 10.0
@@ -29,18 +29,18 @@ Offsets: TypeAlias = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSeen:
-    # None with brokers that have no ids.
+    # None if the brokers do not support topic ids.
     id: str | None
     # The requested partitions.
     partitions: tuple[int, ...]
 
 
 class BrokersAway(RespoolError):
-    """No broker answered, for as long as it was tried."""
+    """No broker answered within the retry limit."""
 
 
 class Brokers:
-    """Use it as a context, or `close` it."""
+    """Use it as a context manager, or call `close`."""
 
     def __init__(
         self, options: SourceOptions, *, monotonic: Callable[[], float] = time.monotonic
@@ -69,9 +69,9 @@ class Brokers:
     # -- topics --------------------------------------------------------------------------------------------------------
 
     def topics(self, *, known: Iterable[str] = ()) -> dict[str, TopicSeen]:
-        """Those that are wanted and there. Of a pattern's, also the `known` ones that an answer may have left out.
+        """The existing ones of the requested topics. With a pattern, `known` topics are checked even if not listed.
 
-        An answer is kept for the option partition.metadata.cache.ttl.ms.
+        The result is cached for the option partition.metadata.cache.ttl.ms.
         """
         ttl_s = self._options.metadata_ttl_ms / 1000
         now = self._monotonic()
@@ -79,7 +79,7 @@ class Brokers:
             return self._seen
         names = self._options.wanted.names
         if names is None:
-            # A broker that has just started, or lost its way, may show too few: those are asked for by name.
+            # A broker that has just started, or lost contact, may list too few topics: request known ones by name.
             pattern = self._options.wanted.pattern
             assert pattern is not None
             names = (*self._matching(pattern), *(one for one in known if pattern.fullmatch(one)))
@@ -89,10 +89,10 @@ class Brokers:
         return self._seen
 
     def all_topics(self) -> dict[str, TopicSeen]:
-        """As `topics`.
+        """Like `topics`, but every named topic must exist.
 
         Raises:
-            BadOption: a topic or partition that was named is not there.
+            BadOption: a named topic or partition does not exist.
         """
         found = self.topics()
         for name in self._options.wanted.names or ():
@@ -104,7 +104,7 @@ class Brokers:
         return found
 
     def find(self, name: str) -> TopicSeen | None:
-        """With all its partitions, whether it is wanted or not; None if it is not there."""
+        """A topic with all its partitions, requested or not; None if it does not exist."""
         try:
             seen = self.cluster.retrying(lambda: self.cluster.refresh(name))
         except UnknownTopic:
@@ -143,7 +143,7 @@ class Brokers:
         return self._ends(topic, partitions, EARLIEST)
 
     def latest(self, topic: str, partitions: Iterable[int]) -> Offsets:
-        """Where what can be read ends: before the first open transaction, if only committed messages are read."""
+        """The end of the readable messages: with read_committed, before the first open transaction."""
         return self._ends(topic, partitions, LATEST)
 
     def high_watermarks(self, topic: str, partitions: Iterable[int]) -> Offsets:
@@ -151,7 +151,7 @@ class Brokers:
         return {number: 0 if one is None else one.offset for number, one in found.items()}
 
     def at_time(self, topic: str, partitions: Iterable[int], ms: int) -> Mapping[int, int | None]:
-        """The first message of this time or later; None where there is none."""
+        """The first offset at or after this time; None if there is none."""
         found = offsets_for(self.cluster, topic, partitions, ms, isolation=self._options.isolation)
         return {number: None if one is None else one.offset for number, one in found.items()}
 
@@ -166,9 +166,9 @@ class Brokers:
     def bytes_an_offset(
         self, start: Mapping[Place, int], end: Mapping[Place, int]
     ) -> dict[Place, float]:
-        """How many bytes the next messages take, decoded, for each offset: of a sample from each partition's start.
+        """The decoded bytes per offset of the next messages, from a sample at each partition's start.
 
-        Where a partition gives none in time it is taken to be as the others.
+        A partition without a sample within the time limit gets the average of the others.
         """
         found: dict[Place, float] = {}
         for topic in sorted({topic for topic, _ in end}):
@@ -187,7 +187,7 @@ class Brokers:
         return {place: found.get(place, usual) for place in end}
 
     def _sampled(self, topic: str, ranges: tuple[PartitionRange, ...]) -> dict[Place, float]:
-        # Brings the kernels, which nothing else on the driver needs.
+        # These import the kernels, which nothing else on the driver needs.
         from respool.client.arrow.reading.projection import Projection
         from respool.client.arrow.reading.stream import BatchStream, ReadSettings
 
@@ -201,7 +201,7 @@ class Brokers:
                 try:
                     piece = stream.next_piece(max(0.0, deadline - self._monotonic()))
                 except (TimeoutError, ReadError):
-                    # What is wrong with a partition is told by those who read it.
+                    # An error of a partition is reported by the task that reads it.
                     break
                 if piece is None:
                     break

@@ -1,8 +1,8 @@
-"""What Spark asks to have left out -> less to read. Pure.
+"""Reduces a read by the filters that Spark pushes down. Pure.
 
-Topics, partitions and offsets are left out of the plan, and never leave the broker. For times brokers find the first
-offset by their index; what lies behind it is sifted message by message as it is decoded, because messages need not be
-in the order of their times. Keys and values are sifted there, too. What is not wholly decided here goes back to Spark.
+Topics, partitions and offsets are excluded in the plan, and never leave the broker. For times, brokers look up the
+first offset in their index; the messages from there on are filtered one by one as they are decoded, because they need not be
+in order of time. Keys and values are filtered there, too. Filters that are not fully applied here go back to Spark.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,7 +64,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Can be sent to other processes."""
+    """A comparison of a column. Can be pickled."""
 
     column: str
     operation: Operation
@@ -76,17 +76,17 @@ class Condition:
 
 @dataclass(slots=True, kw_only=True)
 class Narrowing:
-    """What is left to read. Can be sent to other processes."""
+    """The remaining read. Can be pickled."""
 
-    # Of topic and partition.
+    # Conditions on topic and partition.
     places: list[Condition] = field(default_factory=list)
     offset_min: int = 0
-    # Not read itself.
+    # Exclusive.
     offset_end: int | None = None
     since_ms: int | None = None
-    # Not read itself.
+    # Exclusive.
     until_ms: int | None = None
-    # Asked of every message, where it is decoded.
+    # Applied to every message when it is decoded.
     rows: list[Condition] = field(default_factory=list)
 
     def wants(self, topic: str, partition: int) -> bool:
@@ -99,7 +99,7 @@ class Narrowing:
         return begin, max(begin, end)
 
     def take(self, one: Filter) -> bool:
-        """Whether it is decided here from now on; if not, nothing has changed."""
+        """Apply the filter; returns False, without any change, if Spark must apply it."""
         condition = _condition(one)
         if condition is None:
             return False
@@ -122,7 +122,7 @@ class Narrowing:
 
     def _take_null(self, condition: Condition) -> bool:
         if condition.column in _NEVER_NULL:
-            # It always holds; that it is null never does, and nobody asks.
+            # NOT NULL always holds; IS NULL never does, so no query needs it.
             return condition.operation == "not null"
         if condition.column in {"key", "value"}:
             self.rows.append(condition)
@@ -142,12 +142,12 @@ class Narrowing:
         if condition.operation in {"in", "not in", "!="} or condition.value.tzinfo is None:
             return False
         at_us = (condition.value - _EPOCH) // _MICROSECOND
-        # Messages have milliseconds, Spark's times microseconds: the first and the last one that satisfy.
+        # Messages have milliseconds, Spark's times microseconds: the first ms at or after the time, and the first after.
         first_ms, after_ms = -(-at_us // 1000), at_us // 1000 + 1
         since_ms = {">": after_ms, ">=": first_ms, "=": first_ms}.get(condition.operation)
         until_ms = {"<": first_ms, "<=": after_ms, "=": after_ms}.get(condition.operation)
         if (since_ms is not None and since_ms < 0) or (until_ms is not None and until_ms <= 0):
-            # Messages without a time count as from just before 1970; brokers know nothing of earlier ones.
+            # Messages without a timestamp count as just before 1970, and brokers cannot look up earlier times.
             return False
         if since_ms is not None:
             self.since_ms = since_ms if self.since_ms is None else max(self.since_ms, since_ms)
@@ -157,7 +157,7 @@ class Narrowing:
 
 
 def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """The remaining ranges to read, and the filters that Spark must still apply."""
+    """The reduced read, and the filters that Spark must still apply."""
     narrowing = Narrowing()
     return narrowing, [one for one in filters if not narrowing.take(one)]
 
@@ -186,14 +186,14 @@ def _is_comparable(condition: Condition) -> bool:
     kind = _KINDS.get(condition.column)
     several = condition.operation in {"in", "not in"}
     values = condition.value if several else (condition.value,)
-    # Not with null, which SQL compares differently.
+    # Not null, which SQL compares differently.
     return kind is not None and all(
         isinstance(one, kind) and not isinstance(one, bool) for one in values
     )
 
 
 def _hull(condition: Condition) -> tuple[int | None, int | None]:
-    """The first offset that may satisfy, and the one behind the last."""
+    """The first offset that may match, and the one after the last."""
     value = condition.value
     several = value if isinstance(value, tuple) and value else (value,)
     first = {"=": value, ">=": value, ">": several[0] + 1, "in": min(several)}

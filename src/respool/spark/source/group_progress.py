@@ -1,6 +1,6 @@
-"""How far a stream has come, shown to others as a group's committed offsets. Nothing reads them back.
+"""Commits a stream's progress as offsets of a group, for monitoring only. Nothing reads them back.
 
-The checkpoint is what counts; a commit that fails is told once in a while, and never holds the query up for long.
+The checkpoint is authoritative; a failed commit is logged at a limited rate, and never delays the query for long.
 """
 
 import logging
@@ -13,7 +13,7 @@ from respool.client.kafka.groups import Committed, commit_offsets
 from respool.spark.source.stream_offset import Position
 
 COMMIT_MS = 2_000
-# After a failure the group is left alone for so long.
+# After a failure, no commits are attempted for this time.
 PAUSE_S = 30.0
 
 _log = logging.getLogger("respool.spark")
@@ -26,7 +26,7 @@ class Progress:
         self._paused_until = 0.0
 
     def show(self, cluster: Cluster, position: Position) -> bool:
-        """Whether it was committed."""
+        """Commit the position; returns whether it succeeded."""
         if self._monotonic() < self._paused_until:
             return False
         places = {

@@ -1,7 +1,7 @@
-"""`subscribePattern` is a regular expression of Java's; this makes it one of Python's, or refuses it. Pure.
+"""Translates a Java regular expression (`subscribePattern`) to Python, or refuses it. Pure.
 
-The two agree on most of what people write. What means something else in Python, or nothing, is refused: a pattern that
-silently matched other topics would be worse than none.
+The two dialects agree on most common syntax. Syntax that means something else in Python, or nothing, is refused: a
+pattern that silently matched other topics would be worse than none.
 """
 
 import re
@@ -19,10 +19,10 @@ _POSIX = {
 
 
 def topic_pattern(option: str, said: str) -> re.Pattern[str]:
-    """A pattern to be matched against whole names (`fullmatch`), as Java does.
+    """Return a pattern to be matched against whole names (`fullmatch`), as in Java.
 
     Raises:
-        BadOption: it cannot be translated, or is no pattern.
+        BadOption: it cannot be translated, or is invalid.
     """
     if not said:
         raise BadOption(f"{option} is empty: a regular expression for topics' names")
@@ -59,7 +59,7 @@ def _translated(said: str) -> Iterator[str]:
 def _class_start(rest: str) -> tuple[int, str]:
     start = "[^" if rest.startswith("[^") else "["
     if rest[len(start) :].startswith("]"):
-        # Java takes it for a mistake, Python for the bracket itself.
+        # Java treats it as an error, Python as the bracket itself.
         raise _Untranslatable("a class [] with nothing in it")
     return len(start), start
 
@@ -70,7 +70,7 @@ def _inside_class(rest: str) -> tuple[int, str]:
     if rest.startswith("["):
         raise _Untranslatable("Python's patterns have no classes inside classes")
     if rest[0] in "~|-" and rest[1:2] == rest[0]:
-        # Python keeps these for itself.
+        # Python reserves these for future use.
         return 2, "\\" + rest[0]
     return 1, rest[0]
 
@@ -85,7 +85,7 @@ def _escape(rest: str, *, in_class: bool) -> tuple[int, str]:
     if found := re.match(r"\\k<(\w+)>", rest):
         return found.end(), f"(?P={found[1]})"
     if sign in {"z", "Z"} and not in_class:
-        # Names have no line ends, before which Java's \Z would match, too.
+        # Topic names have no line ends, before which Java's \Z would match, too.
         return 2, r"\Z"
     found = re.match(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^\w]|[dDsSwWtnrfa])", rest)
     if found is None and not in_class:

@@ -1,4 +1,5 @@
-"""How much of what is there one micro-batch takes: shared out among partitions by how much each has waiting. Pure."""
+"""How much of the available messages a micro-batch reads, shared among partitions in proportion to their backlog.
+Pure."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -8,14 +9,14 @@ Offsets: TypeAlias = Mapping[Place, int]
 
 
 def waiting(start: Offsets, end: Offsets) -> dict[Place, int]:
-    """How many offsets each has; those without any are left out."""
+    """The number of unread offsets per partition; those without any are omitted."""
     return {place: end[place] - start[place] for place in sorted(end) if end[place] > start[place]}
 
 
 def limit_offsets(start: Offsets, end: Offsets, most: int) -> dict[Place, int]:
-    """Ends such that not more than `most` offsets lie between: of each partition the same share, as near as can be.
+    """End offsets with at most `most` offsets in total: the same fraction of each partition, up to rounding.
 
-    Always at least one offset moves, if any can and `most` is not 0.
+    At least one offset is included, if any is available and `most` is not 0.
     """
     counts = waiting(start, end)
     total = sum(counts.values())
@@ -27,13 +28,13 @@ def limit_offsets(start: Offsets, end: Offsets, most: int) -> dict[Place, int]:
 def limit_bytes(
     start: Offsets, end: Offsets, most: int, bytes_an_offset: Mapping[Place, float]
 ) -> dict[Place, int]:
-    """Ends such that about `most` bytes lie between. At least one offset moves, however large its message is."""
+    """End offsets with about `most` bytes in total. At least one offset is included, however large its message is."""
     counts = waiting(start, end)
     expected = sum(count * max(bytes_an_offset[place], 0) for place, count in counts.items())
     if expected <= most:
         return dict(end)
     total = sum(counts.values())
-    # The same share of each: an exact one of the offsets is about that of the bytes.
+    # The same fraction of each partition: an exact fraction of its offsets is about that of its bytes.
     allowed = max(1, int(total * most / expected))
     return _moved(start, end, _shares(counts, allowed, total))
 
@@ -44,7 +45,7 @@ def is_worth_a_batch(start: Offsets, end: Offsets, least: int) -> bool:
 
 def _shares(counts: Mapping[Place, int], most: int, total: int) -> dict[Place, int]:
     shares = {place: most * count // total for place, count in counts.items()}
-    # What rounding left over goes to those that lost most by it.
+    # The remainder of the rounding goes to those that lost most by it.
     left = most - sum(shares.values())
     lost = sorted(counts, key=lambda place: (-(most * counts[place] % total), place))
     for place in lost[:left]:

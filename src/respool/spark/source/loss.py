@@ -1,4 +1,4 @@
-"""Messages that should have been read and are gone: an error that says which, or a warning; `failOnDataLoss` says."""
+"""Lost messages that a read should return: reported as an error or as a warning, depending on `failOnDataLoss`."""
 
 import logging
 from collections import deque
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from respool.model.errors import RespoolError
 
 _log = logging.getLogger("respool.spark")
-# What this process has warned of; told once.
+# What this process has already warned of.
 _told: deque[str] = deque(maxlen=100)
 
 
 class DataLost(RespoolError):
-    """Messages are gone that were not read. The message names the place, and the option to go on without them."""
+    """Messages were lost before they were read. The message names the partition, and the option to skip them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Can be sent to other processes."""
+    """Reports data loss according to `failOnDataLoss`. Can be pickled."""
 
     fails: bool
 
     def report(self, what: str, *, instead: str, cause: Exception | None = None) -> None:
-        """`what` is gone; `instead` is how it goes on if it may.
+        """Report that `what` is lost; `instead` says how the read continues, if allowed.
 
         Raises:
-            DataLost: it may not.
+            DataLost: `failOnDataLoss` is set.
         """
         if self.fails:
             raise DataLost(
                 f"{what}. With the option failOnDataLoss = false the query goes on: {instead}"
             ) from cause
         if what not in _told:
-            # A stream comes by here with each micro-batch.
+            # A stream reports the same loss again with each micro-batch.
             _told.append(what)
             _log.warning("%s; failOnDataLoss is false, so: %s", what, instead)

@@ -1,4 +1,4 @@
-"""Where a read begins or ends, as the options of Spark's Kafka connector say it. Pure."""
+"""The start or end of a read, as given by the options of Spark's Kafka connector. Pure."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest, SeekTarget
 from respool.spark.options import BadOption, Options
 
-# How Spark's options spell the log's ends among offsets.
+# The offsets by which Spark's options name the start and end of the log.
 LATEST, EARLIEST = -1, -2
 
 ByPartition: TypeAlias = Mapping[str, Mapping[int, SeekTarget]]
@@ -16,7 +16,7 @@ ByPartition: TypeAlias = Mapping[str, Mapping[int, SeekTarget]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A target for all partitions, or one for each; and the option that says so."""
+    """A target for all partitions, or one for each; and the option that set it."""
 
     option: str
     everywhere: SeekTarget | None = None
@@ -24,7 +24,7 @@ class Point:
 
     @property
     def has_offsets(self) -> bool:
-        """True if it is given by the offsets of partitions."""
+        """True if it is given by offsets of partitions."""
         return any(isinstance(one, AtOffset) for _, _, one in self._named())
 
     def target(self, topic: str, partition: int) -> SeekTarget:
@@ -36,7 +36,7 @@ class Point:
     def refuse(self, end: Earliest | Latest, why: str) -> None:
         """
         Raises:
-            BadOption: it is this end of the log.
+            BadOption: the point is this end of the log.
         """
         name, number = ("latest", LATEST) if end == Latest() else ("earliest", EARLIEST)
         if self.everywhere == end:
@@ -56,13 +56,13 @@ class Point:
 def point_of(
     options: Options, side: Literal["starting", "ending"], *, default: Earliest | Latest
 ) -> Point:
-    """One time for all comes before times, and those before offsets, whatever else is given.
+    """A single time takes precedence over times per partition, and those over offsets.
 
     Raises:
-        BadOption: it is none of the forms.
+        BadOption: it has none of these forms.
     """
     time, times, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
-    # All are read, so that all are known.
+    # All are queried, so that all are known.
     ms = options.time_ms(time)
     by_time, said = options.text(times), options.text(offsets)
     if ms is not None:
@@ -101,7 +101,7 @@ def _mapped(
 
 
 def by_partition(option: str, said: str, *, least: int) -> dict[str, dict[int, int]]:
-    """{"topic": {"0": 23}}, with numbers from `least` on."""
+    """Parse {"topic": {"0": 23}}, with numbers of at least `least`."""
     found: dict[str, dict[int, int]] = {}
     for topic, numbers in json_object(option, said).items():
         if not isinstance(numbers, dict):
@@ -116,7 +116,7 @@ def by_partition(option: str, said: str, *, least: int) -> dict[str, dict[int, i
 
 
 def assigned(option: str, said: str) -> dict[str, tuple[int, ...]]:
-    """{"topic": [0, 1]}"""
+    """Parse {"topic": [0, 1]}."""
     found: dict[str, tuple[int, ...]] = {}
     for topic, partitions in json_object(option, said).items():
         if not isinstance(partitions, list) or not partitions:

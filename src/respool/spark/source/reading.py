@@ -1,4 +1,4 @@
-"""What a task does: read one range of one partition, through changes of leaders, and say what cannot be read."""
+"""The work of a read task: reads one range of one partition, across leader changes, and reports unreadable offsets."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from respool.client.kafka.cluster import Cluster
     from respool.client.kafka.errors import ClientError
 
-# Of decoded batches that wait for Spark: two fetches are enough, and an executor has many tasks.
+# For decoded batches that wait for Spark: two fetches are enough, and an executor has many tasks.
 BUFFER_BYTES = 16 * 1024 * 1024
 
-# Executors stand in different racks, and options are the same for all: so each machine may say where it is.
+# Executors are in different racks, but share the options: so each machine may set its own rack.
 RACK_VARIABLE = "RESPOOL_RACK"
-# Python workers serve many tasks: what one has learnt of the cluster, and its connection, serves the next.
+# Python workers run many tasks: the next one reuses the metadata and the connection.
 _clusters: dict[tuple[int, ClientOptions, int], "Cluster"] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How ranges are read: the same for all tasks. Can be sent to other processes."""
+    """How ranges are read: the same for all tasks. Can be pickled."""
 
     client: ClientOptions
     poll_ms: int
@@ -61,7 +61,7 @@ class Reading:
     def batches(self, wanted: Range) -> "Iterator[pa.RecordBatch]":
         """
         Raises:
-            DataLost: some of the range is gone.
+            DataLost: part of the range was lost.
             ClientError: it cannot be read.
         """
         from respool.client.arrow.errors import (
@@ -83,7 +83,7 @@ class Reading:
                 self._passed_over(wanted, begin, error)
                 return
             except PartitionUnavailable as error:
-                # Brokers that are away, or a topic that was deleted meanwhile: they look alike to whoever fetches.
+                # Brokers may be down, or the topic was deleted: a fetch cannot tell the difference.
                 try:
                     self._cluster().refresh(wanted.topic)
                 except UnknownTopic:
@@ -132,7 +132,7 @@ class Reading:
             rack=os.environ.get(RACK_VARIABLE, "") if self.rack is None else self.rack,
         )
         cluster = self._cluster()
-        # What an earlier task saw may be long ago: a topic that is not there any more is noticed here.
+        # The cached metadata of an earlier task may be old: this notices a deleted topic.
         cluster.retrying(lambda: cluster.refresh(wanted.topic))
         with read_range(
             cluster,
@@ -171,7 +171,7 @@ def _expression(one: Condition) -> "pc.Expression":
             return column.is_valid()
         case "in" | "not in":
             among = column.isin(pa.array(list(one.value), kind))
-            # As in SQL: of null it is not known whether it is among them.
+            # As in SQL: for null the result is unknown.
             return among if one.operation == "in" else ~among & column.is_valid()
         case "=":
             return column == pa.scalar(one.value, kind)

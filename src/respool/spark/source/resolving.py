@@ -1,4 +1,4 @@
-"""Points as options say them -> offsets of partitions, with the brokers' help."""
+"""Resolves the points in options to offsets of partitions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
@@ -16,10 +16,10 @@ Unmatched: TypeAlias = Literal["error", "latest"]
 def resolve(
     brokers: Brokers, point: Point, topics: Mapping[str, TopicSeen], *, unmatched: Unmatched
 ) -> Resolved:
-    """The offset of each partition at the point. `unmatched`: the offset to use if no message is as late as the time.
+    """The offset of each partition at the point. `unmatched`: what to do if no message is as late as the time.
 
     Raises:
-        BadOption: it does not say so for every partition, or for some that there are not; or no message is that late.
+        BadOption: the point lacks a partition, or names an unknown one; or no message is as late as the time.
     """
     if point.by is not None:
         check_covers(point.option, point.by, topics)
@@ -76,7 +76,7 @@ def _at_time(
     ms: int,
     unmatched: Unmatched,
 ) -> dict[int, int]:
-    # The end first: a message that comes while we ask lies behind it.
+    # The ends first: a message that arrives during these requests lies beyond them.
     ends = brokers.latest(topic, partitions)
     found = brokers.at_time(topic, partitions, ms)
     if unmatched == "error":

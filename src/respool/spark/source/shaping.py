@@ -1,4 +1,4 @@
-"""The client's batches as Spark wants them: exactly its types, and 10,000 to 100,000 rows, which cost it least."""
+"""Converts the client's batches for Spark: to its types, with 10,000 to 100,000 rows, which it processes fastest."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -11,14 +11,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 ROWS_MIN, ROWS_MAX = 10_000, 100_000
-# Large messages are not gathered further: Spark holds a whole batch of them.
+# Batches of large messages are not combined beyond this, since Spark holds a whole batch in memory.
 BYTES_ENOUGH = 8 * 1024 * 1024
 
 
 def as_spark_wants(
     batches: Iterable[pa.RecordBatch], schema: StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the client's columns for this schema -> with Spark's types, in a size that it likes."""
+    """Convert batches of the client's columns for this schema to Spark's types, in batches of a suitable size."""
     target = to_arrow_schema(schema, timezone="UTC")
     for batch in _of_good_size(batches):
         yield _converted(batch, target)
@@ -55,11 +55,11 @@ def _converted(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Only what the client's types need. By buffers where that is possible: kernels' first use costs imports."""
+    """Cast only what the client's types need, by buffers if possible: the first use of kernels costs imports."""
     if column.type == kind:
         return column
     if pa.types.is_dictionary(column.type):
-        # The topic's name: a task reads one.
+        # The topic's name: a task reads only one topic.
         assert len(column.dictionary) == 1
         return _repeated(column.dictionary[0].as_py(), ROWS_MAX).slice(0, len(column))
     if pa.types.is_timestamp(kind):
@@ -69,7 +69,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return _of_numbers(kind, _numbers(column, np.int8).astype(np.int32))
 
 
-# A worker reads one topic for long, and with a long name this takes 25 MB.
+# A worker reads the same topic for a long time, and with a long name this takes 25 MB.
 @lru_cache(maxsize=1)
 def _repeated(text: str, rows: int) -> pa.Array:
     data = text.encode()
@@ -79,7 +79,7 @@ def _repeated(text: str, rows: int) -> pa.Array:
 
 
 def _numbers(column: pa.Array, kind: Any) -> NDArray[Any]:
-    """Of a column without nulls."""
+    """The numbers of a column without nulls."""
     whole = np.frombuffer(column.buffers()[1], dtype=kind)
     return whole[column.offset : column.offset + len(column)]
 
@@ -89,7 +89,7 @@ def _of_numbers(kind: pa.DataType, numbers: NDArray[Any]) -> pa.Array:
 
 
 def _headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Null where a message has none, as Spark's Kafka connector has it."""
+    """Null for a message without headers, as in Spark's Kafka connector."""
     element = kind.value_type
     fields = [element.field(number) for number in range(element.num_fields)]
     values = pa.StructArray.from_arrays(column.values.flatten(), fields=fields)

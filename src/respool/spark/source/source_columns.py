@@ -1,7 +1,7 @@
-"""The columns that Spark's Kafka connector taught people, and which of the client's they are.
+"""The columns of Spark's Kafka connector, and the corresponding columns of the client.
 
-A schema that the user gives (`spark.read.schema("value binary, offset long")`) says which columns are read: others
-are not decoded, and not carried to Spark.
+A schema given by the user (`spark.read.schema("value binary, offset long")`) selects the columns to read: others are
+neither decoded nor sent to Spark.
 """
 
 from pyspark.sql.types import (
@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from respool.spark.options import BadOption
 
-# Name, type, and what the client calls it.
+# Name, type, and the client's name.
 _COLUMNS: tuple[tuple[str, DataType, str], ...] = (
     ("key", BinaryType(), "key"),
     ("value", BinaryType(), "value"),
@@ -43,10 +43,10 @@ def full_schema(*, include_headers: bool) -> StructType:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """What the client is to read for this schema, in its order.
+    """The client's columns for this schema, in its order.
 
     Raises:
-        BadOption: it has columns that there are not, or of other types.
+        BadOption: the schema has unknown columns, or wrong types.
     """
     known = {name.lower(): (kind, ours) for name, kind, ours in (*_COLUMNS, _HEADERS)}
     chosen: list[str] = []

@@ -1,4 +1,4 @@
-"""All options of the source, read once on the driver. What cannot be, or contradicts itself, is refused by name."""
+"""All options of the source, parsed once on the driver. Invalid or contradictory options are refused by name."""
 
 import re
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ POLL_MS = 120_000
 GROUP_PREFIX = "spark-respool"
 GROUP_LENGTH_MAX = 200
 SPLITS_MAX = 100_000
-# Of a batch read, where nothing else is said: about a second of a task's work.
+# The default for batch reads: about one second of a task's work.
 BATCH_SPLIT_ROWS = 1_000_000
 
 Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
 Kind: TypeAlias = Literal["batch", "stream"]
 
-# All that are read below; looked at first, so that a name with a mistake in it is told before what it leaves missing.
+# All options; queried first, so that a misspelled name is reported before the option that it leaves missing.
 NAMES = (
     "assign",
     "bootstrap",
@@ -74,7 +74,7 @@ _TRIGGERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which topics: named, some partitions of them, or all whose names match. One of the three is set."""
+    """The topics to read: by name, by partitions, or by pattern. One of the three is set."""
 
     option: str
     named: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Wanted:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """None where only brokers know."""
+        """The topics' names; None if only the brokers know them."""
         if self.pattern is not None:
             return None
         return self.named if self.assigned is None else tuple(self.assigned)
@@ -100,7 +100,7 @@ class SourceOptions:
     wanted: Wanted
     start: Point
     end: Point
-    # What a time that no message has reached yet means for the start: a mistake, or the log's end.
+    # For a start time later than every message: an error, or the log end.
     unmatched_start: Literal["error", "latest"]
     fail_on_data_loss: bool
     isolation: Isolation
@@ -111,28 +111,28 @@ class SourceOptions:
     max_bytes: int | None
     min_partitions: int | None
     max_records: int | None
-    # How long a task waits for what may pass.
+    # How long a task retries transient errors.
     poll_ms: int
     offset_retries: int
     offset_retry_ms: int
     metadata_ttl_ms: int
-    # Under which progress is committed; None: it is not.
+    # The group for which progress is committed; None: no commits.
     group: str | None
-    # How much later than its time a message may have been written at most; None: nobody knows.
+    # The maximum delay between a message's timestamp and its append; None: unknown.
     lateness_ms: int | None
-    # Asked of a broker at once; None: the client's own.
+    # The maximum size of one fetch; None: the client's default.
     fetch_bytes: int | None
-    # Where tasks are, as brokers name their racks; None: each executor's own is asked (`reading.RACK_VARIABLE`).
+    # The rack of the tasks; None: each executor's own setting is used (`reading.RACK_VARIABLE`).
     rack: str | None
 
     @classmethod
     def of(cls, options: Options, kind: Kind | None = None) -> "SourceOptions":
-        """`kind` None: not known yet; what depends on it is not refused.
+        """`kind` is None if not known yet; then options that depend on it are not refused.
 
         Raises:
             BadOption
         """
-        # First of all: what is asked for here and is not there must not depend on another mistake.
+        # First of all: a security setting without support here must be refused whatever other mistakes there are.
         security_of(options)
         options.refuse_unknown(also=(*PRODUCERS, *NAMES, *SECURITY_NAMES))
         if kind == "stream":
@@ -175,7 +175,7 @@ class SourceOptions:
 
 
 def trigger_options_given(options: Options) -> list[str]:
-    """Those that only streams have a use for."""
+    """The given options that only apply to streams."""
     return [name for name in _TRIGGERS if options.has(name)]
 
 

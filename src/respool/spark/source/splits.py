@@ -1,4 +1,4 @@
-"""Ranges of offsets shared out among tasks. Pure: the same ranges give the same tasks, when a batch is repeated."""
+"""Splits ranges of offsets into tasks. Pure: the same ranges give the same tasks when a batch is repeated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Range:
-    """The offsets [begin, end) of one partition. Can be sent to other processes."""
+    """The offsets [begin, end) of one partition. Can be pickled."""
 
     topic: str
-    # Of which the offsets are; None where it is not known.
+    # The topic id for which the offsets are valid; None if unknown.
     topic_id: str | None
     partition: int
     begin: int
@@ -25,9 +25,9 @@ class Range:
 def split(
     ranges: Sequence[Range], *, at_least: int | None = None, offsets_max: int | None = None
 ) -> list[Range]:
-    """Pieces of `offsets_max` at most; and `at_least` so many in all, as far as offsets reach, the longest cut first.
+    """Split into pieces of at most `offsets_max`, and into `at_least` pieces in total if possible, the longest first.
 
-    Empty ranges are left out. Pieces of one range are as long as each other, or longer by one.
+    Empty ranges are omitted. Pieces of one range differ in length by at most one.
     """
     wanted = [one for one in ranges if one.count > 0]
     pieces = [1 if offsets_max is None else -(-one.count // offsets_max) for one in wanted]
@@ -38,7 +38,7 @@ def split(
 
 def _cut_longest(ranges: Sequence[Range], pieces: list[int], at_least: int) -> None:
     missing = min(at_least, sum(one.count for one in ranges)) - sum(pieces)
-    # The longest piece first; of those as long as each other, that of the first range.
+    # The longest piece first; among equally long ones, that of the first range.
     longest = [(-one.count / pieces[number], number) for number, one in enumerate(ranges)]
     heapify(longest)
     for _ in range(max(0, missing)):

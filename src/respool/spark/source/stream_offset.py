@@ -1,10 +1,10 @@
-"""How far a stream has come, as its checkpoint keeps it. Pure.
+"""A stream's position in its checkpoint. Pure.
 
     {"rides": {"id": "5c1f...", "offsets": {"0": 4711, "1": 4000}}}      the next offset of each partition
 
-The id says of which topic the offsets are: another that gets the name later has another id. The form of Spark's Kafka
-connector, {"rides": {"0": 4711}}, is read too, so that a query can change over with its checkpoint; nothing is known
-of the id then.
+The id identifies the topic of the offsets: a later topic of the same name has another id. The format of Spark's Kafka
+connector, {"rides": {"0": 4711}}, is accepted too, so that a query can switch over with its checkpoint; the id is
+unknown then.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from respool.model.errors import RespoolError
 
 
 class CheckpointUnreadable(RespoolError):
-    """The checkpoint holds something else than a position."""
+    """The checkpoint contains something other than a position."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicAt:
-    # None where it is not known.
+    # None if it is not known.
     id: str | None
     offsets: Mapping[int, int]
 

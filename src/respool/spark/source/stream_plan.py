@@ -1,13 +1,13 @@
-"""From where a stream has come, and what topics look like now, to what the next micro-batch reads. Pure.
+"""Plans the next micro-batch, from a stream's position and the current topics. Pure.
 
 ```
     start (the checkpoint)     seen (the brokers)                   what it means
     rides  id A  {0: 7}        rides  id A  {0: 9, 1: 4}            0 from 7; 1 is new: from its first message
     fares  id B  {0: 3}        fares  id C  {0: 1}                  recreated: loss, then from the new one's start
-    taxis  id D  {0: 5}        -                                    vanished: loss; its place is kept
+    taxis  id D  {0: 5}        -                                    vanished: loss; its position is kept
 ```
-A topic or partition that brokers do not show keeps its place in every position: an answer with too little in it must
-never make what was read look new.
+A topic or partition that brokers do not list keeps its place in every position: an incomplete answer must never make
+messages that were already read look new.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,16 +24,16 @@ Offsets: TypeAlias = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Available:
-    """What could be read next. `begins` and `ends` have the same places."""
+    """The offsets that could be read next. `begins` and `ends` have the same keys."""
 
     begins: dict[Place, int]
     ends: dict[Place, int]
-    # The topics that these belong to, and those whose place is kept.
+    # The ids of these topics; and the positions of topics that are only kept.
     ids: dict[str, str | None]
     kept: dict[str, TopicAt]
 
     def position(self, ends: Mapping[Place, int]) -> Position:
-        """Where it has come when everything before these ends was read."""
+        """The position after everything before these ends is read."""
         offsets: dict[str, dict[int, int]] = {name: {} for name in self.ids}
         for (topic, partition), offset in ends.items():
             offsets[topic][partition] = offset
@@ -55,10 +55,10 @@ def available(
     is_wanted: Callable[[str], bool],
     earliest: Callable[[str, list[int]], Offsets],
 ) -> Available:
-    """What lies between. `earliest` is asked where partitions are new. Topics that nobody wants any more are no loss.
+    """The offsets to read next. `earliest` is called for new partitions. A topic that is no longer wanted is no loss.
 
     Raises:
-        DataLost: a topic has vanished or is another one now.
+        DataLost: a topic has vanished or was recreated.
     """
     found = Available(begins={}, ends={}, ids={}, kept={})
     for name in sorted(start.keys() | latest.keys()):
@@ -101,7 +101,7 @@ def report_recreated(loss: Loss, topic: str, before: TopicAt, now: TopicAt) -> N
 
 
 def ranges_between(start: Position, end: Position) -> list[Range]:
-    """What one micro-batch reads. Partitions that are new begin at 0, unless their whole topic is new."""
+    """The ranges of one micro-batch. A new partition begins at 0, unless its whole topic is new."""
     ranges: list[Range] = []
     for name in sorted(end):
         to, at = end[name], start.get(name)

@@ -1,7 +1,7 @@
-"""`spark.readStream.format("respool")`: one of these lives on the driver for as long as the query runs.
+"""`spark.readStream.format("respool")`: the driver has one such object for as long as the query runs.
 
-Its copies on executors read ranges (`read`) and know nothing of the rest. Where it has come is Spark's to keep: see
-`position` for the form, and `stream_plan` for what is made of it.
+Its copies on executors only read ranges (`read`). Spark stores the stream's position: `stream_offset.py` has its
+format, and `stream_plan.py` the use of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,19 +53,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._loss = Loss(self._options.fail_on_data_loss)
         self._reading = Reading.of(self._options, columns_of(schema))
-        # The driver's own, made when they are first needed: this object is sent to executors before.
+        # Only on the driver, created on first use: this object is pickled for executors before that.
         self._brokers_here: Brokers | None = None
         self._progress_here: Progress | None = None
-        # Where a query of Trigger.AvailableNow ends.
+        # The end of a query with Trigger.AvailableNow.
         self._target: Position | None = None
         self._latest: Position | None = None
-        # What was planned last. Brokers have just said that it can be read.
+        # The last plan, whose ranges brokers have just reported as readable.
         self._planned: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._batch_at = float("-inf")
-        # What was last committed for the group.
+        # The position last committed for the group.
         self._shown: dict[str, Any] | None = None
 
-    # -- where to, on the driver ---------------------------------------------------------------------------------------
+    # -- planning, on the driver ---------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         from respool.spark.source.resolving import resolve
@@ -77,7 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json({name: TopicAt(topics[name].id, found[name]) for name in topics})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One of the limits, for Spark to hand back; all of them count."""
+        """One of the limits, which Spark passes back; but all of them apply."""
         options = self._options
         if options.max_offsets is not None:
             return ReadMaxRows(options.max_offsets)
@@ -91,8 +91,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._ask_latest(())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        # Spark says so with `commit` only when the next batch begins. But who asks what comes next has done what was
-        # before: without this a query that waits for messages would seem to lag by its last batch.
+        # Spark calls `commit` only when the next batch begins. But a call for the next offset means that the previous
+        # batch is done: without this, a query that waits for messages would seem to lag by its last batch.
         self._show(start)
         begin = from_json(start)
         self._latest = (
@@ -118,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, to = from_json(start), from_json(end)
         ranges = ranges_between(begin, to)
         if self._planned != (start, end) or any(self._is_fresh(begin, one) for one in ranges):
-            # A batch of before a restart, or of places that begin where their logs do.
+            # A batch from before a restart, or partitions that are read from their log start.
             ranges = self._checked(begin, to, ranges)
         parts = split(
             ranges, at_least=self._options.min_partitions, offsets_max=self._options.max_records
@@ -151,14 +151,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._brokers_here
 
     def _show(self, end: dict[str, Any]) -> None:
-        """Let others see that everything before was processed."""
+        """Publish for monitoring that everything before this position was processed."""
         if self._options.group is None or end == self._shown:
             return
         from respool.spark.source.group_progress import Progress
 
         if self._progress_here is None:
             self._progress_here = Progress(self._options.group)
-        # Of a topic that is gone nobody can be shown anything, and brokers would refuse the rest with it.
+        # Omit deleted topics: brokers would refuse the whole commit because of them.
         position = from_json(end)
         there = (
             position
@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _whole_target(self, begin: Position) -> Position:
-        """With the topics of the checkpoint that brokers did not show when a query of Trigger.AvailableNow began."""
+        """The target, with topics of the checkpoint that brokers did not list when the query began."""
         assert self._target is not None
         unseen = [one for one in begin if one not in self._target and self._options.wanted.has(one)]
         if unseen:
@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._target
 
     def _without_cut_logs(self, between: Available, begin: Position) -> Available:
-        """A log that ends before where it was read to has lost messages, unless it only seems so for a moment.
+        """Detect lost messages: a log that ends before the read position, unless a second look shows otherwise.
 
         Raises:
             DataLost
@@ -208,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return between
 
     def _high_watermark(self, topic: str, number: int, offset: int) -> int:
-        """Asked again while it is too low: a new leader learns it only after a moment."""
+        """Fetch it again while it is too low: a new leader learns it only after a moment."""
         high = self._brokers.high_watermarks(topic, [number])[number]
         for _ in range(self._options.offset_retries):
             if high >= offset:
@@ -238,14 +238,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _checked(self, begin: Position, to: Position, ranges: list[Range]) -> list[Range]:
-        """What is still there of a batch that was planned before, as brokers see it now.
+        """The part of an earlier planned batch that still exists, according to the brokers.
 
         Raises:
             DataLost
         """
         found: list[Range] = []
         for name in sorted({one.topic for one in ranges}):
-            # Also one that is not wanted any more: what was planned is still to be read.
+            # Even if the topic is no longer wanted: the planned batch must still be read.
             seen = self._brokers.find(name)
             if seen is None:
                 report_vanished(self._loss, name, to[name])
@@ -266,9 +266,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _is_fresh(self, begin: Position, one: Range) -> bool:
-        """Whether it was not asked for before: then it begins with what its log has, and nothing before is missed.
+        """Whether the range begins at the log start, so that no messages before it count as lost.
 
-        A partition that a topic got since is another matter: its first message has offset 0.
+        This excludes partitions added to a known topic: their first message has offset 0.
         """
         known = begin.get(one.topic)
         if known is None:
