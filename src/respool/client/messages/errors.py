@@ -8,7 +8,6 @@ A message says what happened, why, and what to do. The cause of an error from li
 - transient errors: `BrokerUnreachable`, `NoBroker`, `CommitFailed`, `TransactionAborted`;
 - sent messages may be lost: `DeliveryFailed`, and `TransactionUnsure`, which a restart resolves;
 - another instance has taken over: `Fenced`.
-- another instance has taken over: `Fenced`.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
 """Reduces a read by the filters that Spark pushes down. Pure.
 
 Topics, partitions and offsets are excluded in the plan, and never leave the broker. For times, brokers look up the
-first offset in their index; the messages from there on are filtered one by one as they are decoded, because they need not be
-in order of time. Keys and values are filtered there, too. Filters that are not fully applied here go back to Spark.
+first offset in their index; the messages from there on are filtered one by one as they are decoded, because they need
+not be in order of time. Keys and values are filtered there, too. Filters that are not fully applied here go back to
+Spark.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -142,7 +143,7 @@ class Narrowing:
         if condition.operation in {"in", "not in", "!="} or condition.value.tzinfo is None:
             return False
         at_us = (condition.value - _EPOCH) // _MICROSECOND
-        # Messages have milliseconds, Spark's times microseconds: the first ms at or after the time, and the first after.
+        # Messages have milliseconds, Spark's times microseconds: the first ms at or after it, and the first after it.
         first_ms, after_ms = -(-at_us // 1000), at_us // 1000 + 1
         since_ms = {">": after_ms, ">=": first_ms, "=": first_ms}.get(condition.operation)
         until_ms = {"<": first_ms, "<=": after_ms, "=": after_ms}.get(condition.operation)
