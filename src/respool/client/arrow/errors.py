@@ -175,7 +175,7 @@ class WriteFailed(ClientError):
 
 
 class TransactionUncertain(TransactionError):
-    """It is unknown whether the transaction has ended. Any process may repeat the commit or abort by `transaction`."""
+    """It is unknown whether the transaction has ended. `transaction` can repeat the commit or abort in any process."""
 
     def __init__(self, message: str, transaction: "PreparedTransaction") -> None:
         super().__init__(message)

@@ -145,7 +145,7 @@ def list_reassignments(
 def alter_reassignments(
     cluster: Cluster, targets: Mapping[Place, Sequence[int] | None]
 ) -> dict[Place, BrokerRefused | None]:
-    """Move each partition to these brokers; None cancels its reassignment. Returns the refusal of each, or None.
+    """Move each partition to these brokers; None cancels its reassignment. Returns each partition's error, or None.
 
     Raises:
         BrokerRefused, BrokerUnreachable

@@ -1,6 +1,6 @@
 """Gets and sets librdkafka's position in each partition.
 
-A partition that is being read can be seeked. One that is not (nothing was committed, or the offset was deleted) needs
+A seek moves a partition that is being read. One that is not (nothing was committed, or the offset was deleted) needs
 an assignment with an offset; the call for that depends on the rebalance protocol, eager or cooperative.
 """
 

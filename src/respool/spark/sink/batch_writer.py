@@ -58,8 +58,8 @@ class BatchWriter(DataSourceArrowWriter):
     def check_brokers(self) -> None:
         """Check that brokers answer and the topic exists before tasks start, which would report it late and repeatedly.
 
-        Only if the driver will commit, so that it needs the brokers anyway. Not for a write with a name: those are
-        frequent, in a stream's `foreachBatch`.
+        Only if the driver will commit, so that it needs the brokers anyway. Not for named writes, which are
+        frequent in a stream's `foreachBatch`.
 
         Raises:
             UnknownTopic, BrokerUnreachable, BrokerRefused, TlsRefused, LoginRefused

@@ -116,7 +116,7 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
         BrokerUnreachable, Untrusted: no answer came, or TLS or the login failed.
     """
     coordinator = _coordinator(cluster, transaction.transactional_id)
-    # Try this first: the coordinator recognises a repeated EndTxn longer than the id's state shows the outcome.
+    # Try this first: the coordinator recognises a repeated EndTxn even after the id's state has moved on.
     try:
         end_transaction(coordinator, _prepared(transaction), is_commit=is_commit)
     except (TransactionFenced, TransactionLost):

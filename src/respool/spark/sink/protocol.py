@@ -4,8 +4,8 @@ The steps are generators. They yield an `Effect`, and are sent its answer: by `e
 tests by a model that answers in any order, and stops anywhere. A `WriteState` may raise `DeciderFenced`.
 
 Invariants:
-1. State is changed only by `BecomeDecider`, `ReadState`, `WriteState`, in this order. This fences every process that
-   began the same before.
+1. State is changed only by `BecomeDecider`, `ReadState`, `WriteState`, in this order. This fences every previous
+   decider.
 2. A share is decided only while its run owns the sink, and only if its transaction was open after `BecomeDecider`.
 3. A decided transaction is never aborted. Only transactions listed before a successful `WriteState` are aborted, so no
    process can have decided them later, and none of them belongs to a newer run. They are aborted by their epoch, so

@@ -165,7 +165,7 @@ class StateStore:
         """
         Raises:
             DeciderFenced: another process became the decider; nothing was written.
-            BrokerUnreachable: it is unknown whether it was written; the next decider will see.
+            BrokerUnreachable: it is unknown whether it was written; the next decider finds out.
         """
         try:
             offset = self._produce(decider, state)

@@ -74,7 +74,7 @@ def read_table(
         columns: The columns, in order: topic, partition, key, value, offset, timestamp, timestamp_type, headers.
         where: A pyarrow.compute expression over these columns; rows that do not match are dropped during the read.
         isolation: "read_committed" leaves out messages of aborted and open transactions.
-        missing: What to do if messages in the range have been deleted: "error", or read those "available".
+        missing: What to do if messages in the range have been deleted: "error", or "available" to read the rest.
         lateness: The maximum delay between a message's timestamp and its append. With it, a time in `until` ends the
             read early; without it the rest of the log is searched for late messages.
         fetch_bytes, buffer_bytes, parallel, decompressed_max: See `ReadSettings`.

@@ -296,7 +296,7 @@ class ArrowProducer:
         Raises:
             WriteFailed: some rows were not written; the transaction must be aborted.
             TransactionFenced: it was aborted, and another producer uses the transactional id.
-            TransactionUncertain: no answer came; the error has the transaction, for another attempt to commit it.
+            TransactionUncertain: no answer came; repeat the commit with the error's `transaction`.
         """
         with self._writing:
             transactions = self._transactional

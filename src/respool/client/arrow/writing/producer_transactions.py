@@ -75,7 +75,7 @@ class Transactions:
     def state(self) -> State:
         return self._state
 
-    # The producer's methods of the same names.
+    # These implement the producer's methods of the same names.
 
     def init(self) -> None:
         self._require(State.NEW, State.READY, State.PREPARED, to="init()")
