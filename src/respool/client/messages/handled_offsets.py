@@ -1,7 +1,7 @@
 """A consumer's progress in each partition: returned, done, committed. Pure.
 
     begun ───────────────────────────────────────┬──commit──> committed
-    handed over ──> in hand ──asked for more──> done
+    returned ─────> in hand ──next poll───────> done
 
 Every offset is the one after the last message, as Kafka commits it. Invariant: a revoked partition is forgotten, so
 that nothing is committed for another member's partition.

@@ -21,8 +21,8 @@ Pace = Literal["latency", "balanced", "throughput"]
 class PaceSettings:
     producer: Mapping[str, object]
     consumer: Mapping[str, object]
-    # How many messages are fetched from librdkafka at once. At-most-once commits them together, so a crash may lose that
-    # many; and a consumer not polled within `max.poll.interval.ms` is removed from the group.
+    # How many messages are fetched from librdkafka at once. At-most-once commits them together, so a crash may lose
+    # that many; and a consumer not polled within `max.poll.interval.ms` is removed from the group.
     messages_at_once: int
     # How many messages of a consume-transform-produce loop share one transaction.
     transaction_messages: int

@@ -11,7 +11,6 @@ Invariants:
    process can have decided them later, and none of them belongs to a newer run. They are aborted by their epoch, so
    that a later transaction of the same id is not affected.
 4. Tasks of a run begin only after everything that was decided before has ended.
-4. Tasks of a run begin only when all that was decided before has ended.
 """
 
 from collections.abc import Generator, Sequence

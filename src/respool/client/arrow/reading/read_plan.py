@@ -9,8 +9,8 @@ A time is less precise than an offset: producers set message timestamps, so they
 - `begin` for a time is the first offset whose message has that time or a later one. All messages before it are earlier,
   so none is missed. Earlier messages may follow it; they are filtered out.
 - `end` for a time: earlier messages may still follow the first message of that time or later. So the read continues to
-  the log end at its beginning, and filters out later messages; unless the caller bounds how late a message can be
-  (`lateness`): then it ends at the first message of that time plus lateness, or later.
+  the log end as of its start, and filters out later messages. If the caller bounds how late a message can be
+  (`lateness`), it ends at the first message of that time plus lateness, or later.
 
 An offset alone does not show whether requested messages have been deleted: a quiet partition's first message may be
 recent because the deleted ones were old. Nothing was deleted if the log starts at 0. Otherwise retention deletes only
