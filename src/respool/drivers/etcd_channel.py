@@ -1,6 +1,6 @@
 """grpclib's channel with an awaitable close, and our codec instead of generated protobuf code.
 
-grpclib asks a transport to close and forgets it; over TLS that takes some round trips with a server that may be gone.
+grpclib closes a transport without waiting; over TLS this takes some round trips to a server that may be gone.
 Here a closed channel aborts its connections, and `wait_until_gone` returns when the event loop has closed them. This
 uses grpclib's internal `_protocol_factory`, and `_create_connection` to load renewed certificates; so the extra pins
 grpclib below its next minor version.

@@ -24,7 +24,7 @@ from respool.drivers.etcd_tls import EtcdTls
 
 T = TypeVar("T")
 
-# After this number of calls in a row without a reply, the connection counts as dead: the next call makes a new one.
+# After this number of consecutive calls without a reply, the connection counts as dead: the next call opens a new one.
 SILENT_CALLS_MAX = 2
 
 # Errors of the libraries when a connection ends, or the server sends invalid data.

@@ -191,7 +191,7 @@ class EtcdMember:
             logger.warning("%s", problem)
 
 
-# The first good patch of each line with bad ones; earlier lines are bad, later lines are good.
+# The first good patch release of each minor version that has bad ones; older minor versions are bad, newer ones good.
 _GOOD_SINCE = {(3, 5): 30, (3, 6): 11}
 
 ADVICE = "run 3.5.30, 3.6.11 or newer"

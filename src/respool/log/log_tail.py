@@ -116,7 +116,7 @@ class LogTail:
             batches.popleft()
 
     def clear(self) -> None:
-        """The log no longer matches these batches, or soon will not."""
+        """Discard the batches: the log no longer matches them, or soon will not."""
         generation, batches = self._run
         if batches:
             self._run = generation + 1, deque()

@@ -63,7 +63,7 @@ __all__ = [
 class Appended(NamedTuple):
     base_offset: Offset
     last_offset: Offset
-    # A retry of an earlier batch; the offsets are the earlier ones.
+    # True for a retry of an earlier batch; the offsets are those of that batch.
     is_duplicate: bool
     # LogAppendTime if the topic uses it, else -1.
     log_append_time_ms: int

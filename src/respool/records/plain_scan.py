@@ -81,7 +81,7 @@ def _read(data: bytes, begin: int, section_end: int) -> RecordAt:
 
 
 HASH_BYTES = 16
-# A hash and an offset as objects, and their slots in a dict that has just doubled.
+# The memory of a key: hash and offset as objects, and their slots in a dict that has just doubled.
 KEY_BYTES = 300
 
 _NOT_RECORDS = SectionSummary(-1, 0, 0)

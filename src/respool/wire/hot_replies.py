@@ -80,7 +80,7 @@ class FetchedPartition(NamedTuple):
 
     @property
     def record_bytes(self) -> int:
-        """How much of the log the reader gets, sent or as a file range."""
+        """The number of bytes of the log that the reader gets, in the reply or as a file range."""
         return len(self.records) if self.file_range is None else self.file_range.size
 
 

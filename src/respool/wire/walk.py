@@ -159,7 +159,7 @@ def _plain_part(item: FieldSchema, *, flexible: bool) -> _Part:
 # Strings and bytes:
 #   flexible   | length + 1, varint | bytes |      0: null
 #   before     | length, 2 or 4     | bytes |     -1: null      2 for strings, 4 for bytes and records
-# Whether null is allowed here is kio's to say.
+# kio checks whether null is allowed here.
 
 
 def _compact_bytes(skip: int) -> Step:

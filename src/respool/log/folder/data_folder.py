@@ -252,7 +252,7 @@ class DataFolder:
             self._checkpoints.forget([name for name in names if name not in self._opened])
 
     def put_strays_aside(self, known: Collection[TopicPartition]) -> list[str]:
-        """Rename the folders of all partitions except the known ones: the cluster does not assign them here.
+        """Rename the folders of all partitions that are not `known`: the cluster does not assign those to this broker.
 
         They are not deleted: a metadata store restored from an old backup would look the same.
         """

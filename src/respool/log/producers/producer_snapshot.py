@@ -15,8 +15,8 @@ five batches after a broker restart gets OUT_OF_ORDER_SEQUENCE for the first. We
 batch, oldest first. Kafka can read the file: it maps entries by producer id, so the last entry, the one it would have
 written, wins. No second file can be lost or be at another offset, and files written by Kafka can be read.
 
-The last entry may repeat the producer's last batch with another timestamp. It is then no batch, but the time of the
-producer's last activity, as in Kafka's own last entry; expiration uses it.
+The last entry may repeat the producer's last batch with another timestamp. It then stands for no batch, but for the
+time of the producer's last activity, as in Kafka's own last entry; expiration uses it.
 """
 
 from collections.abc import Iterable

@@ -167,7 +167,7 @@ class LogRecovery:
         """
         found = EpochFile.read(self._disk, self._folder)
         written_down = found.entries if found is not None else []
-        # The log start may be back at an older value: then the first epochs are gone already.
+        # The checkpointed log start may be an older value: then the first epochs have been removed already.
         known_from = written_down[0].start_offset if written_down else scan_from
         self.epochs = epochs_of(listed, log_start, min(known_from, scan_from))
         for entry in written_down:
