@@ -88,8 +88,8 @@ def _reports(first: int, count: int, workers: int, brokers: int | None) -> Itera
     if workers <= 1:
         yield from map(run, seeds)
         return
-    # Processes are replaced so that leftovers of runs do not accumulate in memory, but rarely: a process takes as long
-    # to start as a seed takes to run.
+    # Processes are replaced so that garbage of earlier runs does not accumulate, but rarely: a process takes as long to
+    # start as a seed takes to run.
     with get_context("spawn").Pool(workers, maxtasksperchild=200) as pool:
         yield from pool.imap_unordered(run, seeds)
 

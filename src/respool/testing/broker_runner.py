@@ -86,7 +86,7 @@ class BrokerRunner:
         """End the broker at once, and return how many bytes were lost."""
         self._running()
         assert self._disk is not None
-        # From now on nothing reaches the disk. In the same iteration of the loop, connections to clients are cut too.
+        # From now on nothing reaches the disk. The same iteration of the loop closes connections to clients too.
         self._disk.cut_power()
         await self._end_quietly()
         return self._disk.lose_unsynced() if lose_unsynced else 0
@@ -280,7 +280,7 @@ async def _stop_accepting(listener: Listener) -> None:
 
 
 def _accepting() -> set["asyncio.Task[Any]"]:
-    """asyncio's own tasks that set up one accepted connection each. They end at once."""
+    """asyncio's own tasks, each of which sets up one accepted connection. They end at once."""
     return {task for task in asyncio.all_tasks() if "_accept_connection" in repr(task.get_coro())}
 
 

@@ -1,6 +1,6 @@
 """A real folder with a simulated loss of power or of disk space: a `ports.disk` between the broker and `LocalDisk`.
 
-It knows the synced length of every log file. When the power is cut, all files opened before fail, and unsynced data is
+It knows the synced length of every log file. After a power cut, all files opened before fail, and unsynced data is
 truncated. That is one of the possible results of a crash on a file system with a metadata journal (ext4, xfs). Names
 and small files are kept. So are the sparse indexes, which the broker does not trust after a crash. The simulator
 (`respool.sim`) draws all of that at random; here a test gets the same result each time.

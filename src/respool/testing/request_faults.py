@@ -141,7 +141,7 @@ async def _lose(outcome: Outcome) -> Reply:
 async def _delay(rule: _Rule, outcome: Outcome) -> Reply:
     reply = await _reply_of(outcome)
     try:
-        # By the broker's time: advancing the clock releases the reply.
+        # Measured in the broker's time, so advancing the clock releases the reply.
         async with asyncio.timeout(rule.seconds):
             await rule.released.wait()
     except TimeoutError:

@@ -122,8 +122,8 @@ class ReplicaWatch:
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
         key = (partition, partition.leader_epoch)
         before, truncations = self._watermarks.get(key, (START, log.truncations))
-        # A follower of a compacted log may truncate more than it must: to the start of a gap, not to an epoch inside
-        # it.
+        # A follower of a compacted log may truncate more than necessary: to the start of an offset gap, even if an
+        # epoch began inside the gap.
         was_cut = _is_compacted(name) and log.was_truncated_since(truncations)
         if high_watermark < before and not was_cut:
             self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")

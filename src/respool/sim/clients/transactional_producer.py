@@ -47,7 +47,7 @@ class _Identity:
 
 class SimTransactionalProducer(SimProducer):
     def __init__(self, name: str, *, version: int, timeout_ms: int, **producer: Any) -> None:
-        """`version` 1 behaves as clients before KIP-890 do, 2 as later ones."""
+        """`version`: 1 for the protocol before KIP-890, 2 for the protocol of KIP-890."""
         super().__init__(name, **producer)
         self._version = version
         self._timeout_ms = timeout_ms

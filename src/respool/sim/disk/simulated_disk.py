@@ -86,7 +86,7 @@ class SimDisk:
         """Read the file range as another process does, also after the process that returned the range has died.
 
         Raises:
-            LocalReadFailed: the file is gone, or the power was cut: a reader on the same machine loses power too.
+            LocalReadFailed: the file is gone, or the power failed: a reader on the same machine loses power too.
         """
         node: PlatterFile | PlatterFolder | None = self._platter.root
         for name in names_of(file_range.path.removeprefix(f"/{self._platter.name}/")):

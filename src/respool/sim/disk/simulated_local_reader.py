@@ -21,7 +21,7 @@ class SimLocalReader:
         self.failed_reads = 0
 
     def add(self, name: str, disk: Callable[[], SimDisk]) -> None:
-        """`disk` returns the machine's disk as its current process uses it."""
+        """`disk` returns the disk that the machine's current process has open."""
         self._disks[name] = disk
 
     async def read(self, file_range: FileRange) -> memoryview:
