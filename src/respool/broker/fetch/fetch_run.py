@@ -154,7 +154,7 @@ class FetchRun:
         return fetched
 
     async def answer_from_disk(self) -> Reply:
-        # Reserve the memory before the read: otherwise all fetches that wait for the disk would count the same room.
+        # Reserve the memory before the read: otherwise all fetches waiting for the disk would count on the same memory.
         memory, room = self._broker.memory, self._room
         answer = FetchAnswer()
         memory.take(room, is_to_follower=self._is_of_follower)
@@ -165,7 +165,7 @@ class FetchRun:
         return self.encode(answer)
 
     async def answer_when_room(self) -> Reply:
-        """Wait until memory for replies is free, for at most the fetch's maximum wait."""
+        """Wait until memory for replies is free, at most for the fetch's maximum wait."""
         loop = asyncio.get_running_loop()
         room: asyncio.Future[None] = loop.create_future()
         deadline = loop.call_later(self._wait_max_s, _settle, room)
@@ -216,7 +216,7 @@ class FetchRun:
             answer = self.read(cached_only=True)
         except NotCached:
             return await self.answer_from_disk()
-        # Other fetches wake in this turn of the event loop too, and would count the same room.
+        # Other fetches wake in this turn of the event loop too, and would count on the same memory.
         self._broker.memory.take(answer.sent_bytes, is_to_follower=self._is_of_follower)
         self._let_go_when_charged(answer.sent_bytes)
         return self.encode(answer)

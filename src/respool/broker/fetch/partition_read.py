@@ -100,7 +100,7 @@ class PartitionRead:
         )
 
     def _records(self, log: PartitionLog, spec: ReadSpec) -> bytes | memoryview | TailBatches:
-        # A read in another thread follows a cached one that found the records not in memory.
+        # A read in another thread is made only after a cached read has found that the records are not in memory.
         if spec.cached_only and self._version >= ZSTD_FROM_FETCH_VERSION:
             tail = log.read_tail(spec)
             if tail is not None:

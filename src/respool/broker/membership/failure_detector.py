@@ -8,8 +8,8 @@
 A killed process's connections end at once, and its address refuses new ones (`cluster/liveness.py` says when that is
 enough). Its lease is then revoked. That deletes its registration, and its controller key if it was the controller, and
 other brokers take over as after an expired lease. Every broker holds a connection to every other; while nothing
-happens, that costs nothing. Only the controller revokes leases, and any broker may revoke the controller's. So a broker
-that refuses only one other broker, because of a firewall between the two, is not removed from the cluster.
+happens, that costs nothing. Only the controller revokes other brokers' leases; any broker may revoke the controller's.
+So a broker that refuses only one other broker, because of a firewall between the two, is not removed from the cluster.
 
 **If it is alive after all** (its address was a proxy's that went down), it loses its registration and registers again:
 it notices that its registration is gone, or its next renewal fails. Until then it may act while another broker leads in

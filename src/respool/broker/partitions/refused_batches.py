@@ -80,5 +80,5 @@ class RefusedBatches:
 
 
 def _is_fresh(known: _Refused, now_ms: int) -> bool:
-    # The wall clock may have been set back.
+    # The wall clock may have been set, forward or back.
     return abs(now_ms - known.at_ms) <= KEPT_MS

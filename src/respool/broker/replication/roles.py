@@ -181,7 +181,7 @@ class Roles:
         if not partition.is_online:
             return
         if partition.role.going_on is not None and partition.leader_epoch > leader.leader_epoch:
-            # The transition is to a later epoch already, perhaps by several steps: earlier ones are not led.
+            # The image has moved on to a later epoch, perhaps by several: the ones before it are skipped.
             return
         partition.role.lead(leader, effects, durable_end=partition.durable_end)
         # Apply changes of the image that came while the epoch was being written.
