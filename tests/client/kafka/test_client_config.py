@@ -81,6 +81,7 @@ def test_values_are_escaped_as_in_java(line: str, password: str) -> None:
             "\nsecurty.protocol=SSL",
             "file, line 2: 'securty.protocol' .* did you mean 'security.prot",
         ),
+        ("security.protocl=SSL", "file: security.protocl: there is no such property; did you mean"),
         ("acks=all", "file, line 1: 'acks' is no property of a client config"),
         ("bootstrap.servers=", "file: bootstrap.servers is empty"),
         ("request.timeout.ms=5s", "file: request.timeout.ms = '5s': milliseconds"),

@@ -175,11 +175,16 @@ class _Given:
 
 def _refuse_unusable(given: _Given, protocol: str) -> None:
     for name in given.names():
-        if not name.startswith(("ssl.", "sasl.")) and name != "security.providers":
+        if name == PROTOCOL or not name.startswith(PREFIXES):
             continue
         if name in _STORE_PASSWORDS:
             raise BadArgument(
                 f"{given.name(name)}: stores with a password of their own are Java's. {PEM_NEEDED}"
+            )
+        if name.startswith("security.") and name != "security.providers":
+            raise BadArgument(
+                f"{given.name(name)}: there is no such property; did you mean {given.name(PROTOCOL)!r}? "
+                "Nothing was sent"
             )
         if name not in NAMES:
             raise BadArgument(
