@@ -19,9 +19,10 @@ from respool.wire.codec import Request, decode_request, encode_reply
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
 
 TOPIC = "rides"
-# What else may be done with a produce request: append and close the connection; close it at once.
+# What else may be done with a produce request: append and close the connection; close it at once; never answer.
 LOSE_ANSWER = "append, then close"
 LOSE_REQUEST = "close"
+HANG = "no answer"
 DAMAGED, GAP, OLD_EPOCH = 2, 45, 47
 BROKER = 1
 FIRST_PRODUCER_ID = 1_000
@@ -187,6 +188,8 @@ class FakeBroker:
                 self.produced.append(read_header(data.records))
                 if act == LOSE_REQUEST:
                     return None
+                if act == HANG:
+                    return b""
                 code, offset = (
                     self.partitions[data.index].append(bytes(data.records))
                     if act in (0, LOSE_ANSWER)

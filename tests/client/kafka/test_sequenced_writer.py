@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self, cast
 
 import pytest
 
-from client.fake_broker import LOSE_ANSWER, LOSE_REQUEST, TOPIC, FakeBroker, values_of
+from client.fake_broker import HANG, LOSE_ANSWER, LOSE_REQUEST, TOPIC, FakeBroker, values_of
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerRefused
@@ -61,6 +62,52 @@ def test_what_had_no_reply_or_a_transient_one_is_in_once(trouble: str | int) -> 
             writer.add(PLACE, batch(number, b"%d" % number))
         writer.flush(limit_ms=10_000)
         assert values_of(broker.partitions[0].records) == list(range(8))
+
+
+def test_a_broker_that_hangs_with_its_connection_open_counts_as_lost() -> None:
+    with (
+        FakeBroker() as broker,
+        Cluster(broker.address, request_timeout_ms=200, retry_ms=5_000) as cluster,
+    ):
+        writer = SequencedWriter(cluster)
+        broker.script(HANG)
+        writer.add(PLACE, batch(0, b"41"))
+        assert writer.flush(limit_ms=60_000) == [Acknowledged(PLACE, None, 0)]
+        assert values_of(broker.partitions[0].records) == [41]
+        assert [one.base_sequence for one in broker.produced] == [0, 0]
+        writer.close()
+
+
+class LeaderlessCluster:
+    """A partition without a leader, and a clock that moves when somebody sleeps."""
+
+    request_timeout_ms = 30_000
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.refreshes = 0
+
+    def topic(self, name: str) -> Self:
+        return self
+
+    def leader_of(self, partition: int) -> None:
+        return None
+
+    def refresh(self, name: str) -> None:
+        self.refreshes += 1
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def test_metadata_of_a_partition_without_a_leader_is_requested_with_a_backoff() -> None:
+    cluster = LeaderlessCluster()
+    writer = SequencedWriter(cast(Cluster, cluster), clock=lambda: cluster.now_s)
+    writer.add(PLACE, batch(0, b"a"))
+    assert writer.run(seconds=60.0) == []
+    assert str(writer.trouble) == f"{TOPIC}/0 has no leader"
+    # About one a second after the first few; at intervals of 20 ms it would be 3,000.
+    assert 50 <= cluster.refreshes <= 80
 
 
 def test_a_sequence_that_the_broker_does_not_expect_is_refused_with_its_token() -> None:

@@ -67,6 +67,8 @@ class _Line:
     connection: Connection
     version: int
     in_flight: deque[tuple["_Queued", ProducerBatch]]
+    # When the broker was last known to be alive: its last reply, or the first batch after it.
+    alive_at: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +105,9 @@ class SequencedWriter:
         # Acknowledged, but not yet returned by `run`.
         self._done: list[Acknowledged] = []
         self._stale: set[str] = set()
+        # Requests for metadata since the last acknowledged batch, and when the next one is due.
+        self._refreshes = 0
+        self._refresh_at_ms = 0
         # The last transient error, for a caller that stops waiting.
         self.trouble: Exception | None = None
 
@@ -196,6 +201,10 @@ class SequencedWriter:
                     break
 
     def _refresh(self) -> None:
+        if not self._stale or self._now_ms() < self._refresh_at_ms:
+            return
+        self._refreshes += 1
+        self._refresh_at_ms = self._now_ms() + round(BACKOFF.delay(self._refreshes))
         for topic in sorted(self._stale):
             try:
                 self._cluster.refresh(topic)
@@ -236,6 +245,8 @@ class SequencedWriter:
             timeout_ms=REQUEST_MS,
             transactional_id=self._transactional_id,
         )
+        if not line.in_flight:
+            line.alive_at = self._clock()
         line.in_flight.append((queued, batch))
         try:
             line.connection.send_parts(Api.PRODUCE, line.version, parts)
@@ -263,7 +274,8 @@ class SequencedWriter:
         """Process available replies; waits for the oldest, since others may arrive only after it."""
         for broker, line in list(self._lines.items()):
             try:
-                while line.in_flight and line.connection.has_reply(0.0 if self._done else seconds):
+                while line.in_flight and self._has_reply(line, 0.0 if self._done else seconds):
+                    line.alive_at = self._clock()
                     answers = answers_of(line.connection.receive_reply())
                     queued, batch = line.in_flight[0]
                     if [(one.topic, one.partition) for one in answers] != [queued.place]:
@@ -273,9 +285,24 @@ class SequencedWriter:
             except BrokerUnreachable as error:
                 self._lose(broker, error)
 
+    def _has_reply(self, line: _Line, seconds: float) -> bool:
+        """Wait for a reply.
+
+        Raises:
+            BrokerUnreachable: none came within the request timeout. A broker that hangs keeps its connections open.
+        """
+        timeout_s = self._cluster.request_timeout_ms / 1000
+        left = line.alive_at + timeout_s - self._clock()
+        if line.connection.has_reply(max(0.0, min(seconds, left))):
+            return True
+        if self._clock() >= line.alive_at + timeout_s:
+            raise BrokerUnreachable(f"no reply within {timeout_s:g} s")
+        return False
+
     def _on_answer(self, queued: _Queued, batch: ProducerBatch, answer: ProduceAnswer) -> None:
         if not answer.code:
             self.trouble = None
+            self._refreshes = 0
             self._take(queued, queued.queue.on_appended(batch, answer.base_offset))
             return
         topic, partition = queued.place
