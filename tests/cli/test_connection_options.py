@@ -18,6 +18,7 @@ from respool.cli.exit_codes import ExitCode
 from respool.client.kafka.bootstrap import ENVIRONMENT
 from respool.client.kafka.security import IN_THE_CLEAR, Login, Tls
 from respool.model.operator_errors import UsageError
+from respool.testing import Broker
 from support.secured_gate import SecuredGate, secured_broker, server_side
 
 PASSWORD = "correct horse"
@@ -181,6 +182,21 @@ def test_the_variable_names_a_file_unless_security_is_given(
     assert connection_to(None, SecurityOptions(), None).security.login is not None
     given = SecurityOptions(protocol="PLAINTEXT")
     assert connection_to(None, given, None).security == IN_THE_CLEAR
+
+
+def test_the_client_id_and_timeouts_of_a_file_replace_the_commands_own(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=night-job\nrequest.timeout.ms=60000\ndefault.api.timeout.ms=90000\n")
+    with Broker() as broker:
+        connection = connection_to(broker.bootstrap, SecurityOptions(), file)
+        cluster = connection.connect().cluster
+        assert cluster.request_timeout_ms == 60_000
+        assert cluster.retry_ms == 90_000
+        connection.close()
+    settings = connection.library_settings()
+    assert settings["client.id"] == "night-job"
+    assert settings["socket.timeout.ms"] == "60000"
+    assert settings["bootstrap.servers"] == broker.bootstrap
 
 
 def test_a_file_and_options_contradict_each_other(config_file: Path) -> None:

@@ -16,6 +16,7 @@ from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT, Boots
 from respool.model.operator_errors import UsageError
 
 if TYPE_CHECKING:
+    from respool.client.kafka.client_config import ClientConfig
     from respool.client.kafka.security import Security
     from respool.operate.cluster_admin import ClusterAdmin
 
@@ -186,6 +187,8 @@ class BrokerConnection:
     # The file that contains the address; None if it comes from an option, a variable or the default.
     origin: str | None = None
     security: "Security" = field(default_factory=lambda: SecurityOptions().security())
+    # The file of client properties, if there is one: its client id and timeouts replace the commands' own.
+    config: "ClientConfig | None" = None
 
     _connected: "list[ClusterAdmin]" = field(
         default_factory=list, init=False, repr=False, compare=False
@@ -210,7 +213,8 @@ class BrokerConnection:
         """
         from respool.operate.cluster_admin import ClusterAdmin
 
-        admin = ClusterAdmin.connect(self.addresses(), self.security)
+        settings = {} if self.config is None else self.config.cluster_settings()
+        admin = ClusterAdmin.connect(self.addresses(), self.security, settings=settings)
         self._connected.append(admin)
         return admin
 
@@ -228,9 +232,14 @@ class BrokerConnection:
         from respool.client.kafka.security_properties import library_settings
 
         try:
-            return {"bootstrap.servers": self.bootstrap, **library_settings(self.security)}
+            settings = (
+                library_settings(self.security)
+                if self.config is None
+                else self.config.library_settings()
+            )
         except BadArgument as error:
             raise UsageError(str(error)) from error
+        return {**settings, "bootstrap.servers": self.bootstrap}
 
 
 def connection_to(
@@ -270,8 +279,12 @@ def connection_to(
     # A file named on the command line takes precedence over variables; an address option takes precedence over both.
     is_variable = broker is not None and broker == os.environ.get(ENVIRONMENT)
     if found.servers is not None and (broker is None or (config is not None and is_variable)):
-        return BrokerConnection(bootstrap=found.servers, origin=str(file), security=found.security)
-    return BrokerConnection(bootstrap=broker or DEFAULT_BOOTSTRAP, security=found.security)
+        return BrokerConnection(
+            bootstrap=found.servers, origin=str(file), security=found.security, config=found
+        )
+    return BrokerConnection(
+        bootstrap=broker or DEFAULT_BOOTSTRAP, security=found.security, config=found
+    )
 
 
 def broker_connection(

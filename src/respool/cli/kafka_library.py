@@ -91,11 +91,11 @@ def make_consumer(
 
 def _settings(connection: BrokerConnection) -> dict[str, object]:
     return {
-        **connection.library_settings(),
         "client.id": CLIENT_ID,
         # Short backoffs: a user who restarts a broker expects the command to reconnect soon.
         "reconnect.backoff.max.ms": 1000,
         "socket.connection.setup.timeout.ms": int(CONNECT_SECONDS * 1000),
+        **connection.library_settings(),
     }
 
 

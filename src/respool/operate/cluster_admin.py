@@ -6,7 +6,8 @@ Client errors become failures with a hint (`errors.py`).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Self
+from types import MappingProxyType
+from typing import Any, Self
 
 from respool.client.kafka import admin, configs, list_offsets
 from respool.client.kafka.bootstrap import Bootstrap
@@ -40,27 +41,30 @@ class ClusterAdmin:
         self.cluster = cluster
 
     @classmethod
-    def connect(cls, bootstrap: Bootstrap, security: Security = IN_THE_CLEAR) -> Self:
-        """Connect to one of the brokers.
+    def connect(
+        cls,
+        bootstrap: Bootstrap,
+        security: Security = IN_THE_CLEAR,
+        *,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Self:
+        """Connect to one of the brokers. `settings` are arguments of `Cluster` that replace the defaults below.
 
         Raises:
             UsageError: an address is not HOST:PORT.
             Unreachable: no broker listens, or none answers as a Kafka broker.
             OperatorError: TLS or the login was refused.
         """
-        _check_answers(bootstrap, security)
-        admin = cls(
-            Cluster(
-                bootstrap,
-                client_id=CLIENT_ID,
-                connect_timeout_ms=int(CONNECT_SECONDS * 1000),
-                request_timeout_ms=int(REQUEST_SECONDS * 1000),
-                retry_ms=int(REQUEST_SECONDS * 1000),
-                # A broker has answered before: one that does not answer now may be restarting.
-                first_contact_ms=int(REQUEST_SECONDS * 1000),
-                security=security,
-            )
-        )
+        _check_answers(bootstrap, security, settings)
+        defaults: dict[str, Any] = {
+            "client_id": CLIENT_ID,
+            "connect_timeout_ms": int(CONNECT_SECONDS * 1000),
+            "request_timeout_ms": int(REQUEST_SECONDS * 1000),
+            "retry_ms": int(REQUEST_SECONDS * 1000),
+            # A broker has answered before: one that does not answer now may be restarting.
+            "first_contact_ms": int(REQUEST_SECONDS * 1000),
+        }
+        admin = cls(Cluster(bootstrap, security=security, **{**defaults, **settings}))
         with client_errors_translated():
             admin.cluster.retrying(admin.cluster.refresh_brokers)
         return admin
@@ -237,16 +241,15 @@ class ClusterAdmin:
         return PartitionOffline(topic.name, partition, absent=absent)
 
 
-def _check_answers(bootstrap: Bootstrap, security: Security) -> None:
+def _check_answers(bootstrap: Bootstrap, security: Security, settings: Mapping[str, Any]) -> None:
+    defaults: dict[str, Any] = {
+        "client_id": CLIENT_ID,
+        "connect_timeout_ms": int(CONNECT_SECONDS * 1000),
+        "request_timeout_ms": int(CONNECT_SECONDS * 1000),
+    }
     with client_errors_translated():
         try:
-            with Cluster(
-                bootstrap,
-                client_id=CLIENT_ID,
-                connect_timeout_ms=int(CONNECT_SECONDS * 1000),
-                request_timeout_ms=int(CONNECT_SECONDS * 1000),
-                security=security,
-            ) as cluster:
+            with Cluster(bootstrap, security=security, **{**defaults, **settings}) as cluster:
                 cluster.refresh_brokers()
         except BadArgument as error:
             raise UsageError(str(error)) from error

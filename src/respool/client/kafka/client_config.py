@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from respool.client.kafka import security_properties
 from respool.client.kafka.bootstrap import Bootstrap
@@ -100,6 +101,16 @@ class ClientConfig:
     @property
     def bootstrap(self) -> Bootstrap | None:
         return None if self.servers is None else Bootstrap(self.servers, self.origin, BOOTSTRAP)
+
+    def cluster_settings(self) -> dict[str, Any]:
+        """The client id and the timeouts that the file sets, as keyword arguments of `Cluster`."""
+        settings = {
+            "client_id": self.client_id,
+            "request_timeout_ms": self.request_timeout_ms,
+            "connect_timeout_ms": self.connect_timeout_ms,
+            "retry_ms": self.retry_ms,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
 
     def library_settings(self) -> dict[str, str]:
         """The same settings for confluent-kafka (librdkafka).
