@@ -81,6 +81,15 @@ def test_variables_of_others_are_left_alone() -> None:
     assert load(environ=environ) == Settings()
 
 
+def test_the_client_config_of_commands_is_no_unknown_variable() -> None:
+    assert unknown_variables({"RESPOOL_CLIENT_CONFIG": "client.properties"}) == []
+
+
+def test_a_retired_name_is_never_suggested() -> None:
+    [warning] = unknown_variables({"RESPOOL_LEND_FILE": "false"})
+    assert "RESPOOL_LEND_FILES" not in warning
+
+
 def test_an_unknown_variable_is_a_warning_that_names_the_closest_setting() -> None:
     """A broker in a container did not start for variables that somebody else had set."""
     environ = {"RESPOOL_LISTENS": "x", "RESPOOL_TOPIC_RETENTION": "1", "RESPOOL_IO_THREADS": "2"}
@@ -229,6 +238,7 @@ def test_no_has_many_words(text: str) -> None:
     [
         ("num_partition = 1", "num_partition: there is no such setting; did you mean num_partitions?"),
         ("xyzzy = 1", "xyzzy: there is no such setting"),
+        ("[network]", "network: the table is empty, and there is no such setting"),
         ("[broker]\nid = 1", "broker.id: there is no such setting; did you mean broker_id?"),
         ("[topic]\nretentoin.ms = 1", "retentoin.ms: there is no such topic setting; did you mean topic.retention.ms?"),
         ("topic = 1", "topic: is a table of settings, not 1"),

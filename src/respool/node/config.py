@@ -29,7 +29,7 @@ from respool.model.topic_config import CONFIG_RULES, TopicConfig
 
 PREFIX = "RESPOOL_"
 # Variables with our prefix that are not broker settings: the command line's, and the tests'.
-OTHER_VARIABLES = frozenset({"RESPOOL_BROKER", "RESPOOL_FUZZ"})
+OTHER_VARIABLES = frozenset({"RESPOOL_BROKER", "RESPOOL_CLIENT_CONFIG", "RESPOOL_FUZZ"})
 # NAME=value as Kubernetes sets it in every container for a service named `respool` or `respool-<more>`.
 _OF_KUBERNETES = re.compile(
     PREFIX
@@ -172,10 +172,18 @@ def _from_file(file: str | os.PathLike[str] | None) -> Iterator[Found]:
         raise SettingsError(f"{path}: topic: is a table of settings, not {topic!r}")
     # Kafka's names have dots, from which TOML makes tables.
     for name, value in _flatten(content):
-        yield name, value, f"{path}: {name}"
+        source = f"{path}: {name}"
+        if isinstance(value, Mapping):
+            raise SettingsError(
+                f"{source}: the table is empty, and there is no such setting{_closest(name)}"
+            )
+        yield name, value, source
     seen: set[str] = set()
     for name, value in _flatten(topic):
         source = f"{path}: [topic] {name}"
+        if isinstance(value, Mapping):
+            # An empty table says nothing about a topic.
+            continue
         if name in seen:
             raise SettingsError(f"{source}: is given twice, with and without quotes")
         seen.add(name)
@@ -214,22 +222,27 @@ def _from_flags(flags: Mapping[str, object], place: str) -> Iterator[Found]:
         source = f"{place}: {name}"
         if name == "topic" and isinstance(value, Mapping):
             for inner, text in _flatten(value):
-                yield f"topic.{inner}", text, f"{source}.{inner}"
+                if not isinstance(text, Mapping):
+                    yield f"topic.{inner}", text, f"{source}.{inner}"
         else:
             yield name, value, source
 
 
 def _flatten(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
-    """`{"retention": {"ms": 1}}` -> `("retention.ms", 1)`."""
+    """`{"retention": {"ms": 1}}` -> `("retention.ms", 1)`. An empty table is a value."""
     for name, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield from _flatten(value, f"{above}{name}.")
         else:
             yield above + name, value
 
 
 def _closest(name: str, known: Mapping[str, object] | None = None) -> str:
-    names = list(known or [*SETTINGS, *(f"topic.{each}" for each in CONFIG_RULES)])
+    names = [
+        each
+        for each in known or [*SETTINGS, *(f"topic.{one}" for one in CONFIG_RULES)]
+        if each.removeprefix(PREFIX).lower() not in OLD_NAMES
+    ]
     found = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
