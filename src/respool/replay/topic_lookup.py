@@ -33,7 +33,9 @@ def check_leaders(cluster: Cluster, topic: TopicMetadata) -> None:
     """
     for partition, leader in sorted(topic.leaders.items()):
         if leader is None:
-            absent = [one for one in topic.replicas[partition] if one not in cluster.brokers]
+            absent = [
+                one for one in topic.replicas.get(partition, ()) if one not in cluster.brokers
+            ]
             raise LeaderMissing(topic.name, partition, absent=absent)
 
 

@@ -108,7 +108,6 @@ class PendingMarkers:
 
     def next_step(self) -> NextStep:
         """The next step; call it after every event. During a round it is NOTHING."""
-        assert self._in_flight <= self._missing, f"{self._in_flight} of {self._missing} in flight"
         if self._phase not in {MarkerPhase.WAITING, MarkerPhase.RETRYING}:
             return NextStep.NOTHING
         if not self._missing:
