@@ -63,7 +63,7 @@ def test_a_rate_is_set_for_all_brokers_and_lifted(run: Run, cluster: StoredClust
     lifted = cluster.command(run, "throttle", "none")
     assert "by its settings file" in lifted.err
     assert shown(run, cluster) == {}
-    assert "nothing is throttled" in cluster.command(run, "throttle").err
+    assert "no throttles are set" in cluster.command(run, "throttle").err
 
 
 def test_a_rate_for_one_broker_goes_before_and_ends_with_one_for_all(
