@@ -110,20 +110,20 @@ def _words(line: str) -> str:
 
 RETIRED = [
     Retired(pattern=r"dices?", instead="random source"),
-    Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=11),
+    Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=2),
     Retired(pattern=r"seats?|seated", instead="controller lease, election"),
     Retired(pattern=r"(death|dead) watch", instead="failure detector"),
-    Retired(pattern=r"end going on|going on", instead="epoch transition; continues", pending=28),
+    Retired(pattern=r"end going on|going on", instead="epoch transition; continues", pending=6),
     Retired(
         pattern=r"giv(e|es|ing|en) up|gave up",
         instead="offline replica; fail, discard, stop retrying",
-        pending=48,
+        pending=33,
     ),
-    Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared", pending=16),
+    Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared", pending=7),
     Retired(
         pattern=r"settle[sd]?|settling",
         instead="resolve, drain, reconcile, become leader",
-        pending=104,
+        pending=46,
     ),
     Retired(pattern=r"copy turns?|keep back for", instead="replication throttle"),
     Retired(
@@ -135,7 +135,7 @@ RETIRED = [
     Retired(
         pattern=r"cut offs?|cuts off|cutting off|end after cut|(is|was|are|were|be) cut",
         instead="truncate",
-        pending=53,
+        pending=48,
     ),
     Retired(
         pattern=r"ends of (a )?transactions?|transactions' ends",
@@ -149,7 +149,7 @@ RETIRED = [
         instead="transient error; too many open files",
     ),
     Retired(pattern=r"seldom", instead="RateLimitedLog; rarely"),
-    Retired(pattern=r"until it holds", instead="retry_on_conflict", pending=3),
+    Retired(pattern=r"until it holds", instead="retry_on_conflict"),
     Retired(pattern=r"run to the end", instead="run_uncancelled"),
     Retired(pattern=r"lanes?", instead="partition queue", pending=3),
     Retired(pattern=r"parcels?", instead="producer batch"),
@@ -158,7 +158,6 @@ RETIRED = [
     Retired(
         pattern=r"gathering|cutting|packing|stamping",
         instead="accumulator, batch builder, sequence numbering",
-        pending=1,
     ),
     Retired(
         pattern=r"cast|stages?|ears?|moments|sights?",
@@ -166,12 +165,12 @@ RETIRED = [
         only="src/respool/sim/",
         pending=3,
     ),
-    Retired(pattern=r"troubles?", instead="fault, error", pending=53),
+    Retired(pattern=r"troubles?", instead="fault, error", pending=49),
     Retired(pattern=r"homes?|engines?", instead="backend", only="src/respool/testing/"),
     Retired(
         pattern=r"leftovers?|instead of a gap|surely ms|recorded ends|room settings|mended|own client|cluster guests",
         instead="name what it is",
-        pending=17,
+        pending=11,
     ),
     Retired(
         pattern=r"when answered|ask each|offsets asked|home lock",
@@ -180,17 +179,17 @@ RETIRED = [
     Retired(
         pattern=r"is none any ?more|none any ?more|had better|lest|anew|whoever|vouch(es)? for|want of",
         instead="subject, verb, object",
-        pending=29,
+        pending=19,
     ),
     Retired(
         pattern=r"(is|are|be|was|were|been) told",
         instead="is reported, is logged, is notified",
-        pending=7,
+        pending=6,
     ),
     Retired(
         pattern=r"so long|so many", instead="a number or a duration with its name; while", pending=3
     ),
-    Retired(pattern=r"go on|goes on|went on|gone on", instead="continue, resume", pending=47),
+    Retired(pattern=r"go on|goes on|went on|gone on", instead="continue, resume", pending=40),
     Retired(
         pattern=r"rooms|floors|the floor|doors?|the house",
         instead="package, layer, entry point",

@@ -146,7 +146,7 @@ class Bench:
         )
         effects = leader.begin()
         log.on_leader_epoch(leader.leader_epoch)
-        partition.role.lead(leader, effects, durable_end=partition.durable_end)
+        partition.role.become_leader(leader, effects, durable_end=partition.durable_end)
         return leader
 
     def follow(self, partition: Partition, image: PartitionImage | None = None) -> Follower:
@@ -161,7 +161,7 @@ class Bench:
             high_watermark=partition.high_watermark,
             history=log,
         )
-        partition.role.follow(follower)
+        partition.role.become_follower(follower)
         return follower
 
     def append(self, partition: Partition, *values: bytes) -> Offset:

@@ -89,7 +89,7 @@ async def test_a_follower_that_could_not_cut_its_log_on_a_full_disk_opens_it_aga
     await cluster.until_in_sync(1, 2)
     assert (await cluster.produce(b"a", at=ONE)).error_code == 0
     half_cut = cluster[TWO].partition()
-    cluster[TWO].in_process(lambda: half_cut.give_up_log(DiskFull("as the test wants")))
+    cluster[TWO].in_process(lambda: half_cut.abandon_log(DiskFull("as the test wants")))
     assert (await cluster.produce(b"b", at=ONE, acks=1)).error_code == 0
     await cluster.until(lambda: cluster[TWO].partition() is not half_cut)
     await cluster.until_in_sync(1, 2)
@@ -373,7 +373,7 @@ async def test_a_batch_that_is_looked_into_while_the_next_epoch_comes_is_written
     moved = {"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": [1]}]}
     await cluster[ONE].ask(Api.ALTER_PARTITION_REASSIGNMENTS, 0, timeout=10_000, topics=[moved])
     await cluster.until(lambda: cluster.image().leader_epoch == 1)
-    assert cluster[ONE].partition().role.going_on is not None
+    assert cluster[ONE].partition().role.epoch_transition is not None
     cluster[ONE].offload.release()
     written = await writing
     assert (written.error_code, written.base_offset) == (0, 0)

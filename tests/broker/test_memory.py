@@ -118,7 +118,7 @@ def test_what_was_held_until_it_is_charged_does_not_count_as_come_back() -> None
     assert all(one.ask(25) for one in crowd)
     assert not any(one.ask(25) for one in crowd)
     budget.take(10)
-    budget.let_go(10)
+    budget.release(10)
     assert [one.held for one in crowd] == [25, 25, 25]
     budget.relieve(overdraft=30)
     assert [one.held for one in crowd] == [50, 25, 25]
@@ -132,11 +132,11 @@ def test_who_waits_is_told_of_room_that_is_let_go() -> None:
     assert receiver.ask(20)
     assert not receiver.ask(40)
     budget.when_room(lambda: woken.append("fetch"))
-    budget.let_go(75)
+    budget.release(75)
     assert woken == ["fetch"]
     assert receiver.held == 60
     with pytest.raises(AssertionError):
-        budget.let_go(1)
+        budget.release(1)
 
 
 def test_replies_leave_a_part_for_requests() -> None:
@@ -216,7 +216,7 @@ def test_what_followers_have_taken_of_their_part_is_not_kept_twice() -> None:
     assert (budget.available_for_replies, budget.available_for_followers) == (0, 40)
     budget.take(40, is_to_follower=True)
     assert budget.available_for_followers == 0
-    budget.let_go(40, is_to_follower=True)
+    budget.release(40, is_to_follower=True)
     budget.give(60, is_to_follower=True)
     assert (budget.available_for_replies, budget.available_for_followers) == (0, 100)
 

@@ -13,7 +13,7 @@ def test_who_waits_is_given_the_reply_when_it_is_there() -> None:
         reply = Pipelined()
         waiting = loop.create_task(reply.wait())
         await asyncio.sleep(0)
-        reply.settle([b"done"])
+        reply.complete([b"done"])
         assert await waiting == [b"done"]
         assert await asyncio.wait_for(_settled(b"at once").wait(), 1) == [b"at once"]
 
@@ -33,9 +33,9 @@ def test_a_reply_that_nobody_waits_for_any_more_harms_nobody() -> None:
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.sleep(0)
-        reply.settle([b"too late"])
+        reply.complete([b"too late"])
         assert waiting.cancelled()
-        assert reply.is_settled
+        assert reply.is_complete
 
     loop.run(story)
     assert loop.unhandled == []
@@ -43,5 +43,5 @@ def test_a_reply_that_nobody_waits_for_any_more_harms_nobody() -> None:
 
 def _settled(text: bytes) -> Pipelined:
     reply = Pipelined()
-    reply.settle([text])
+    reply.complete([text])
     return reply

@@ -101,7 +101,7 @@ def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
 
     unspoilt = Partitions.find
     patch.setattr(Partitions, "find", find)
-    patch.setattr(Roles, "_is_made_anew", lambda self, partition: False)
+    patch.setattr(Roles, "_is_recreated", lambda self, partition: False)
     patch.setattr(readers, "_of_topic", lambda target, partition: partition)
 
 

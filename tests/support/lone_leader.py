@@ -27,5 +27,5 @@ def lead_alone(partition: Partition, *, leader_epoch: int = 0) -> Partition:
     )
     effects = leader.begin()
     log.on_leader_epoch(leader.leader_epoch)
-    partition.role.lead(leader, effects, durable_end=partition.durable_end)
+    partition.role.become_leader(leader, effects, durable_end=partition.durable_end)
     return partition

@@ -16,7 +16,7 @@ for _module in pkgutil.walk_packages(handlers.__path__, f"{handlers.__name__}.")
     importlib.import_module(_module.name)
 
 HANDLERS: Mapping[int, Handler] = {api: one.handler for api, one in REGISTERED.items()}
-assert HANDLERS.keys() == API_TABLE.keys(), "clients are told of an API that has no handler"
+assert HANDLERS.keys() == API_TABLE.keys(), "an announced API has no handler"
 
 
 def handle(request: Request, broker: Broker) -> Outcome:

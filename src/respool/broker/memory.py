@@ -148,7 +148,7 @@ class MemoryBudget:
         self._give(amount, is_to_follower=is_to_follower)
         self._on_given_back(amount)
 
-    def let_go(self, amount: int, *, is_to_follower: bool = False) -> None:
+    def release(self, amount: int, *, is_to_follower: bool = False) -> None:
         """Release a reservation that a charged reply replaces. It does not count as released memory."""
         self._give(amount, is_to_follower=is_to_follower)
         self._on_room()

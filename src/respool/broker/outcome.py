@@ -36,14 +36,14 @@ class Pipelined:
         else:
             self._on_reply = on_reply
 
-    def settle(self, reply: Reply) -> None:
+    def complete(self, reply: Reply) -> None:
         assert self._reply is None
         self._reply = reply
         if self._on_reply is not None:
             self._on_reply(reply)
 
     @property
-    def is_settled(self) -> bool:
+    def is_complete(self) -> bool:
         return self._reply is not None
 
     async def wait(self) -> Reply:

@@ -384,8 +384,8 @@ def test_a_new_leader_is_tried_again_soon_however_long_nobody_led() -> None:
         is_wanted=lambda: True,
     )
     for _ in range(6):
-        marking.go_on()
+        marking.run_round()
     leaders[FIRST] = BrokerId(1)
     for _ in range(2):
-        marking.go_on()
+        marking.run_round()
     assert waited == [1, 2, 3, 4, 5, 6, 1, 2]

@@ -32,7 +32,7 @@ def change(broker: RunningBroker, puts: dict[str, bytes], deletes: tuple[str, ..
     async def write() -> None:
         await broker.store.transact(puts=puts, deletes=deletes)
         await broker.broker.catalog._feed.load()
-        await broker.broker.hosted_replicas.settle(["rides"])
+        await broker.broker.hosted_replicas.reconcile(["rides"])
 
     broker.run(write())
 
@@ -329,11 +329,11 @@ def test_what_is_given_up_while_others_are_settled_is_opened_again_too(
     hosted_replicas, partitions = rides.broker.hosted_replicas, rides.broker.partitions
 
     async def story() -> None:
-        partitions.find("rides", 0).give_up_log(DiskFull("as the test wants it"))
-        async with hosted_replicas._settling:
+        partitions.find("rides", 0).abandon_log(DiskFull("as the test wants it"))
+        async with hosted_replicas._reconciling:
             opening = asyncio.create_task(hosted_replicas.open_again())
             await asyncio.sleep(0)
-            partitions.find("fares", 0).give_up_log(DiskFull("as the test wants it"))
+            partitions.find("fares", 0).abandon_log(DiskFull("as the test wants it"))
         await opening
 
     rides.run(story())

@@ -32,7 +32,7 @@ class World:
 
     def fail(self) -> Partition:
         self.rides.go_offline(DiskFailed("gone"))
-        self.offline_replicas.give_up(self.rides)
+        self.offline_replicas.report(self.rides)
         return self.rides
 
 
@@ -89,8 +89,8 @@ def test_a_trouble_that_passes_is_not_told() -> None:
 
     async def story(bench: Bench) -> None:
         world = World(bench, image_of(ME))
-        world.rides.give_up_log(DiskFull("for a while"))
-        world.offline_replicas.give_up(world.rides)
+        world.rides.abandon_log(DiskFull("for a while"))
+        world.offline_replicas.report(world.rides)
         await asyncio.sleep(2 * LOOK_EVERY_S)
         assert world.catalog.writes == []
 
@@ -122,8 +122,8 @@ def test_a_log_that_is_in_order_again_is_taken_back_until_the_store_has_heard_of
     async def story(bench: Bench) -> None:
         world = World(bench, replace(image_of(ME, revision=5), offline=(TWO, ME)))
         world.catalog.failures = [error]
-        world.offline_replicas.take_back(world.rides)
-        world.offline_replicas.take_back(world.rides)
+        world.offline_replicas.clear(world.rides)
+        world.offline_replicas.clear(world.rides)
         await world.spawned.join()
         assert [one.offline for one in world.catalog.written()] == [(TWO,), (TWO,)]
         assert all(REGISTERED in one.guards for one in world.catalog.writes)
@@ -135,7 +135,7 @@ def test_a_log_that_fails_while_it_is_taken_back_stays_offline() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, replace(image_of(ME), offline=(ME,)))
         world.catalog.failures = [StoreUnavailable("away")]
-        world.offline_replicas.take_back(world.rides)
+        world.offline_replicas.clear(world.rides)
         await turns()
         world.rides.go_offline(DiskFailed("gone"))
         await world.spawned.join()

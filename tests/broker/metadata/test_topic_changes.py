@@ -389,7 +389,7 @@ def test_the_brokers_own_topics_have_as_many_replicas_as_set_where_there_are_so_
 class NoHoldings:
     """No partitions follow."""
 
-    async def settle(self, names: object) -> None:
+    async def reconcile(self, names: object) -> None:
         pass
 
 

@@ -340,7 +340,9 @@ def test_who_waits_no_more_for_a_partition_to_settle_costs_others_nothing() -> N
         rides, fares = bench.partition(0), bench.partition(1)
         told = [append(one) for one in (rides, fares)]
         await turn()
-        leaving, staying = (asyncio.ensure_future(bench.flusher.settle(rides)) for _ in range(2))
+        leaving, staying = (
+            asyncio.ensure_future(bench.flusher.drain_partition(rides)) for _ in range(2)
+        )
         await turn()
         # As when a follower's fetcher is cancelled while its log is about to be cut.
         leaving.cancel()
@@ -359,12 +361,12 @@ def test_a_partition_settles_when_its_sync_is_done() -> None:
         rides = bench.partition()
         append(rides)
         await turn()
-        settling = asyncio.ensure_future(bench.flusher.settle(rides))
+        settling = asyncio.ensure_future(bench.flusher.drain_partition(rides))
         await turn()
         assert not settling.done()
         bench.offload.release()
         await settling
-        await bench.flusher.settle(rides)
+        await bench.flusher.drain_partition(rides)
 
     asyncio.run(story())
 

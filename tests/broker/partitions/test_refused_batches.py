@@ -34,15 +34,15 @@ def test_what_comes_behind_is_refused_in_the_same_words(error: RequestError) -> 
     assert not refused
     for sequence in (5, 6):
         refused.note(header(sequence), error, now_ms=0)
-    instead = refused.instead_of_a_gap(header(7), now_ms=10)
+    instead = refused.error_for_gap(header(7), now_ms=10)
     assert type(instead) is type(error)
     assert "sequence 5 of producer 7" in str(instead)
     # Not the missing one itself, nor others.
     for other in (header(5), header(7, producer=8), header(7, epoch=1)):
-        assert refused.instead_of_a_gap(other, now_ms=10) is None
+        assert refused.error_for_gap(other, now_ms=10) is None
     refused.on_appended(7)
     assert not refused
-    assert refused.instead_of_a_gap(header(7), now_ms=10) is None
+    assert refused.error_for_gap(header(7), now_ms=10) is None
 
 
 def test_it_is_remembered_by_its_bytes_too_but_not_what_is_no_batch() -> None:
@@ -51,7 +51,7 @@ def test_it_is_remembered_by_its_bytes_too_but_not_what_is_no_batch() -> None:
         refused.note_bytes(records, NotLeader("n"), now_ms=0)
     assert not refused
     refused.note_bytes(batch(5), NotLeader("n"), now_ms=0)
-    assert refused.instead_of_a_gap(header(6), now_ms=0) is not None
+    assert refused.error_for_gap(header(6), now_ms=0) is not None
 
 
 def test_only_what_may_pass_is_remembered_and_only_of_idempotent_producers() -> None:
@@ -64,12 +64,12 @@ def test_only_what_may_pass_is_remembered_and_only_of_idempotent_producers() -> 
 def test_one_that_does_not_come_again_leaves_a_gap() -> None:
     refused = RefusedBatches()
     refused.note(header(5), NotLeader("n"), now_ms=0)
-    assert refused.instead_of_a_gap(header(6), now_ms=KEPT_MS) is not None
-    assert refused.instead_of_a_gap(header(6), now_ms=KEPT_MS + 1) is None
-    assert refused.instead_of_a_gap(header(6), now_ms=-KEPT_MS - 1) is None
+    assert refused.error_for_gap(header(6), now_ms=KEPT_MS) is not None
+    assert refused.error_for_gap(header(6), now_ms=KEPT_MS + 1) is None
+    assert refused.error_for_gap(header(6), now_ms=-KEPT_MS - 1) is None
     # What was refused long ago counts no more when another one is.
     refused.note(header(9), NotLeader("n"), now_ms=KEPT_MS + 1)
-    assert refused.instead_of_a_gap(header(8), now_ms=KEPT_MS + 1) is None
+    assert refused.error_for_gap(header(8), now_ms=KEPT_MS + 1) is None
 
 
 def test_there_is_an_end_to_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,5 +77,5 @@ def test_there_is_an_end_to_what_is_remembered(monkeypatch: pytest.MonkeyPatch) 
     refused = RefusedBatches()
     for producer in (1, 2, 3):
         refused.note(header(5, producer=producer), NotLeader("n"), now_ms=0)
-    kept = [refused.instead_of_a_gap(header(6, producer=one), now_ms=0) for one in (1, 2, 3)]
+    kept = [refused.error_for_gap(header(6, producer=one), now_ms=0) for one in (1, 2, 3)]
     assert [one is not None for one in kept] == [False, True, True]

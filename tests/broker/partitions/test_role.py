@@ -265,14 +265,14 @@ def test_who_leads_on_in_the_next_epoch_keeps_those_who_wait() -> None:
         bench.append(rides)
         rides.waiters.wait_for_commit(Offset(1), told)
         rides.role.on_image(ME, image_of(leader_epoch=2, revision=6))
-        going_on = rides.role.going_on
-        assert going_on is not None
+        epoch_transition = rides.role.epoch_transition
+        assert epoch_transition is not None
         assert not rides.is_leading
         # And once more, before it was entered.
         rides.role.on_image(ME, image_of(leader_epoch=3, revision=7))
         bench.lead(rides, image_of(ME, leader_epoch=3, revision=7))
-        assert going_on.done()
-        assert rides.role.going_on is None
+        assert epoch_transition.done()
+        assert rides.role.epoch_transition is None
         await turns()
         assert (told.done, told.error) == (1, None)
 
@@ -299,15 +299,15 @@ def test_who_does_not_lead_on_sends_those_away_who_wait(
         rides.waiters.wait_for_commit(Offset(1), told)
         if goes_on:
             rides.role.on_image(ME, image_of(leader_epoch=2, revision=6))
-            going_on = rides.role.going_on
-            assert going_on is not None
+            epoch_transition = rides.role.epoch_transition
+            assert epoch_transition is not None
             rides.role.on_image(
                 ME, replace(image, leader_epoch=LeaderEpoch(image.leader_epoch + 1))
             )
-            assert going_on.done()
+            assert epoch_transition.done()
         else:
             rides.role.on_image(ME, image)
-        assert rides.role.going_on is None
+        assert rides.role.epoch_transition is None
         assert isinstance(told.error, NotLeader)
 
     play(story)

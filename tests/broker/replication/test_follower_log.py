@@ -18,7 +18,7 @@ from broker.replica_bench import (
     turns,
 )
 from respool.broker.partitions.partition import Partition
-from respool.broker.replication.follower_log import TROUBLE_DELAY_MS
+from respool.broker.replication.follower_log import RETRY_DELAY_MS
 from respool.broker.replication.replica_requests import FetchReply
 from respool.log.partition_log import ReadSpec
 from respool.model.errors import (
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_not_taken_and_asked_for_again(
     async def story(bench: Bench) -> None:
         rides = await follower_with(bench, batch_at(0))
         left = await bench.work.take(reply_to(rides, damage(batch_at(1))))
-        assert left == [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+        assert left == [WaitFor(delay_ms=RETRY_DELAY_MS)]
         assert rides.is_online
         assert rides.log.log_end == 1
         await turns()
@@ -144,7 +144,7 @@ def test_a_full_disk_is_waited_for() -> None:
         rides = await follower_with(bench, batch_at(0))
         bench.disk.faults.capacity_bytes = 0
         left = await bench.work.take(reply_to(rides, batch_at(1)))
-        assert left == [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+        assert left == [WaitFor(delay_ms=RETRY_DELAY_MS)]
         assert rides.is_online
         bench.disk.faults.heal()
         await turns()
@@ -214,8 +214,8 @@ def test_only_what_is_cut_off_is_told(caplog: pytest.LogCaptureFixture) -> None:
             await bench.work.carry_out(rides, [TruncateTo(offset=Offset(1))])
             await bench.work.carry_out(rides, [ResetLogTo(offset=Offset(50))])
         assert caplog.messages == [
-            f"{rides.name}: cutting off what the leader does not have, from 1 to 2",
-            f"{rides.name}: dropping all up to 1, and going on at 50",
+            f"{rides.name}: truncating records that the leader does not have, from 1 to 2",
+            f"{rides.name}: discarding the log up to 1, continuing at 50",
         ]
 
     play(story)
@@ -412,7 +412,7 @@ def test_a_log_that_cannot_be_cut_for_want_of_room_is_whole_and_cut_later() -> N
         rides.role.on_image(ME, image_of(leader=TWO, leader_epoch=2, revision=6))
         bench.disk.faults.capacity_bytes = bench.disk.used_bytes
         left = await bench.work.take(reply_to(rides, diverging=diverging_at(1, 1)))
-        assert left == [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+        assert left == [WaitFor(delay_ms=RETRY_DELAY_MS)]
         assert rides.is_online
         assert (rides.log.log_end, rides.high_watermark) == (2, 2)
         bench.disk.faults.heal()

@@ -56,14 +56,14 @@ class World:
 
     async def show(self, image: PartitionImage) -> None:
         self.catalog.show(image)
-        self.roles.see(self.rides)
-        await self.roles.settle(self.rides)
+        self.roles.end_stale_role(self.rides)
+        await self.roles.take_role(self.rides)
 
 
 def test_a_follower_that_is_elected_enters_its_epoch_and_leads() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of(leader=TWO))
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         assert world.fetched_for == [world.rides]
         await world.show(image_of(leader_epoch=2, revision=6))
         assert world.rides.is_leading
@@ -78,7 +78,7 @@ def test_a_follower_that_is_elected_enters_its_epoch_and_leads() -> None:
 def test_a_new_leader_keeps_the_high_watermark_it_had() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of(leader=TWO))
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         assert world.rides.follower is not None
         world.rides.log.append_fetched(batch_at(0) + batch_at(1), now_ms=0)
         await world.show(image_of(leader_epoch=2, revision=6))
@@ -92,7 +92,7 @@ def test_a_new_leader_keeps_the_high_watermark_it_had() -> None:
 def test_a_leader_that_is_deposed_follows() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         await world.show(image_of(leader=TWO, leader_epoch=2, revision=6))
         assert world.rides.follower is not None
         assert world.fetched_for == [world.rides]
@@ -105,14 +105,14 @@ def test_who_is_deposed_while_its_epoch_is_entered_never_leads() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
         bench.offload.hold()
-        settling = asyncio.create_task(world.roles.settle(world.rides))
+        settling = asyncio.create_task(world.roles.take_role(world.rides))
         await turns()
         world.catalog.show(image_of(leader=TWO, leader_epoch=2, revision=6))
-        world.roles.see(world.rides)
+        world.roles.end_stale_role(world.rides)
         bench.offload.release()
         await settling
         assert not world.rides.is_leading
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         assert world.rides.follower is not None
 
     play(story)
@@ -122,7 +122,7 @@ def test_who_goes_while_its_epoch_is_entered_takes_no_role() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
         bench.offload.hold()
-        settling = asyncio.create_task(world.roles.settle(world.rides))
+        settling = asyncio.create_task(world.roles.take_role(world.rides))
         await turns()
         world.roles.forget(world.rides)
         world.rides.detach()
@@ -139,7 +139,7 @@ def test_a_new_leader_hears_who_came_and_went_while_its_epoch_was_entered() -> N
         world = World(bench, image_of(ME))
         world.catalog.show_brokers(brokers_of(ME))
         bench.offload.hold()
-        settling = asyncio.create_task(world.roles.settle(world.rides))
+        settling = asyncio.create_task(world.roles.take_role(world.rides))
         await turns()
         world.catalog.show_brokers(brokers_of())
         world.roles.on_brokers([world.rides])
@@ -157,7 +157,7 @@ def test_an_epoch_that_was_led_before_is_not_led_again() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of(leader_epoch=3))
         world.rides.log.on_leader_epoch(image_of(leader_epoch=3).leader_epoch)
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         assert not world.rides.is_leading
 
     play(story)
@@ -167,7 +167,7 @@ def test_before_the_broker_is_registered_no_role_is_taken() -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
         world.roles.are_taken = False
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         assert not world.rides.is_leading
 
     play(story)
@@ -182,7 +182,7 @@ def test_an_epoch_that_cannot_be_entered_now_is_tried_again_and_by_one_only(
         with monkeypatch.context() as trouble:
             trouble.setattr(world.rides.log, "on_leader_epoch", raising(error))
             for _ in range(5):
-                await world.roles.settle(world.rides)
+                await world.roles.take_role(world.rides)
             await asyncio.sleep(10.5 * RETRY_DELAY_S)
             assert world.spawned.under_way == 1
             assert not world.rides.is_leading
@@ -200,7 +200,7 @@ def test_a_log_that_fails_while_an_epoch_is_entered_is_offline(
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
         monkeypatch.setattr(world.rides.log, "on_leader_epoch", raising(DiskFailed("gone")))
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         assert bench.offline == [world.rides]
         assert world.changed == []
 
@@ -212,8 +212,8 @@ def test_whoever_cares_hears_also_of_a_role_that_a_reading_of_the_store_ends() -
 
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
-        await world.roles.settle(world.rides)
-        world.roles.see(world.rides, image_of(leader=TWO, leader_epoch=2, revision=6))
+        await world.roles.take_role(world.rides)
+        world.roles.end_stale_role(world.rides, image_of(leader=TWO, leader_epoch=2, revision=6))
         assert not world.rides.is_leading
         assert world.changed == [True, False]
         await world.show(image_of(leader=TWO, leader_epoch=2, revision=6))
@@ -228,7 +228,7 @@ def test_a_partition_of_a_topic_that_was_made_anew_is_led_no_more() -> None:
 
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         told = Told()
         assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
         world.rides.topic_id = TopicId(UUID(int=77))
@@ -245,15 +245,15 @@ def test_a_partition_of_a_topic_that_was_made_anew_is_led_no_more() -> None:
 def test_a_leader_goes_on_over_epochs_that_come_while_it_enters_the_first(last_epoch: int) -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         told = Told()
         assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
         bench.offload.hold()
         settling = []
         for epoch in range(2, last_epoch + 1):
             world.catalog.show(image_of(leader_epoch=epoch, revision=4 + epoch))
-            world.roles.see(world.rides)
-            settling.append(asyncio.ensure_future(world.roles.settle(world.rides)))
+            world.roles.end_stale_role(world.rides)
+            settling.append(asyncio.ensure_future(world.roles.take_role(world.rides)))
             await turns()
         assert not world.rides.is_leading
         bench.offload.release()
@@ -271,7 +271,7 @@ def test_a_leader_that_cannot_enter_its_next_epoch_sends_those_away_who_wait(
 ) -> None:
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         told = Told()
         assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
         monkeypatch.setattr(world.rides.log, "on_leader_epoch", raising(DiskFull("full")))
@@ -287,12 +287,12 @@ def test_a_leader_that_heard_of_its_next_epoch_before_the_image_waits_for_that()
 
     async def story(bench: Bench) -> None:
         world = World(bench, image_of())
-        await world.roles.settle(world.rides)
+        await world.roles.take_role(world.rides)
         told = Told()
         assert world.rides.waiters.wait_for_commit(bench.append(world.rides), told)
-        world.roles.see(world.rides, image_of(leader_epoch=2, revision=6))
-        await world.roles.settle(world.rides)
-        assert world.rides.role.going_on is not None
+        world.roles.end_stale_role(world.rides, image_of(leader_epoch=2, revision=6))
+        await world.roles.take_role(world.rides)
+        assert world.rides.role.epoch_transition is not None
         assert told.error is None
         await world.show(image_of(leader_epoch=2, revision=6))
         assert (world.rides.is_leading, world.rides.leader_epoch) == (True, 2)

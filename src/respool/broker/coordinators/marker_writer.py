@@ -105,7 +105,7 @@ class MarkerWriter:
             needs_newer_epoch=needs_newer_epoch,
             on_written=on_written,
             is_wanted=is_wanted,
-        ).go_on()
+        ).run_round()
 
     def begin_to_write(
         self,
@@ -144,7 +144,7 @@ class MarkerWriter:
 
         def run() -> None:
             del self._retries[timer]
-            marking.go_on()
+            marking.run_round()
 
         delay_s = 0 if marking.sees_other_leaders else RETRY_S.delay(tries)
         timer = asyncio.get_running_loop().call_later(delay_s, run)
@@ -156,7 +156,7 @@ class MarkerWriter:
             if marking.sees_other_leaders:
                 timer.cancel()
                 del self._retries[timer]
-                marking.go_on()
+                marking.run_round()
 
     def stop(self) -> None:
         """Cancel the retries. Markers that are not written yet are written after the next start."""
@@ -202,7 +202,7 @@ class _Marking:
         remote = self._writer.remote
         return None if remote is None else remote.leader_of
 
-    def go_on(self) -> None:
+    def run_round(self) -> None:
         self._pending.on_retry()
         if not self.is_wanted or self._pending.is_done:
             return

@@ -69,8 +69,8 @@ class Transactions:
 
     async def ask_with_new_id(self, transactional_id: str, request: Any) -> Any:
         new_producer_id = await self._producer_ids.next()
-        asked_anew = dataclasses.replace(request, new_producer_id=new_producer_id)
-        return await self.runtimes.ask(transactional_id, asked_anew)
+        retried = dataclasses.replace(request, new_producer_id=new_producer_id)
+        return await self.runtimes.ask(transactional_id, retried)
 
     async def admit_writes(
         self,

@@ -161,18 +161,18 @@ class FetchRun:
         try:
             await self._broker.offload.run(lambda: self._read_into(answer, room))
         finally:
-            self._let_go_when_charged(room)
+            self._release_when_charged(room)
         return self.encode(answer)
 
     async def answer_when_room(self) -> Reply:
         """Wait until memory for replies is free, at most for the fetch's maximum wait."""
         loop = asyncio.get_running_loop()
         room: asyncio.Future[None] = loop.create_future()
-        deadline = loop.call_later(self._wait_max_s, _settle, room)
+        deadline = loop.call_later(self._wait_max_s, _set_done, room)
         try:
             while not self.has_room and not room.done():
                 woken: asyncio.Future[None] = loop.create_future()
-                self._broker.memory.when_room(partial(_settle, woken))
+                self._broker.memory.when_room(partial(_set_done, woken))
                 await asyncio.wait([room, woken], return_when=asyncio.FIRST_COMPLETED)
         finally:
             deadline.cancel()
@@ -218,14 +218,14 @@ class FetchRun:
             return await self.answer_from_disk()
         # Other fetches wake in this turn of the event loop too, and would count on the same memory.
         self._broker.memory.take(answer.sent_bytes, is_to_follower=self._is_of_follower)
-        self._let_go_when_charged(answer.sent_bytes)
+        self._release_when_charged(answer.sent_bytes)
         return self.encode(answer)
 
-    def _let_go_when_charged(self, amount: int) -> None:
+    def _release_when_charged(self, amount: int) -> None:
         """Release the reservation in the next turn of the loop: by then the connection has charged its unsent bytes."""
         if amount:
-            let_go = partial(self._broker.memory.let_go, is_to_follower=self._is_of_follower)
-            asyncio.get_running_loop().call_soon(let_go, amount)
+            release = partial(self._broker.memory.release, is_to_follower=self._is_of_follower)
+            asyncio.get_running_loop().call_soon(release, amount)
 
     def _partitions(self) -> Iterator[Partition]:
         for target in self._scope.targets:
@@ -281,6 +281,6 @@ def _fetched_topic(topic: object, partitions: list[FetchedPartition]) -> FetchRe
     return FetchReplyTopic("", topic, partitions)
 
 
-def _settle(future: "asyncio.Future[None]") -> None:
+def _set_done(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)

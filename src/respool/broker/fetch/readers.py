@@ -225,8 +225,8 @@ class FollowerReader:
 def _stays(log: PartitionLog) -> bool:
     """True if committed records are never truncated, and deleted files are kept while a file range is valid."""
     config = log.config
-    may_be_cut = config.unclean_leader_election_enable
-    return not may_be_cut and config.file_delete_delay_ms >= 2 * FILE_RANGE_VALID_MS
+    may_be_truncated = config.unclean_leader_election_enable
+    return not may_be_truncated and config.file_delete_delay_ms >= 2 * FILE_RANGE_VALID_MS
 
 
 def _durable_end(target: FetchTarget) -> Offset:

@@ -168,7 +168,7 @@ class BrokerLifecycle:
             await self._wait_until_doubted(self._session.renew_at_ms)
             await self._renew()
             if self._session.phase is Phase.IDLE:
-                logger.warning("broker %d has lost its lease and registers anew", self._me)
+                logger.warning("broker %d has lost its lease and registers again", self._me)
                 await self.join()
 
     async def announce_stop(self) -> None:
@@ -284,8 +284,8 @@ class BrokerLifecycle:
         self._told_of = other
         logger.warning(
             "broker %d is registered already, at %s:%d; this one waits until that one has stopped, or its lease has "
-            "run out, and gives up on one that lives with another data folder. If it is another broker, give this one "
-            "a number of its own (--broker-id)",
+            "run out, and does not start if that one keeps running with another data folder. If it is another broker, "
+            "give this one a number of its own (--broker-id)",
             self._me,
             registration.endpoint.host,
             registration.endpoint.port,

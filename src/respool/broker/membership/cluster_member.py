@@ -91,7 +91,7 @@ class ClusterMember:
         )
         self._seen = catalog.image
         # Topics whose partitions must be reconciled with the image, in the order in which they changed.
-        self._unsettled: dict[str, None] = {}
+        self._unreconciled: dict[str, None] = {}
         self._woken = asyncio.Event()
         self._image_changed = asyncio.Event()
         # Called when topics were created, deleted or got more partitions.
@@ -167,10 +167,10 @@ class ClusterMember:
         self._roles.are_taken = True
         self._catalog.on_changed = self._on_image
         self._on_image()
-        self._unsettled.update(dict.fromkeys(sorted(self._catalog.image.topics)))
+        self._unreconciled.update(dict.fromkeys(sorted(self._catalog.image.topics)))
         self._spawn(self._catalog.follow())
-        await self._settle()
-        self._spawn(self._keep_settled())
+        await self._reconcile()
+        self._spawn(self._keep_reconciled())
         self._spawn(self._tick())
         self._spawn(self._election.run())
 
@@ -223,10 +223,10 @@ class ClusterMember:
         for name in changed:
             self._hosted_replicas.tell_settings(name)
             for partition in self._partitions.of_topic(name):
-                if self._roles.see(partition):
+                if self._roles.end_stale_role(partition):
                     # Immediately, since opening, closing and deleting other replicas may take a while.
-                    self._spawn(self._roles.settle(partition))
-            self._unsettled[name] = None
+                    self._spawn(self._roles.take_role(partition))
+            self._unreconciled[name] = None
         are_configs_changed = image.broker_overrides is not before.broker_overrides
         if changed or are_configs_changed or image.brokers is not before.brokers:
             # A broker that is gone copies nothing, so others may use its share of the throttle.
@@ -240,15 +240,15 @@ class ClusterMember:
         if self._election is not None:
             self._election.wake()
 
-    async def _keep_settled(self) -> NoReturn:
+    async def _keep_reconciled(self) -> NoReturn:
         while True:
             await self._woken.wait()
             self._woken.clear()
-            await self._settle()
+            await self._reconcile()
 
-    async def _settle(self) -> None:
-        names, self._unsettled = self._unsettled, {}
-        await self._hosted_replicas.settle(names)
+    async def _reconcile(self) -> None:
+        names, self._unreconciled = self._unreconciled, {}
+        await self._hosted_replicas.reconcile(names)
 
     async def _tick(self) -> NoReturn:
         while True:

@@ -34,7 +34,7 @@ class HostedReplicas:
         self._deferred_deletion = deferred_deletion
         self._roles = roles
         # One reconciliation at a time: a deleted partition must be gone before its name is used again.
-        self._settling = asyncio.Lock()
+        self._reconciling = asyncio.Lock()
 
     def wanted(self) -> Iterator[tuple[TopicImage, int]]:
         """Yield all partitions that the image assigns to this broker."""
@@ -43,10 +43,10 @@ class HostedReplicas:
                 if self._is_mine(topic, number):
                     yield topic, number
 
-    async def settle(self, names: Iterable[str]) -> None:
+    async def reconcile(self, names: Iterable[str]) -> None:
         """Reconcile the partitions of these topics with the image: close and open replicas, then take roles."""
-        async with self._settling:
-            await self._settle(names)
+        async with self._reconciling:
+            await self._reconcile(names)
 
     def tell_settings(self, name: str) -> None:
         """Apply a topic's current settings to its partitions on this broker.
@@ -68,21 +68,19 @@ class HostedReplicas:
             await self.open_again()
 
     async def open_again(self) -> None:
-        async with self._settling:
+        async with self._reconciling:
             unopened = self._partitions.unopened()
             for partition in unopened:
                 self._roles.forget(partition)
                 self._partitions.drop(partition)
             # No other task runs before this: a dropped partition is in no list until it is opened again.
-            await self._settle(dict.fromkeys(one.name.topic for one in unopened))
+            await self._reconcile(dict.fromkeys(one.name.topic for one in unopened))
 
-    async def _settle(self, names: Iterable[str]) -> None:
+    async def _reconcile(self, names: Iterable[str]) -> None:
         topics = {name: self._catalog.image.topics.get(name) for name in names}
         # All together, so that they share their syncs.
-        await self._let_go(
-            [one for name in topics for one in self._superfluous(name, topics[name])]
-        )
-        await self._hold([one for one in topics.values() if one is not None])
+        await self._close([one for name in topics for one in self._superfluous(name, topics[name])])
+        await self._open([one for one in topics.values() if one is not None])
 
     def _superfluous(self, name: str, topic: TopicImage | None) -> list[Partition]:
         held = self._partitions.of_topic(name)
@@ -97,7 +95,7 @@ class HostedReplicas:
     def _is_mine(self, topic: TopicImage, number: int) -> bool:
         return number < len(topic.partitions) and self._me in topic.partitions[number].replicas
 
-    async def _hold(self, topics: Collection[TopicImage]) -> None:
+    async def _open(self, topics: Collection[TopicImage]) -> None:
         missing = []
         for topic in topics:
             self.tell_settings(topic.name)
@@ -115,9 +113,9 @@ class HostedReplicas:
         async with asyncio.TaskGroup() as group:
             for name in names:
                 for partition in self._partitions.of_topic(name):
-                    group.create_task(self._roles.settle(partition))
+                    group.create_task(self._roles.take_role(partition))
 
-    async def _let_go(self, superfluous: list[Partition]) -> None:
+    async def _close(self, superfluous: list[Partition]) -> None:
         by_delay: dict[int, list[Partition]] = {}
         for partition in superfluous:
             self._roles.forget(partition)

@@ -4,7 +4,7 @@ They leave the ISR only if another replica is in sync or eligible and its broker
 only complete copy and stays in the ISR. In any case the store records that the replica is offline
 (`cluster/own_replicas.py`), so that no broker waits for this one to lead or to copy it, and an operator who cannot wait
 may elect another leader. The replica is back when the broker has restarted on a sound disk and has cleared the entry in
-the store (`take_back`).
+the store (`clear`).
 """
 
 import asyncio
@@ -44,18 +44,18 @@ class OfflineReplicas:
         self._registration = registration
         self._spawn = spawn
         # Replicas whose entry in the store is being cleared: one task each, however often the image changes meanwhile.
-        self._taken_back: set[Partition] = set()
+        self._being_cleared: set[Partition] = set()
 
-    def give_up(self, partition: Partition) -> None:
-        self._spawn(self._give_up(partition))
+    def report(self, partition: Partition) -> None:
+        self._spawn(self._keep_reported(partition))
 
-    def take_back(self, partition: Partition) -> None:
+    def clear(self, partition: Partition) -> None:
         """Clear the store's offline entry of a sound replica: it stems from an earlier run or from a late write."""
-        if partition not in self._taken_back:
-            self._taken_back.add(partition)
-            self._spawn(self._take_back(partition))
+        if partition not in self._being_cleared:
+            self._being_cleared.add(partition)
+            self._spawn(self._clear(partition))
 
-    async def _give_up(self, partition: Partition) -> None:
+    async def _keep_reported(self, partition: Partition) -> None:
         """Keep reporting the replica while it is hosted here: a fetch in flight may bring it back into the ISR."""
         while not partition.is_detached:
             held = self._held(partition)
@@ -72,7 +72,7 @@ class OfflineReplicas:
                 await self._write(partition, image, after, why=self._told(image, after))
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _take_back(self, partition: Partition) -> None:
+    async def _clear(self, partition: Partition) -> None:
         try:
             while partition.is_online:
                 held = self._held(partition)
@@ -83,7 +83,7 @@ class OfflineReplicas:
                 await self._write(partition, image, after, why="it is in order here again")
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
-            self._taken_back.discard(partition)
+            self._being_cleared.discard(partition)
 
     def _held(self, partition: Partition) -> tuple[TopicImage, PartitionImage] | None:
         """Return the partition in the image; None if the image no longer assigns the replica to this broker."""

@@ -129,7 +129,7 @@ class CatalogFeed:
             try:
                 await self._follow()
             except CompactedRevision:
-                logger.info("changes of the metadata store were missed; it is read anew")
+                logger.info("changes of the metadata store were missed; reading it again")
                 await self.load_when_there()
             except StoreUnavailable as error:
                 self._absence.log(

@@ -36,7 +36,7 @@ class PartitionChanges:
         Raises:
             RequestTimedOut: the request is for all partitions, and the store does not answer.
         """
-        return await self._until_it_holds(
+        return await self._retry_on_conflict(
             partitions, lambda view, rest: elect_leaders(view, kind, rest)
         )
 
@@ -53,9 +53,9 @@ class PartitionChanges:
             wanted = {of: targets[of] for of in rest}
             return reassign(view, wanted, may_change_factor=may_change_factor)
 
-        return await self._until_it_holds(list(targets), decide)
+        return await self._retry_on_conflict(list(targets), decide)
 
-    async def _until_it_holds(
+    async def _retry_on_conflict(
         self,
         asked: Sequence[TopicPartition] | None,
         decide: Callable[[ClusterView, Sequence[TopicPartition] | None], GrantedWrites],

@@ -81,7 +81,7 @@ class Topics:
             if name not in self._catalog.image.topics:
                 await self._create_internal(name, partition_count)
             # Also for an existing topic: an earlier attempt may not have opened its partitions.
-            await self._hosted_replicas.settle([name])
+            await self._hosted_replicas.reconcile([name])
             return self._catalog.topic(name)
 
     async def _create_internal(self, name: str, partition_count: int) -> None:
@@ -181,7 +181,7 @@ class Topics:
         """One change at a time. Then update the partitions, also for a change that had been made already."""
         async with self._changing:
             try:
-                await self._settle_doubts()
+                await self._reconcile_doubtful()
                 before = {name: self._catalog.image.topics.get(name) for name in names}
                 try:
                     yield
@@ -195,12 +195,12 @@ class Topics:
                 self._doubtful.update(names)
                 raise
 
-    async def _settle_doubts(self) -> None:
+    async def _reconcile_doubtful(self) -> None:
         """Find out the results of changes that the store did not confirm."""
         if self._doubtful:
             await self._catalog.read_view()
             self.on_changed()
-            await self._hosted_replicas.settle(sorted(self._doubtful))
+            await self._hosted_replicas.reconcile(sorted(self._doubtful))
             self._doubtful.clear()
 
     async def _follow(self, before: Mapping[str, TopicImage | None]) -> None:
@@ -211,7 +211,7 @@ class Topics:
         if any(now[name] is None for name in changed):
             # Groups need not wait until the deleted topic's files are moved aside.
             self.on_changed()
-        await self._hosted_replicas.settle(changed)
+        await self._hosted_replicas.reconcile(changed)
         if any(_is_other(now[name], before[name]) for name in changed):
             self.on_changed()
 

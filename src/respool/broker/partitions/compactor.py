@@ -36,7 +36,7 @@ class Compactor:
         self._scanner = scanner
         self._memory_bytes_max = memory_bytes_max
         # Partitions whose compaction failed. No retry before a restart, since it would read the same damage.
-        self._given_up: set[Partition] = set()
+        self._failed: set[Partition] = set()
 
     async def prepare(self) -> None:
         await self._offload.run(self._scanner.prepare)
@@ -64,11 +64,11 @@ class Compactor:
             compaction.is_abandoned = True
 
     def _dirtiest(self) -> Partition | None:
-        self._given_up = {one for one in self._given_up if one.is_online}
+        self._failed = {one for one in self._failed if one.is_online}
         now_ms = self._clock.now_ms()
         found: tuple[float, Partition] | None = None
         for partition in self._partitions:
-            if not partition.is_online or partition in self._given_up:
+            if not partition.is_online or partition in self._failed:
                 continue
             if partition.changing.locked():
                 continue
@@ -78,7 +78,7 @@ class Compactor:
             except HandlesExhausted:
                 continue
             except StorageError as error:
-                self._give_up(partition, error)
+                self._exclude(partition, error)
                 continue
             if span is None or not span.is_due(log.config):
                 continue
@@ -137,11 +137,11 @@ class Compactor:
         if isinstance(error, DiskFull | HandlesExhausted):
             logger.warning("%s: no room to compact it now: %s", partition.name, error)
             return False
-        self._give_up(partition, error)
+        self._exclude(partition, error)
         return True
 
-    def _give_up(self, partition: Partition, error: StorageError) -> None:
-        self._given_up.add(partition)
+    def _exclude(self, partition: Partition, error: StorageError) -> None:
+        self._failed.add(partition)
         logger.error(
             "%s cannot be compacted and grows until the broker is restarted: %s. It is served on.",
             partition.name,

@@ -46,7 +46,7 @@ class Flusher:
         # worker that has checked for the last time remains a task for one more turn of the loop.
         self._working = 0
         # Callers that wait until no sync of a partition is in flight.
-        self._settling: dict[Partition, list[asyncio.Future[None]]] = {}
+        self._draining: dict[Partition, list[asyncio.Future[None]]] = {}
         # Partitions with respool.flush=interval that have something to sync at the end of the interval.
         self._timers: dict[Partition, asyncio.TimerHandle] = {}
 
@@ -76,16 +76,16 @@ class Flusher:
             timer.cancel()
         self._timers.clear()
 
-    async def settle(self, partition: Partition) -> None:
+    async def drain_partition(self, partition: Partition) -> None:
         """Cancel the partition's syncs, and return when none is in flight: its files may be deleted then."""
         self._enrolled.pop(partition, None)
         timer = self._timers.pop(partition, None)
         if timer is not None:
             timer.cancel()
         if partition in self._under_way:
-            settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settling.setdefault(partition, []).append(settled)
-            await settled
+            drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._draining.setdefault(partition, []).append(drained)
+            await drained
 
     async def drain(self) -> None:
         """Return when everything that was enrolled has been synced."""
@@ -113,10 +113,10 @@ class Flusher:
                 sync.finish(error)
             except Exception as failure:  # noqa: BLE001 - one who waits must not cost the others their answer
                 self._on_failure(failure)
-            for settled in self._settling.pop(sync.partition, ()):
+            for drained in self._draining.pop(sync.partition, ()):
                 # The waiting task may have been cancelled: a follower's fetcher, when the broker stops.
-                if not settled.done():
-                    settled.set_result(None)
+                if not drained.done():
+                    drained.set_result(None)
 
     def _begin(self, free: list[Partition]) -> list[PartitionSync]:
         """Begin a fair share of the enrolled partitions, and leave some for the other workers."""

@@ -213,7 +213,7 @@ class Partition:
 
     def fail_waiters(self, error: RequestError) -> None:
         self.waiters.fail(error)
-        self.role.end_going_on()
+        self.role.end_epoch_transition()
         self.wake_readers()
         # The replica fetcher may be waiting for this sync.
         self.role.on_follower_ready()
@@ -409,7 +409,7 @@ class Partition:
         self.fail_waiters(self.unavailable())
         self._on_offline(self)
 
-    def give_up_log(self, error: StorageError) -> None:
+    def abandon_log(self, error: StorageError) -> None:
         """Go offline and abandon the log, which may be half truncated, until it is opened again.
 
         After a transient error `HostedReplicas` opens it again; otherwise the next start does.

@@ -63,7 +63,7 @@ class RefusedBatches:
             if header.magic == MAGIC:
                 self.note(header, error, now_ms=now_ms)
 
-    def instead_of_a_gap(self, header: BatchHeader, *, now_ms: int) -> RequestError | None:
+    def error_for_gap(self, header: BatchHeader, *, now_ms: int) -> RequestError | None:
         """Return the error for an out-of-order batch, if the reason is that a batch before it was refused."""
         known = self._first.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch or not _is_fresh(known, now_ms):

@@ -81,7 +81,7 @@ class Partitions:
         known = self._catalog.image.topics.get(topic)
         if known is not None and known.id != found.topic_id:
             # A write to it would be deleted with the old topic, and a read would return the old topic's records.
-            raise NotLeader(f"{topic}-{partition} is just being made anew")
+            raise NotLeader(f"{topic}-{partition} is being recreated")
         return found
 
     def find_leader(self, topic: str, partition: int) -> Partition:
@@ -190,13 +190,13 @@ class Partitions:
         for partition in partitions:
             self._forget(partition)
             removed.append((partition, partition.detach()))
-        leftovers = []
+        to_delete = []
         for partition, log in removed:
             name = partition.name
             # Another thread may be truncating the log. And a sync in flight may write files beside the log, which
             # would end up in the folder of the next topic with this name.
             async with partition.changing:
-                await self._syncs.settle(partition)
+                await self._syncs.drain_partition(partition)
                 try:
                     path = await self._offload.run(
                         partial(self._folder.remove_partition, name, log)
@@ -208,7 +208,7 @@ class Partitions:
                     )
                     continue
             if path is not None:
-                leftovers.append(path)
+                to_delete.append(path)
         names = [partition.name for partition, _ in removed]
         try:
             await self._offload.run(partial(self._folder.on_removed, names))
@@ -216,7 +216,7 @@ class Partitions:
             # With the folder gone, the remaining checkpoint entries would look like a loss of data.
             logger.warning("deleted partitions' folders stay until a restart: %s", error)
             return []
-        return leftovers
+        return to_delete
 
     def _forget(self, partition: Partition) -> None:
         topic, number = partition.name

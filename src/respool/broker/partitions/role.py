@@ -57,7 +57,7 @@ class PartitionRole:
         # True if there are other replicas, or may be.
         self.is_replicated = False
         # Set during an epoch transition; done when the broker leads in the new epoch or has lost leadership.
-        self.going_on: asyncio.Future[None] | None = None
+        self.epoch_transition: asyncio.Future[None] | None = None
         # Called when a follower may fetch again, and when it stops following.
         self.on_follower_ready: Callable[[], None] = lambda: None
         self._name = name
@@ -66,7 +66,9 @@ class PartitionRole:
 
     # -- taking and ending roles -------------------------------------------------------------------------------------
 
-    def lead(self, leader: Leader, effects: Iterable[LeaderEffect], *, durable_end: Offset) -> None:
+    def become_leader(
+        self, leader: Leader, effects: Iterable[LeaderEffect], *, durable_end: Offset
+    ) -> None:
         """Become the leader, and carry out the leader's first effects."""
         self._expect_none()
         self.leader, self.leader_epoch = leader, leader.leader_epoch
@@ -75,9 +77,9 @@ class PartitionRole:
         self.on_durable(durable_end)
         # Deletions may have waited in the previous epoch for a replica that has been removed since.
         self._committed.on_deleted_everywhere(leader.low_watermark)
-        self.end_going_on()
+        self.end_epoch_transition()
 
-    def follow(self, follower: Follower) -> None:
+    def become_follower(self, follower: Follower) -> None:
         """Become a follower."""
         self._expect_none()
         self.follower = follower
@@ -88,11 +90,11 @@ class PartitionRole:
         self.leader = self.follower = None
         self._committed.fail_waiters(NotLeader(f"{self._name}: {why}"))
 
-    def end_going_on(self) -> None:
+    def end_epoch_transition(self) -> None:
         """End the epoch transition, so that waiting requests check the leader again."""
-        going_on, self.going_on = self.going_on, None
-        if going_on is not None:
-            going_on.set_result(None)
+        epoch_transition, self.epoch_transition = self.epoch_transition, None
+        if epoch_transition is not None:
+            epoch_transition.set_result(None)
 
     def leading(self) -> Leader:
         """Raises:
@@ -113,10 +115,10 @@ class PartitionRole:
             self._take_image(image)
             effects = self.leader.on_image(image)
             if is_next and any(isinstance(one, SteppedDown) for one in effects):
-                self._go_on()
+                self._begin_epoch_transition()
             else:
                 self._carry_out(effects)
-        elif self.going_on is not None:
+        elif self.epoch_transition is not None:
             if self._is_next_of(me, image):
                 self._take_image(image)
             else:
@@ -197,9 +199,9 @@ class PartitionRole:
         """True if this broker also leads in this image, and no other broker can have led in between."""
         return image.leader == me and image.leader_epoch <= self.leader_epoch + 1
 
-    def _go_on(self) -> None:
+    def _begin_epoch_transition(self) -> None:
         self.leader = None
-        self.going_on = asyncio.get_running_loop().create_future()
+        self.epoch_transition = asyncio.get_running_loop().create_future()
         self._committed.wake_readers()
 
     def _expect_none(self) -> None:

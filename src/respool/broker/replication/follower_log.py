@@ -32,7 +32,7 @@ from respool.replication.follower import Follower
 logger = logging.getLogger(__name__)
 
 # The delay after a failed write, which may succeed on retry.
-TROUBLE_DELAY_MS = 1_000
+RETRY_DELAY_MS = 1_000
 
 
 class FollowerLog:
@@ -67,7 +67,7 @@ class FollowerLog:
             elif isinstance(effect, RaiseLogStart):
                 self._raise_log_start(partition, effect)
             elif isinstance(effect, TruncateTo | ResetLogTo):
-                left += await self._cut(partition, effect)
+                left += await self._truncate(partition, effect)
             else:
                 left.append(effect)
         return left
@@ -82,7 +82,7 @@ class FollowerLog:
                 return effects
             # There was not even one complete batch. An immediate retry would get the same bytes again and again.
             logger.error("%s: the leader sent %d bytes of no use", partition.name, len(records))
-            return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+            return [*effects, WaitFor(delay_ms=RETRY_DELAY_MS)]
         except (RequestError, StorageError) as error:
             is_transient = isinstance(error, DiskFull | HandlesExhausted | RequestError)
             logger.error("%s: what the leader sent is not taken: %s", partition.name, error)
@@ -93,43 +93,43 @@ class FollowerLog:
             self._syncs.request_sync(partition)
             log = partition.log
             effects = follower.on_appended(log.log_end, last_epoch=log.latest_epoch)
-            return [*effects, WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+            return [*effects, WaitFor(delay_ms=RETRY_DELAY_MS)]
 
     def _raise_log_start(self, partition: Partition, effect: RaiseLogStart) -> None:
         partition.log.raise_log_start(effect.log_start)
         partition.on_log_start_moved()
 
-    async def _cut(
+    async def _truncate(
         self, partition: Partition, effect: TruncateTo | ResetLogTo
     ) -> list[FollowerEffect]:
         async with partition.changing:
             follower = partition.follower
             if follower is None or not partition.is_online:
                 return []
-            _tell_cut(partition.name, effect, log_end=partition.log.log_end)
+            _log_truncation(partition.name, effect, log_end=partition.log.log_end)
             # The log must not be truncated while a sync of it is in flight.
-            await self._syncs.settle(partition)
-            left = await self._cut_settled(partition, follower, effect)
+            await self._syncs.drain_partition(partition)
+            left = await self._truncate_drained(partition, follower, effect)
             # Request the sync of what was not truncated: nothing else does, in any role.
             if partition.is_online:
                 self._syncs.request_sync(partition)
             return left
 
-    async def _cut_settled(
+    async def _truncate_drained(
         self, partition: Partition, follower: Follower, effect: TruncateTo | ResetLogTo
     ) -> list[FollowerEffect]:
         if not _is_followed_by(partition, follower):
             return []
         log, name, offset = partition.log, partition.name, effect.offset
         folder, is_end = self._folder, isinstance(effect, TruncateTo)
-        cut = folder.truncate_partition if is_end else folder.restart_partition
+        truncate = folder.truncate_partition if is_end else folder.restart_partition
         try:
-            await run_uncancelled(self._offload.run(lambda: cut(name, log, offset)))
+            await run_uncancelled(self._offload.run(lambda: truncate(name, log, offset)))
         except NothingTruncated as error:
             return self._put_off(partition, follower, error)
         except StorageError as error:
             # The log may be half truncated: only reopening it shows its state.
-            partition.give_up_log(error)
+            partition.abandon_log(error)
             return []
         if not _is_followed_by(partition, follower):
             # The role has changed since; the next role starts from the log as it is.
@@ -149,29 +149,31 @@ class FollowerLog:
         self, partition: Partition, follower: Follower, error: NothingTruncated
     ) -> list[FollowerEffect]:
         """Retry later: the log is unchanged, and the next fetch detects the divergence again."""
-        logger.warning("%s: it is not cut off for now: %s", partition.name, error)
+        logger.warning("%s: not truncated yet: %s", partition.name, error)
         if not _is_followed_by(partition, follower):
             return []
         follower.on_not_truncated()
-        return [WaitFor(delay_ms=TROUBLE_DELAY_MS)]
+        return [WaitFor(delay_ms=RETRY_DELAY_MS)]
 
 
 def _is_followed_by(partition: Partition, follower: Follower) -> bool:
     return partition.follower is follower and partition.is_online
 
 
-def _tell_cut(name: TopicPartition, effect: TruncateTo | ResetLogTo, *, log_end: Offset) -> None:
+def _log_truncation(
+    name: TopicPartition, effect: TruncateTo | ResetLogTo, *, log_end: Offset
+) -> None:
     if isinstance(effect, ResetLogTo):
         logger.warning(
-            "%s: dropping all up to %d, and going on at %d", name, log_end, effect.offset
+            "%s: discarding the log up to %d, continuing at %d", name, log_end, effect.offset
         )
     elif effect.offset < log_end:
         logger.info(
-            "%s: cutting off what the leader does not have, from %d to %d",
+            "%s: truncating records that the leader does not have, from %d to %d",
             name,
             effect.offset,
             log_end,
         )
     else:
         # At most, leader epochs without records are removed.
-        logger.debug("%s: the log ends at %d, and nothing is cut off", name, log_end)
+        logger.debug("%s: the log ends at %d, nothing to truncate", name, log_end)

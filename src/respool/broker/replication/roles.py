@@ -1,7 +1,7 @@
 """Gives each partition of this broker the role that the cluster image assigns: leader or follower.
 
-A role that the image ends is ended immediately (`see`). Taking a new role may take a while (`settle`): a new leader
-first writes its epoch to the log, durably, and a follower must have finished its current work on the log.
+A role that the image ends is ended immediately (`end_stale_role`). Taking a new role may take a while (`take_role`): a
+new leader first writes its epoch to the log, durably, and a follower must have finished its current work on the log.
 """
 
 import asyncio
@@ -58,21 +58,21 @@ class Roles:
         # Until the broker is registered, the image shows an earlier run's roles: it leads and follows nothing.
         self.are_taken = following is None
         # Partitions whose role could not be taken because of a transient error, until the retry.
-        self._to_settle: set[Partition] = set()
+        self._awaiting_retry: set[Partition] = set()
         # Called with a partition that has become led here, or has ceased to be.
         self.on_changed: Callable[[Partition], None] = lambda _: None
         # Called with an online partition that the image marks as offline on this broker.
         self.on_sound: Callable[[Partition], None] = lambda _: None
 
-    def see(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
+    def end_stale_role(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
         """End a role that the image, or a newer state read from the store, no longer assigns to this broker.
 
-        Returns True if there is a role to take, by `settle`.
+        Returns True if there is a role to take, by `take_role`.
         """
         image = stored or self._image_of(partition)
         if image is None:
-            if partition.is_leading and self._is_made_anew(partition):
-                partition.role.resign("its topic was deleted and made anew")
+            if partition.is_leading and self._is_recreated(partition):
+                partition.role.resign("its topic was deleted and recreated")
                 self.on_changed(partition)
             return False
         was_leading, followed = partition.is_leading, _leader_of(partition)
@@ -95,7 +95,7 @@ class Roles:
         for partition in partitions:
             partition.role.on_tick(now_ms)
 
-    async def settle(self, partition: Partition) -> None:
+    async def take_role(self, partition: Partition) -> None:
         """Take the role that the image assigns."""
         if not self.are_taken:
             return
@@ -103,32 +103,34 @@ class Roles:
         async with partition.changing:
             while True:
                 epoch = role.leader_epoch
-                await self._settle(partition)
-                if role.going_on is None:
+                await self._take_role(partition)
+                if role.epoch_transition is None:
                     return
                 if self._knows_more_than_the_image(partition):
                     # The state was read from the store; this is called again when the image has it.
                     return
                 if role.leader_epoch == epoch:
-                    role.resign("it cannot go on leading")
+                    role.resign("it cannot lead in the next epoch")
                     return
                 # While this epoch was being entered, the image has moved on to the next one, led by this broker too.
 
-    async def _settle(self, partition: Partition) -> None:
-        self.see(partition)
+    async def _take_role(self, partition: Partition) -> None:
+        self.end_stale_role(partition)
         image = self._image_of(partition)
         if image is None or not partition.is_online or self._me not in image.replicas:
             return
         if self._me in image.offline:
             self.on_sound(partition)
-        if partition.role.going_on is not None and self._knows_more_than_the_image(partition):
+        if partition.role.epoch_transition is not None and self._knows_more_than_the_image(
+            partition
+        ):
             return
         self._tell_settings(partition)
         if image.leader == self._me:
             if partition.leader is None:
-                await self._lead(partition, image)
+                await self._become_leader(partition, image)
         else:
-            self._follow(partition, image)
+            self._become_follower(partition, image)
 
     def forget(self, partition: Partition) -> None:
         """End the partition's role, since it is about to be closed."""
@@ -138,7 +140,7 @@ class Roles:
             partition.role.resign("it is not here any more")
             self.on_changed(partition)
 
-    async def _lead(self, partition: Partition, image: PartitionImage) -> None:
+    async def _become_leader(self, partition: Partition, image: PartitionImage) -> None:
         log = partition.log
         if self._following is not None:
             self._following.remove(partition)
@@ -171,7 +173,7 @@ class Roles:
                     )
                 except (DiskFull, HandlesExhausted) as error:
                     logger.error("%s: it cannot be led yet: %s", partition.name, error)
-                    self._settle_soon(partition)
+                    self._retry_soon(partition)
                     return
                 except StorageError as error:
                     partition.on_storage_error(error)
@@ -180,12 +182,15 @@ class Roles:
                 effects.append(effect)
         if not partition.is_online:
             return
-        if partition.role.going_on is not None and partition.leader_epoch > leader.leader_epoch:
+        if (
+            partition.role.epoch_transition is not None
+            and partition.leader_epoch > leader.leader_epoch
+        ):
             # The image has moved on to a later epoch, perhaps by several: the ones before it are skipped.
             return
-        partition.role.lead(leader, effects, durable_end=partition.durable_end)
+        partition.role.become_leader(leader, effects, durable_end=partition.durable_end)
         # Apply changes of the image that came while the epoch was being written.
-        self.see(partition)
+        self.end_stale_role(partition)
         if partition.is_leading:
             partition.role.on_brokers(self._brokers)
             self._tell_settings(partition)
@@ -197,23 +202,23 @@ class Roles:
         min_isr = partition.config.min_insync_replicas
         partition.role.on_settings(min_isr=min_isr, lag_ms_max=self._lag_ms_max)
 
-    def _settle_soon(self, partition: Partition) -> None:
+    def _retry_soon(self, partition: Partition) -> None:
         # Only one retry at a time, however often the image changes.
-        if partition not in self._to_settle:
-            self._to_settle.add(partition)
-            self._spawn(self._settle_later(partition))
+        if partition not in self._awaiting_retry:
+            self._awaiting_retry.add(partition)
+            self._spawn(self._retry_later(partition))
 
-    async def _settle_later(self, partition: Partition) -> None:
+    async def _retry_later(self, partition: Partition) -> None:
         await asyncio.sleep(RETRY_DELAY_S)
-        self._to_settle.discard(partition)
-        await self.settle(partition)
+        self._awaiting_retry.discard(partition)
+        await self.take_role(partition)
 
-    def _follow(self, partition: Partition, image: PartitionImage) -> None:
+    def _become_follower(self, partition: Partition, image: PartitionImage) -> None:
         if self._following is None:
             return
         if partition.follower is None:
             log = partition.log
-            partition.role.follow(
+            partition.role.become_follower(
                 Follower(
                     self._me,
                     image,
@@ -238,7 +243,7 @@ class Roles:
         image = self._image_of(partition)
         return image is not None and image.leader_epoch < partition.role.leader_epoch
 
-    def _is_made_anew(self, partition: Partition) -> bool:
+    def _is_recreated(self, partition: Partition) -> bool:
         topic = self._catalog.image.topics.get(partition.name.topic)
         return topic is not None and topic.id != partition.topic_id
 

@@ -82,12 +82,12 @@ class Replication:
             following=following,
         )
         if self._offline_replicas is not None:
-            self.roles.on_sound = self._offline_replicas.take_back
+            self.roles.on_sound = self._offline_replicas.clear
 
     def on_offline(self, partition: Partition) -> None:
         """Report the offline replica, so that another broker may lead the partition."""
         if self._offline_replicas is not None:
-            self._offline_replicas.give_up(partition)
+            self._offline_replicas.report(partition)
 
     def _see(self, partition: Partition, image: PartitionImage) -> None:
-        self.roles.see(partition, image)
+        self.roles.end_stale_role(partition, image)

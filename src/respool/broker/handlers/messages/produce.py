@@ -104,8 +104,10 @@ async def _produce_prepared(
         await broker.offload.run(lambda: _open_all(writes, broker.world.scanner))
     await verify(writes, request, broker.transactions)
     # Wait for epoch transitions that began since: the batches must be written before the connection's next request.
-    while going_on := [write.going_on for write in writes if write.going_on is not None]:
-        if not await patience.wait_for(going_on):
+    while transitions := [
+        write.epoch_transition for write in writes if write.epoch_transition is not None
+    ]:
+        if not await patience.wait_for(transitions):
             break
     outcome = _append_and_answer(request, broker, writes, broker.clock.now_ms())
     return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
@@ -174,11 +176,11 @@ class _Write:
     guard: VerificationGuard | None = None
 
     @property
-    def going_on(self) -> "asyncio.Future[None] | None":
+    def epoch_transition(self) -> "asyncio.Future[None] | None":
         """Return the partition's epoch transition in progress, if the batch could otherwise be appended."""
         if self.error is not None or self.partition is None:
             return None
-        return self.partition.role.going_on
+        return self.partition.role.epoch_transition
 
     def admit(self, request: Request, broker: Broker, now_ms: int) -> None:
         self.error = self.waits_for = self.refused_by = None
@@ -205,7 +207,7 @@ class _Write:
         except NotLeader as error:
             self.refused_by = broker.partitions.held(self.topic, self.index)
             if self.refused_by is not None:
-                self.waits_for = self.refused_by.role.going_on
+                self.waits_for = self.refused_by.role.epoch_transition
             self.error = _without_trace(error)
         except RequestError as error:
             self.error = _without_trace(error)
@@ -247,7 +249,7 @@ class _Write:
             assert batch is not None
             if partition.refused and not partition.log.knows_producer(batch.header.producer_id):
                 # The log would take it for the producer's first batch and could never accept the refused one after it.
-                self.error = partition.refused.instead_of_a_gap(batch.header, now_ms=now_ms)
+                self.error = partition.refused.error_for_gap(batch.header, now_ms=now_ms)
                 if self.error is not None:
                     return
             appended = partition.append(batch, now_ms=now_ms, guard=self.guard)
@@ -266,7 +268,7 @@ class _Write:
     def _on_refused(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
         assert self.error is not None
         if isinstance(self.error, OutOfOrderSequence):
-            self.error = partition.refused.instead_of_a_gap(header, now_ms=now_ms) or self.error
+            self.error = partition.refused.error_for_gap(header, now_ms=now_ms) or self.error
         else:
             partition.refused.note(header, self.error, now_ms=now_ms)
 
@@ -308,16 +310,16 @@ class _CommittedAnswer:
     def on_one_done(self) -> None:
         self._outstanding -= 1
         # After a timeout the client already has its reply.
-        if not self._outstanding and not self.reply.is_settled:
+        if not self._outstanding and not self.reply.is_complete:
             self._deadlines.remove(self)
-            self.reply.settle([_encode(self._asked, self._writes)])
+            self.reply.complete([_encode(self._asked, self._writes)])
 
     def on_timeout(self) -> None:
         for write in self._writes:
             partition = write.partition
             if write.error is None and partition and partition.high_watermark < write.next_offset:
                 write.error = RequestTimedOut(f"{partition.name}: not committed in time")
-        self.reply.settle([_encode(self._asked, self._writes)])
+        self.reply.complete([_encode(self._asked, self._writes)])
 
 
 class _Outstanding:

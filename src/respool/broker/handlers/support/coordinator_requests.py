@@ -30,7 +30,7 @@ def ask_coordinator(
     if answer.done():
         return encode(_result(answer))
     outcome = Pipelined()
-    answer.add_done_callback(lambda done: outcome.settle(encode(_result(done))))
+    answer.add_done_callback(lambda done: outcome.complete(encode(_result(done))))
     return outcome
 
 

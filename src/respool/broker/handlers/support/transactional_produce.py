@@ -59,7 +59,7 @@ async def verify(
         # The coordinator may have delayed its reply until the previous transaction was over, whose marker makes guards
         # void. In version 2 an epoch belongs to one transaction only, so it is safe to verify the same batch again;
         # before, the batch might by now be taken for part of the next transaction.
-        left = [one for one in left if is_implicit and one.error is None and _begins_anew(one)]
+        left = [one for one in left if is_implicit and one.error is None and _gets_new_guard(one)]
     for one in left:
         # The last guard was never verified. For this code old clients retry.
         one.error = NotEnoughReplicas("the transaction's verification was void whenever it came")
@@ -92,7 +92,7 @@ async def _ask(
                     _give_back(write, error)
 
 
-def _begins_anew(write: GuardedWrite) -> bool:
+def _gets_new_guard(write: GuardedWrite) -> bool:
     """Get a new guard if the old one is void. Return True if the batch has a new guard that must be verified."""
     assert write.partition is not None
     assert write.batch is not None
