@@ -107,6 +107,12 @@ def test_the_cause_is_the_last_python_error_in_what_spark_tells() -> None:
         "Identifier: bronze [id = 1]\n"
     )
     assert cause_of(told) == "there is no topic 'rides' (UnknownTopic)"
+    # Without the traceback, it is in the middle of a line.
+    told = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_EXCEPTION] An exception was thrown: "
+        "respool.client.kafka.errors.UnknownTopic: there is no topic 'rides': create it\n SQLSTATE: 38000\n"
+    )
+    assert cause_of(told) == "there is no topic 'rides': create it (UnknownTopic)"
     assert cause_of("org.apache.spark.SparkException: Job aborted.\n\tat x") == (
         "org.apache.spark.SparkException: Job aborted."
     )

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 # The interval at which Ctrl-C and the streaming queries are checked.
 TICK_SECONDS = 0.2
-# The last line of a Python traceback in Spark's output.
+# One of our errors, wherever Spark quotes it; and the last line of a Python traceback in Spark's output.
+_OURS = re.compile(r"\b(respool\.(?:\w+\.)+[A-Z]\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(
     r"^(?!org\.|java\.|scala\.|py4j\.|pyspark\.)((?:\w+\.)+[A-Z]\w+|[A-Z]\w*Error): (.+)$",
     re.MULTILINE,
@@ -228,8 +229,8 @@ def _errors_in_words(log: Path) -> Iterator[None]:
 
 
 def cause_of(text: str) -> str:
-    """The cause in a long Spark error message: the last Python error in it, or else its first line."""
-    found = _CAUSE.findall(text)
+    """The cause in a long Spark error message: our error, else the last Python error in it, or else its first line."""
+    found = _OURS.findall(text) or _CAUSE.findall(text)
     if found:
         name, what = found[-1]
         return f"{what} ({name.rpartition('.')[2]})"

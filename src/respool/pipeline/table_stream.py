@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from respool.pipeline.job_errors import TableReplaced
+from respool.spark.hidden_traceback import hidden_traceback
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,15 +86,18 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # With AvailableNow: the version at which the query ends.
         self._last: int | None = None
 
+    @hidden_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's names, from here on
         self._last = self._table().version
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._rows_per_batch)
 
+    @hidden_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"version": -1, "table": self._table().id}
 
+    @hidden_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         table = self._same_table(start)
         last = table.version if self._last is None else self._last
@@ -108,6 +112,7 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     break
         return {"version": reached, "table": table.id}
 
+    @hidden_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         table = self._same_table(end)
         found = table.additions(after=start["version"], upto=end["version"], is_new=True)

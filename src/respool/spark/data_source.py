@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from respool.spark.hidden_traceback import hidden_traceback
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -21,6 +23,7 @@ class RespoolDataSource(DataSource):
     def name(cls) -> str:
         return "respool"
 
+    @hidden_traceback()
     def schema(self) -> "StructType":
         from respool.spark.options import Options
         from respool.spark.source.source_columns import full_schema
@@ -30,16 +33,19 @@ class RespoolDataSource(DataSource):
         options = SourceOptions.of(Options(self.options))
         return full_schema(include_headers=options.include_headers)
 
+    @hidden_traceback()
     def reader(self, schema: "StructType") -> "DataSourceReader":
         from respool.spark.source.batch_reader import batch_reader
 
         return batch_reader(self.options, schema)
 
+    @hidden_traceback()
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
         from respool.spark.source.stream_reader import StreamReader
 
         return StreamReader(self.options, schema)
 
+    @hidden_traceback()
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         from respool.spark.sink.batch_writer import BatchWriter
 
@@ -47,6 +53,7 @@ class RespoolDataSource(DataSource):
         writer.check_brokers()
         return writer
 
+    @hidden_traceback()
     def streamWriter(  # noqa: N802
         self, schema: "StructType", overwrite: bool
     ) -> "DataSourceStreamWriter":

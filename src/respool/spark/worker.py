@@ -16,6 +16,12 @@ def runs_as(module: str) -> bool:
     return spec is not None and spec.name == module
 
 
+def is_spark_process() -> bool:
+    """Whether Spark started this process: it exits after an error, and runs nothing else."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")
+
+
 def settle() -> None:
     """Call this after a task: excludes all objects loaded so far from later garbage collections.
 

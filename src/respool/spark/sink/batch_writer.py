@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from respool.client.kafka.errors import BrokerUnreachable, ClientError, Untrusted
+from respool.spark.hidden_traceback import hidden_traceback
 from respool.spark.options import Options
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import job_transactional_id, sink_of
@@ -71,6 +72,7 @@ class BatchWriter(DataSourceArrowWriter):
             with options.client.cluster(first_contact_ms=first_contact_ms) as cluster:
                 cluster.retrying(lambda: cluster.refresh(topic))
 
+    @hidden_traceback()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         from respool.spark.sink.stream_writer import write_task
         from respool.spark.sink.task import TaskMessage, write_plainly, write_prepared
@@ -104,6 +106,7 @@ class BatchWriter(DataSourceArrowWriter):
             rows = write_plainly(iterator, options, self._columns)
         return TaskMessage(sink=None, run=self._job, batch=0, task=task, rows=rows, share=share)
 
+    @hidden_traceback()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from respool.spark.sink.executing import end
         from respool.spark.sink.stream_writer import commit_batch
@@ -132,6 +135,7 @@ class BatchWriter(DataSourceArrowWriter):
                 "committed, too, once brokers answer. With txnAppId and txnVersion such a write can be repeated"
             )
 
+    @hidden_traceback()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Handle failed tasks or a failed `commit`: if any transaction is committed, commit all; else abort all."""
         from respool.spark.sink.executing import end_all, is_committed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from respool.spark.hidden_traceback import hidden_traceback
 from respool.spark.options import Options
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import sink_of, transactional_id
@@ -57,6 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             include_headers=self._options.include_headers,
         )
 
+    @hidden_traceback()
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
@@ -75,9 +77,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             attempt=context.attemptNumber(),
         )
 
+    @hidden_traceback()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         commit_batch(self._options, messages, batchId)
 
+    @hidden_traceback()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         abort_batch(self._options, messages, batchId)
 

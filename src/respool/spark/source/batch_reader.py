@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from respool.spark.hidden_traceback import hidden_traceback
 from respool.spark.options import Options
 from respool.spark.source.filters import Narrowing, narrow
 from respool.spark.source.loss import Loss
@@ -56,6 +57,7 @@ class BatchReader(DataSourceReader):
         self._narrowing = Narrowing()
         self._reading = Reading.of(self._options, columns_of(schema))
 
+    @hidden_traceback()
     def partitions(self) -> Sequence[InputPartition]:
         from respool.spark.source.brokers import Brokers
 
@@ -78,6 +80,7 @@ class BatchReader(DataSourceReader):
 
 
 class PushingReader(BatchReader):
+    @hidden_traceback()
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         self._narrowing, left = narrow(filters)
         self._reading = replace(

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from respool.spark.hidden_traceback import each_without_traceback
+
 ROWS_MIN, ROWS_MAX = 10_000, 100_000
 # Batches of large messages are not combined beyond this, since Spark holds a whole batch in memory.
 BYTES_ENOUGH = 8 * 1024 * 1024
@@ -20,7 +22,7 @@ def as_spark_wants(
 ) -> Iterator[pa.RecordBatch]:
     """Convert batches of the client's columns for this schema to Spark's types, in batches of a suitable size."""
     target = to_arrow_schema(schema, timezone="UTC")
-    for batch in _of_good_size(batches):
+    for batch in _of_good_size(each_without_traceback(batches)):
         yield _converted(batch, target)
 
 

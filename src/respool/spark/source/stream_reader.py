@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from respool.spark.hidden_traceback import hidden_traceback
 from respool.spark.options import Options
 from respool.spark.source.limits import Place, is_worth_a_batch, limit_bytes, limit_offsets
 from respool.spark.source.loss import Loss
@@ -67,6 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- planning, on the driver ---------------------------------------------------------------------------------------
 
+    @hidden_traceback()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         from respool.spark.source.resolving import resolve
 
@@ -76,6 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return to_json({name: TopicAt(topics[name].id, found[name]) for name in topics})
 
+    @hidden_traceback()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """One of the limits, which Spark passes back; but all of them apply."""
         options = self._options
@@ -87,9 +90,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ReadAllAvailable() if options.min_offsets is None else ReadMinRows(options.min_offsets)
         )
 
+    @hidden_traceback()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._ask_latest(())
 
+    @hidden_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         # Spark calls `commit` only when the next batch begins. But a call for the next offset means that the previous
         # batch is done: without this, a query that waits for messages would seem to lag by its last batch.
@@ -111,9 +116,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = (start, told)
         return told
 
+    @hidden_traceback()
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else to_json(self._latest)
 
+    @hidden_traceback()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begin, to = from_json(start), from_json(end)
         ranges = ranges_between(begin, to)
@@ -125,6 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return [InputPartition(part) for part in parts]
 
+    @hidden_traceback()
     def commit(self, end: dict[str, Any]) -> None:
         self._show(end)
 
