@@ -77,6 +77,23 @@ def test_long_groups_start_first_and_short_cases_last(project: Path) -> None:
     ]
 
 
+def test_two_workers_share_a_core_unless_all_they_do_is_compute(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def workers() -> object:
+        return pytestconfig.hook.pytest_xdist_auto_num_workers(config=pytestconfig)
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 300)
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
+    monkeypatch.delenv("RESPOOL_FUZZ", raising=False)
+    assert workers() == 600
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "7")
+    assert workers() == 7
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    monkeypatch.setenv("RESPOOL_FUZZ", "long")
+    assert workers() != 600
+
+
 def test_the_slowest_are_told_and_the_fast_are_not() -> None:
     durations = Durations()
     durations.cases |= {"a.py::one": 2.0, "a.py::two": 0.5, "b.py::three": 40.0}
