@@ -21,6 +21,9 @@ from support.topics import Topics
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("auto-creation")]
 
+# The default of max.message.bytes, roughly.
+LARGE = 1_000_000
+
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
@@ -119,3 +122,51 @@ def test_a_consumer_that_was_there_before_its_topic_reads_it(strict: Broker) -> 
         )
         (received,) = waiting.result(20)
     assert received.value == b"here"
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_topic_does_not_stay_when_its_first_message_was_too_large(
+    broker: Broker, idempotent: bool
+) -> None:
+    topic = f"too-large-{idempotent}"
+    sender = producer(
+        broker.bootstrap, message_max_bytes=3 * LARGE, enable_idempotence=idempotent, linger_ms=0
+    )
+    told = Deliveries()
+    sender.produce(topic, b"v" * 2 * LARGE, on_delivery=told)
+    assert not sender.flush(10)
+    assert [error.code() for error in told.errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
+    assert topic not in names(broker)
+    # The same producer goes on: the topic is created again.
+    sender.produce(topic, b"v", on_delivery=told)
+    assert not sender.flush(30)
+    assert len(told.errors) == 1
+    assert topic in names(broker)
+
+
+def test_messages_behind_one_that_is_too_large_arrive(broker: Broker, topics: Topics) -> None:
+    """They race with the deletion of the topic, whichever comes first."""
+    topic = "too-large-at-first"
+    sender = producer(broker.bootstrap, message_max_bytes=3 * LARGE, linger_ms=0)
+    told = Deliveries()
+    for value in (b"v" * 2 * LARGE, *[b"%d" % number for number in range(20)]):
+        sender.produce(topic, value, partition=0, on_delivery=told)
+        sender.poll(0)
+    assert not sender.flush(30)
+    assert [error.code() for error in told.errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
+    assert ConfluentClient().bounds(broker.bootstrap, (topic, 0))[1] >= 20
+
+
+def test_kafka_pythons_producer_goes_on_after_a_first_message_that_was_too_large(
+    broker: Broker,
+) -> None:
+    topic = "too-large-for-kafka-python"
+    # An idempotent producer of this library gives up after its first failed batch.
+    sender = KafkaProducer(
+        bootstrap_servers=broker.bootstrap, max_request_size=3 * LARGE, enable_idempotence=False
+    )
+    with pytest.raises(KafkaPythonError):
+        sender.send(topic, b"v" * 2 * LARGE).get(10)
+    assert topic not in names(broker)
+    assert sender.send(topic, b"v").get(20).offset == 0
+    sender.close()

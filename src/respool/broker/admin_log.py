@@ -9,7 +9,7 @@ quoted and shortened, so that no client can forge a log line.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.wire.codec import Request
@@ -28,6 +28,11 @@ class AdminLog:
     def log(self, request: Request, what: str) -> None:
         """`what` is the change, in the past tense."""
         logger.info("%s [client %s at %s]", what, *_asked_by(request))
+
+    def by(self, request: Request) -> Callable[[str], None]:
+        """Return `log` for this request, without a reference to it: its records need not stay in memory."""
+        asked_by = _asked_by(request)
+        return lambda what: logger.info("%s [client %s at %s]", what, *asked_by)
 
     def log_commit(self, request: Request, group_id: str, offsets: Iterable[str]) -> None:
         """Log that a client outside the group set its offsets. At most once a minute per group."""

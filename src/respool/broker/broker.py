@@ -17,6 +17,7 @@ from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.broker.membership.cluster_member import ClusterMember
 from respool.broker.membership.hosted_replicas import HostedReplicas
 from respool.broker.memory import MemoryBudget
+from respool.broker.metadata.auto_created import AutoCreatedTopics
 from respool.broker.metadata.broker_configs import BrokerConfigs
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.topics import Topics
@@ -185,6 +186,15 @@ class Broker:
             roles=self.roles,
         )
         self.topics = Topics(catalog=self.catalog, hosted_replicas=self.hosted_replicas)
+        self.auto_created = AutoCreatedTopics(
+            topics=self.topics,
+            catalog=self.catalog,
+            partitions=self.partitions,
+            hosted_replicas=self.hosted_replicas,
+            roles=self.roles,
+            is_clustered=self.member is not None,
+            spawn=self.spawn,
+        )
         self.broker_configs = BrokerConfigs(self.catalog)
         self.coordinators = self._new_coordinators()
         self.roles.on_changed = self.coordinators.on_role

@@ -14,7 +14,7 @@ from respool.cluster import topic_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
-from respool.model.errors import InvalidPartitions, UnknownTopicId
+from respool.model.errors import InvalidPartitions, InvalidRequest, UnknownTopicId
 from respool.model.ids import BrokerId, TopicId
 from respool.model.stored_topic_config import understood
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
@@ -119,12 +119,20 @@ class TopicChanges:
 
         await self._make(name, decide, validate_only=validate_only)
 
-    async def delete(self, name: str, *, topic_id: TopicId | None = None) -> None:
-        """Delete the topic if it still has this id: another topic may have been created with the same name."""
+    async def delete(
+        self, name: str, *, topic_id: TopicId | None = None, revision: int | None = None
+    ) -> None:
+        """Delete the topic if it still has this id: another topic may have been created with the same name.
+
+        With `revision`, delete it only if it was not changed since.
+        """
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
-            if topic_id not in (None, self._catalog.topic(name).id):
+            topic = self._catalog.topic(name)
+            if topic_id not in (None, topic.id):
                 raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
+            if revision not in (None, topic.revision):
+                raise InvalidRequest(f"the topic {name!r} has been changed meanwhile")
             return topic_requests.delete_topic(view, name)
 
         async def write(writes: Sequence[GuardedWrite]) -> None:

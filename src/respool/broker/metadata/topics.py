@@ -152,6 +152,15 @@ class Topics:
 
         return await self._change_each({name: partial(delete, name) for name in ids})
 
+    async def delete_unchanged(self, topic: TopicImage) -> None:
+        """Delete the topic from the catalog if nobody changed it since this image. Its partitions are the caller's.
+
+        Raises:
+            RequestError: it has been changed or deleted.
+            StoreUnavailable: it is unknown whether it was deleted.
+        """
+        await self._writes.delete(topic.name, topic_id=topic.id, revision=topic.revision)
+
     async def _change_each(
         self, changes: Mapping[str, Callable[[], Awaitable[T]]]
     ) -> dict[str, T | RequestError]:

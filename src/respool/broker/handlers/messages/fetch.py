@@ -32,6 +32,8 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         return encode_fetch_reply(
             request.correlation_id, request.version, [], error_code=error.code
         )
+    if broker.auto_created:
+        broker.auto_created.on_used(target.topic for target in scope.targets)
     if isinstance(reader, FollowerReader):
         request.is_of_follower = reader.is_registered
         reader.hear(scope.targets)

@@ -49,6 +49,8 @@ QUICK_LOOKUPS_MAX = 32
 
 @serves(Api.LIST_OFFSETS, versions=(1, 11), rights=(DESCRIBE_TOPIC,))
 async def list_offsets(request: Request, broker: Broker) -> Reply:
+    if broker.auto_created:
+        broker.auto_created.on_used(topic.name for topic in request.body.topics)
     answers = _Answers(request, broker)
     topics = [
         {

@@ -9,6 +9,9 @@ connection are pipelined: while one waits for its sync, the next ones are append
 
 A mirror topic accepts what `respool mirror` sends: batches that have offsets (`partitions/mirror_validation.py`).
 
+If the first message to an auto-created topic is too large, the topic is deleted before the reply is sent
+(`metadata/auto_created.py`).
+
 If this broker is about to lead the partition in a new epoch, the request waits instead of failing with NOT_LEADER.
 
 The first batch of a transaction in a partition waits until the transaction coordinator has verified it:
@@ -40,6 +43,7 @@ from respool.model.errors import (
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
+    MessageTooLarge,
     NotLeader,
     OutOfOrderSequence,
     RequestError,
@@ -136,6 +140,7 @@ def _append_and_answer(
     acks = request.body.acks
     for write in writes:
         write.append(acks, now_ms)
+    deletion = _delete_if_unused(request, broker, writes) if broker.auto_created else None
     if acks == 0:
         _close_on_error(writes)
         return NO_REPLY
@@ -143,7 +148,25 @@ def _append_and_answer(
         answer = _CommittedAnswer(request, broker, writes)
         if answer.is_waiting:
             return answer.reply
-    return [_encode(_Asked.by(request, broker), writes)]
+    reply = [_encode(_Asked.by(request, broker), writes)]
+    return reply if deletion is None else _reply_after(deletion, reply)
+
+
+def _delete_if_unused(
+    request: Request, broker: Broker, writes: Iterable["_Write"]
+) -> "asyncio.Future[None] | None":
+    """Delete topics that were created for messages that are too large. The future is done when they are deleted."""
+    broker.auto_created.on_used(write.topic for write in writes if write.error is None)
+    too_large = {write.topic for write in writes if isinstance(write.error, MessageTooLarge)}
+    if not too_large:
+        return None
+    return broker.auto_created.delete_unused(sorted(too_large), log=broker.admin_log.by(request))
+
+
+def _reply_after(deletion: "asyncio.Future[None]", reply: Reply) -> Pipelined:
+    answer = Pipelined()
+    deletion.add_done_callback(lambda _: answer.complete(reply))
+    return answer
 
 
 def _open_all(writes: Iterable["_Write"], scanner: RecordScanner) -> None:

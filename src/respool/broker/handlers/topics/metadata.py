@@ -81,6 +81,7 @@ async def _find_or_create(
     except RequestError as error:
         return error
     if is_new:
+        broker.auto_created.on_created(topic)
         what = f"created topic {asked!r}: partitions {len(topic.partitions)}, auto_create_topics"
         broker.admin_log.log(request, what)
     return topic

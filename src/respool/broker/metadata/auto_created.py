@@ -1,0 +1,158 @@
+"""Topics created automatically and not used since: one is deleted again if its first message is too large.
+
+Deleting a topic because it is empty could lose a batch that another producer appends meanwhile. So, on a single broker:
+
+1. All partitions are locked (`Partition.changing`), so that none can get a role.
+2. In one step of the event loop, the topic is found unused and its partitions resign. From here on an append is refused
+   with NOT_LEADER, also of a batch that was admitted before: the client looks the topic up again, and creates it again.
+3. The topic's key is deleted if nobody changed it since the creation. If the outcome is unknown, it is read first.
+4. The partitions are unlocked; those of a topic that still exists lead again.
+
+A topic that was read, or that a client asked to create, is used: a consumer that read its end would miss the first
+messages of the next topic with this name. In a cluster other brokers may have such clients, so topics stay there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from respool.broker.membership.hosted_replicas import HostedReplicas
+from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.topics import Topics
+from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
+from respool.broker.replication.roles import Roles
+from respool.model.cluster import TopicImage
+from respool.model.errors import RequestError
+from respool.ports.metadata_store import StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+Log: TypeAlias = Callable[[str], None]
+
+# Producers write to a new topic at once. The oldest ones are forgotten: they stay.
+UNUSED_MAX = 1_000
+
+
+class AutoCreatedTopics:
+    """The unused ones. After a restart of the broker there are none: a topic that was there before stays."""
+
+    def __init__(
+        self,
+        *,
+        topics: Topics,
+        catalog: Catalog,
+        partitions: Partitions,
+        hosted_replicas: HostedReplicas,
+        roles: Roles,
+        is_clustered: bool,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._topics = topics
+        self._catalog = catalog
+        self._partitions = partitions
+        self._hosted_replicas = hosted_replicas
+        self._roles = roles
+        self._is_clustered = is_clustered
+        self._spawn = spawn
+        # As they were created, oldest first.
+        self._unused: dict[str, TopicImage] = {}
+        # Deletions in progress.
+        self._deleting: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._unused)
+
+    def on_created(self, topic: TopicImage) -> None:
+        if self._is_clustered:
+            return
+        while len(self._unused) >= UNUSED_MAX:
+            del self._unused[next(iter(self._unused))]
+        self._unused[topic.name] = topic
+
+    def on_used(self, topics: Iterable[str | UUID]) -> None:
+        """A client has read these topics, written to them or asked to create them: they stay."""
+        for topic in topics:
+            if isinstance(topic, str):
+                self._unused.pop(topic, None)
+            else:
+                for name in [one.name for one in self._unused.values() if one.id == topic]:
+                    del self._unused[name]
+
+    def delete_unused(self, names: Iterable[str], *, log: Log) -> "asyncio.Future[None] | None":
+        """Delete those of these topics that are unused: their first message was too large. None: there are none.
+
+        The future is done when they are deleted or stay, or when the metadata store does not answer.
+        """
+        unused = [self._unused[name] for name in names if name in self._unused]
+        if not unused:
+            return None
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._spawn(self._delete_each(unused, answered, log))
+        return answered
+
+    async def wait_for_deletions(self) -> None:
+        """Wait for deletions in progress: their topics are still in the image."""
+        while self._deleting:
+            await asyncio.wait(self._deleting)
+
+    async def _delete_each(
+        self, topics: Iterable[TopicImage], answered: "asyncio.Future[None]", log: Log
+    ) -> None:
+        self._deleting.add(answered)
+        try:
+            for topic in topics:
+                if await self._delete(topic, answered):
+                    why = "auto-created, and its first message was too large"
+                    log(f"deleted topic {topic.name!r}: {why}")
+        finally:
+            self._on_answered(answered)
+
+    async def _delete(self, topic: TopicImage, answered: "asyncio.Future[None]") -> bool:
+        partitions = self._partitions.of_topic(topic.name)
+        async with AsyncExitStack() as locks:
+            for partition in partitions:
+                await locks.enter_async_context(partition.changing)
+            if not self._is_unused(topic, partitions):
+                return False
+            del self._unused[topic.name]
+            for partition in partitions:
+                self._roles.forget(partition)
+            try:
+                await self._topics.delete_unchanged(topic)
+            except RequestError as error:
+                logger.info("the unused topic %r stays: %s", topic.name, error)
+            except StoreUnavailable as error:
+                logger.warning("the unused topic %r may be deleted or not: %s", topic.name, error)
+                self._on_answered(answered)
+                # The partitions must not lead before the outcome is known.
+                await self._catalog.refresh()
+        is_deleted = topic.id not in self._catalog.image.topics_by_id
+        if is_deleted:
+            self._topics.on_changed()
+        await self._hosted_replicas.reconcile([topic.name])
+        return is_deleted
+
+    def _on_answered(self, answered: "asyncio.Future[None]") -> None:
+        self._deleting.discard(answered)
+        if not answered.done():
+            answered.set_result(None)
+
+    def _is_unused(self, topic: TopicImage, partitions: list[Partition]) -> bool:
+        known = self._catalog.image.topics.get(topic.name)
+        return (
+            self._unused.get(topic.name) is topic
+            and known is not None
+            and (known.id, known.revision) == (topic.id, topic.revision)
+            and len(partitions) == len(topic.partitions)
+            and all(
+                one.topic_id == topic.id
+                and one.is_leading
+                and one.is_online
+                and not one.log.log_end
+                for one in partitions
+            )
+        )
