@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyarrow.fs import PyFileSystem
 
-from respool.pipeline.compare import BINS
+from respool.pipeline.comparison import BINS
 from respool.pipeline.report import histogram_of
 from respool.pipeline.table_schemas import structure
 from respool.pipeline.tables import Table
@@ -22,6 +22,6 @@ def test_no_thread_of_arrow_calls_python_to_read_a_table(tmp_path: Path) -> None
     """A report that was done was aborted at exit: such a thread released a file's buffer just then."""
     rows = pa.table({"number": [1, 2], "date": ["2026-11-12", "2026-11-13"]})
     write_deltalake(str(tmp_path / "made"), rows, partition_by=["date"])
-    read = Table(tmp_path / "made", structure("number bigint, date string")).arrow_dataset()
+    read = Table(tmp_path / "made", lambda: structure("number bigint, date string")).arrow_dataset()
     assert not isinstance(read.filesystem, PyFileSystem)
     assert read.to_table().sort_by("number").to_pylist() == rows.to_pylist()

@@ -33,7 +33,7 @@ def stored(one: Table, version: int | None = None) -> list[int]:
 
 
 def test_a_commit_holds_rows_and_positions_together(spark: "SparkSession", tmp_path: Path) -> None:
-    made = Table(tmp_path / "made", SCHEMA)
+    made = Table(tmp_path / "made", lambda: SCHEMA)
     assert made.version == -1
     assert made.position("rides/0") is None
     first = made.append(numbers(spark, 1, 2), positions={"rides/0": 2, "rides/1": 0})
@@ -52,7 +52,7 @@ def test_a_commit_holds_rows_and_positions_together(spark: "SparkSession", tmp_p
 
 
 def test_replacing_days_leaves_the_others(spark: "SparkSession", tmp_path: Path) -> None:
-    made = Table(tmp_path / "made", SCHEMA)
+    made = Table(tmp_path / "made", lambda: SCHEMA)
     made.append(numbers(spark, 1, 2), positions={})
     made.append(numbers(spark, 3, day="2026-11-13"), positions={})
     made.replace(
@@ -68,7 +68,7 @@ def test_replacing_days_leaves_the_others(spark: "SparkSession", tmp_path: Path)
 def test_of_two_that_commit_the_same_step_one_is_refused_and_leaves_nothing(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    made = Table(tmp_path / "made", SCHEMA)
+    made = Table(tmp_path / "made", lambda: SCHEMA)
     made.append(numbers(spark, 1), positions={"x": 1})
     seen_by_both = made.delta()
     staged = stage(numbers(spark, 2), made.path, made.partition_by)
@@ -82,7 +82,7 @@ def test_of_two_that_commit_the_same_step_one_is_refused_and_leaves_nothing(
 def test_a_commit_that_went_through_though_its_answer_failed_keeps_its_files(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Table(tmp_path / "made", SCHEMA)
+    made = Table(tmp_path / "made", lambda: SCHEMA)
     through = DeltaTable.create_write_transaction
 
     def failing(*arguments: Any, **named: Any) -> None:
@@ -96,7 +96,10 @@ def test_a_commit_that_went_through_though_its_answer_failed_keeps_its_files(
 
 
 def test_a_position_in_a_table_that_was_made_again_is_refused(tmp_path: Path) -> None:
-    source, reader = Table(tmp_path / "source", SCHEMA), Table(tmp_path / "reader", SCHEMA)
+    source, reader = (
+        Table(tmp_path / "source", lambda: SCHEMA),
+        Table(tmp_path / "reader", lambda: SCHEMA),
+    )
     source.made()
     assert reader.has_read(source, reader.made()) == -1
     reader.commit(Staged.nothing(reader.path), positions=reader.reads(source, 7))
@@ -108,7 +111,7 @@ def test_a_position_in_a_table_that_was_made_again_is_refused(tmp_path: Path) ->
 
 
 def test_nothing_new_makes_no_version(spark: "SparkSession", tmp_path: Path) -> None:
-    made = Table(tmp_path / "made", SCHEMA)
+    made = Table(tmp_path / "made", lambda: SCHEMA)
     made.append(numbers(spark, 1), positions={"x": 1})
     again = made.append(numbers(spark, 2).where("false"), positions={"x": 1})
     assert again.version is None
@@ -118,7 +121,7 @@ def test_nothing_new_makes_no_version(spark: "SparkSession", tmp_path: Path) -> 
 def test_cleaning_removes_what_failed_tries_left_and_no_row(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    made = Table(tmp_path / "made", SCHEMA)
+    made = Table(tmp_path / "made", lambda: SCHEMA)
     made.append(numbers(spark, 1), positions={})
     stage(numbers(spark, 2), made.path, made.partition_by)
     stray = made.path / "date=2026-11-12" / "part-stray.parquet"

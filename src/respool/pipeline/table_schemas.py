@@ -1,24 +1,11 @@
-"""The tables by name, and their columns."""
+"""The tables by name, and their columns. Spark is imported only for its types: reading tables needs none of it."""
 
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
 if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
     from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.tables import Table
 
@@ -64,21 +51,6 @@ _WAREHOUSE = """
     distance_km decimal(9,2), duration_s int, surge double, payment_method string, device string, events int, date date
 """
 
-_TYPES: dict[str, DataType] = {
-    "bigint": LongType(),
-    "binary": BinaryType(),
-    "boolean": BooleanType(),
-    "date": DateType(),
-    "double": DoubleType(),
-    "int": IntegerType(),
-    "string": StringType(),
-    "timestamp": TimestampType(),
-    # As the source returns them.
-    "headers": ArrayType(
-        StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    ),
-}
-
 SCHEMAS = {
     "bronze": _BRONZE,
     "silver": _SILVER,
@@ -93,27 +65,55 @@ SCHEMAS = {
 PARTITION_BY = {"fraud_replays": ("replay",)}
 
 
-def schema_of(name: str) -> StructType:
+def schema_of(name: str) -> "StructType":
     return structure(SCHEMAS[name])
 
 
-def structure(columns: str) -> StructType:
+def structure(columns: str) -> "StructType":
     """Convert `name type, name type` to Spark's schema. Spark's own parser needs a session."""
+    from pyspark.sql.types import StructField, StructType
+
     # Commas inside brackets are not followed by a space.
     pairs = (one.split() for one in " ".join(columns.split()).split(", "))
     return StructType([StructField(name, _type(word)) for name, word in pairs])
 
 
-def _type(word: str) -> DataType:
-    if word in _TYPES:
-        return _TYPES[word]
+def _type(word: str) -> "DataType":
+    from pyspark.sql.types import DecimalType
+
+    if word in (types := _types()):
+        return types[word]
     digits, scale = word.removeprefix("decimal(").removesuffix(")").split(",")
     return DecimalType(int(digits), int(scale))
+
+
+@cache
+def _types() -> "dict[str, DataType]":
+    from pyspark.sql import types as t
+
+    return {
+        "bigint": t.LongType(),
+        "binary": t.BinaryType(),
+        "boolean": t.BooleanType(),
+        "date": t.DateType(),
+        "double": t.DoubleType(),
+        "int": t.IntegerType(),
+        "string": t.StringType(),
+        "timestamp": t.TimestampType(),
+        # As the source returns them.
+        "headers": t.ArrayType(
+            t.StructType(
+                [t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]
+            )
+        ),
+    }
 
 
 def table(settings: "PipelineSettings", name: str) -> "Table":
     from respool.pipeline.tables import Table
 
     return Table(
-        settings.table_path(name), schema_of(name), partition_by=PARTITION_BY.get(name, ("date",))
+        settings.table_path(name),
+        partial(schema_of, name),
+        partition_by=PARTITION_BY.get(name, ("date",)),
     )

@@ -156,4 +156,4 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _table(self) -> "Table":
         from respool.pipeline.tables import Table
 
-        return Table(Path(self._path), self._schema, partition_by=self._partition_by)
+        return Table(Path(self._path), lambda: self._schema, partition_by=self._partition_by)

@@ -11,7 +11,7 @@ DuckDB, Polars and pandas read the table with `deltalake`; Spark reads the file 
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,13 +57,18 @@ class Table:
     def __init__(
         self,
         path: Path,
-        schema: "StructType",
+        make_schema: "Callable[[], StructType]",
         *,
         partition_by: Sequence[str] = ("date",),
     ) -> None:
         self.path = path.absolute()
-        self.schema = schema
+        # Called when rows are written or read by Spark: a report reads tables where Spark is not installed.
+        self._make_schema = make_schema
         self.partition_by = tuple(partition_by)
+
+    @property
+    def schema(self) -> "StructType":
+        return self._make_schema()
 
     # -- reading
 
