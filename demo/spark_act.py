@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.screen import Counts, console, respool, title
+from respool.model.extras import how_to_install
 
 TOPIC = "ride-events"
 SCORES = "fraud-scores"
@@ -25,7 +26,8 @@ def run(address: str, folder: Path) -> Counts:
     """Play it, if what it needs is installed."""
     if any(find_spec(name) is None for name in NEEDED):
         title("Spark")
-        console.print("not installed, so this part is left out: pip install 'respool\\[pipeline]'")
+        missing = f"not installed, so this part is left out: {how_to_install('pipeline')}"
+        console.print(missing, markup=False)
         return {}
     truth, lake = folder / "truth.parquet", folder / "lake"
     until_ms = time.time_ns() // 1_000_000

@@ -2,11 +2,11 @@
 
 The Python entry points are here, imported when they are first used: `import respool` alone imports nothing else.
 
-    respool.read_table, respool.stream_batches      topics as Arrow tables      pip install 'respool[arrow]'
+    respool.read_table, respool.stream_batches      topics as Arrow tables      extra: arrow
     respool.write_table, respool.ArrowProducer      Arrow tables into topics    the same
-    respool.Producer, respool.Consumer              one message at a time       pip install 'respool[client]'
+    respool.Producer, respool.Consumer              one message at a time       extra: client
     respool.AsyncProducer, respool.AsyncConsumer    the same, for asyncio       the same
-    respool.start_replay, respool.Replay            replays of a topic          pip install respool
+    respool.start_replay, respool.Replay            replays of a topic          no extra
     respool.start_mirror, respool.Mirror            topics to another cluster   the same
 """
 
@@ -102,10 +102,9 @@ if not TYPE_CHECKING:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "respool":
                 raise
-            package = f"'respool[{extra}]'" if extra else "respool"
-            message = (
-                f"respool.{name} needs {error.name}, which is not installed: pip install {package}"
-            )
+            from respool.model.extras import how_to_install
+
+            message = f"respool.{name} needs {error.name}, which is not installed: {how_to_install(extra)}"
             raise ImportError(message, name=error.name) from error
         # Next time it is found without asking here.
         globals()[name] = door

@@ -310,7 +310,7 @@ def test_without_etcd_one_is_told_where_to_get_it(
     monkeypatch.setattr("respool.devcluster.local_cluster.find_etcd", lambda: None)
     ended = run("cluster", "up", "--data", str(tmp_path / "new"))
     assert ended.code == ExitCode.FAILED
-    for way in ("respool[dev-cluster]", "etcd-server", "--etcd HOST:PORT"):
+    for way in (".[dev-cluster]", "etcd-server", "--etcd HOST:PORT"):
         assert way in ended.err
     assert not (tmp_path / "new").exists()
 

@@ -55,4 +55,4 @@ def test_without_the_client_library_the_error_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", without_client)
     ended = run("consume", "rides")
     assert ended.code == 1
-    assert "pip install 'respool[client]'" in ended.err
+    assert 'pip install ".[client]"' in ended.err

@@ -1,11 +1,16 @@
 """`respool pipeline`: what is refused before Spark is started, and how Spark's long tales become a line."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from cli.running import Run
 from respool.cli import pipeline, pipeline_run
@@ -62,7 +67,7 @@ def test_a_missing_extra_names_what_to_install(run: Run, monkeypatch: pytest.Mon
     ended = run("pipeline", "run", "bronze")
     assert ended.code == ExitCode.FAILED
     assert "this command needs deltalake" in ended.err
-    assert "pip install 'respool[pipeline]'" in ended.err
+    assert 'pip install ".[pipeline]"' in ended.err
 
 
 @pytest.mark.parametrize("command", ["report", "clean"])
@@ -146,3 +151,36 @@ def test_a_query_that_ended_ends_the_run_before_the_next_job(
     with pytest.raises(OperatorError, match="bronze has ended"):
         go_on(None, ["bronze", "silver"], PipelineSettings(data=tmp_path), None, 1)
     assert ran == ["bronze"]
+
+
+@pytest.mark.parametrize("command", ["report", "clean"])
+def test_tables_are_reported_and_cleaned_without_spark(tmp_path: Path, command: str) -> None:
+    """They asked for pyspark, numba and confluent_kafka, which they do not use."""
+    now = datetime.now(UTC)
+    rows = pa.table(
+        {
+            "window_start": [now],
+            "city": ["Köln"],
+            "requested": [3],
+            "assigned": [2],
+            "finished": [2],
+            "cancelled": [0],
+            "surge_mean": [1.0],
+            "surge_max": [1.0],
+            "date": [now.date()],
+        }
+    )
+    tables = tmp_path / "tables"
+    write_deltalake(str(tables / "gold_cities"), rows, partition_by=["date"])
+    program = (
+        "import sys\n"
+        "for name in ('pyspark', 'py4j', 'numba', 'llvmlite', 'confluent_kafka', 'duckdb'):\n"
+        "    sys.modules[name] = None\n"
+        "from respool.cli.main import main\n"
+        f"raise SystemExit(main(['pipeline', {command!r}, '--data', {str(tmp_path)!r}]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "reports" / "pipeline.html").exists() == (command == "report")

@@ -222,4 +222,4 @@ def test_without_its_libraries_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "respool.rides.records", None)
     ended = run("rides", "generate", "--print", "1")
     assert ended.code == ExitCode.FAILED
-    assert "pip install 'respool[arrow,client]'" in ended.err
+    assert 'pip install ".[arrow,client]"' in ended.err

@@ -42,4 +42,4 @@ except ImportError as error:
     print(error)
 """
     done = run(code)
-    assert "pip install 'respool[arrow]'" in done.stdout, done.stderr
+    assert 'pip install ".[arrow]"' in done.stdout, done.stderr

@@ -51,7 +51,7 @@ def test_a_password_file_of_no_use_is_told(tmp_path: Path, content: bytes | None
 
 def test_without_the_library_one_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "respool.drivers.etcd_store", None)
-    with pytest.raises(SettingsError, match=r"pip install 'respool\[cluster\]'"):
+    with pytest.raises(SettingsError, match=r'pip install "\.\[cluster\]"'):
         asyncio.run(connect_to_etcd(Settings.from_flat(etcd="localhost:1")))
 
 

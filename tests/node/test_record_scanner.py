@@ -54,4 +54,4 @@ def test_without_the_kernels_it_says_so_once_and_goes_on(
         for _ in range(2):
             offsets = scanner.key_offsets(bytes_max=1000, keys_max=10, secret=bytes(16))
             assert isinstance(offsets, PlainKeyOffsets)
-    assert caplog.text.count("install respool[arrow]") == 1
+    assert caplog.text.count('pip install ".[arrow]"') == 1

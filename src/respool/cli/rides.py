@@ -196,9 +196,11 @@ def _plan(*, cities: str, **wanted: Any) -> Any:
         from respool.rides.records import RecordMaker  # noqa: F401 - fails now if a package is missing
         from respool.rides.ride_plan import RidePlan
     except ModuleNotFoundError as error:
+        from respool.model.extras import how_to_install
+
         raise OperatorError(
             f"this command needs {error.name}, which is not installed",
-            hint="install it with: pip install 'respool[arrow,client]'",
+            hint=f"install it: {how_to_install('arrow,client')}",
         ) from error
     try:
         return RidePlan(cities=cities_from(cities), **wanted)

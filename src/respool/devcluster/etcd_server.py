@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 from respool.devcluster.child_process import ChildProcess
+from respool.model.extras import how_to_install
 from respool.model.operator_errors import OperatorError
 
 HOST = "127.0.0.1"
@@ -17,8 +18,8 @@ class EtcdMissing(OperatorError):
     def __init__(self) -> None:
         super().__init__(
             "a cluster needs etcd, and there is none on the PATH",
-            hint="get it with: pip install 'respool[dev-cluster]'; or from your system (Debian: etcd-server); "
-            "or use one that runs: --etcd HOST:PORT",
+            hint="get your system's (Debian: etcd-server); or use one that runs: --etcd HOST:PORT; or get an old one, "
+            f"{how_to_install('dev-cluster')}",
         )
 
 

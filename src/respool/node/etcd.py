@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from respool.drivers.etcd_options import EtcdOptions
 from respool.model.errors import SettingsError
+from respool.model.extras import how_to_install
 from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
 
@@ -61,7 +62,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"etcd = {settings.metadata_store.addresses!r} needs the library {error.name}: "
-            "pip install 'respool[cluster]'"
+            f"{how_to_install('cluster')}"
         ) from error
     loop = asyncio.get_running_loop()
     has_told = False

@@ -6,6 +6,7 @@ they are not installed, plain Python does the work.
 
 import logging
 
+from respool.model.extras import how_to_install
 from respool.ports.record_scan import Buffer, KeyOffsets, RecordScanner
 from respool.records.plain_scan import PlainScanner
 
@@ -51,7 +52,9 @@ class ScannerOnDemand:
             self._scanner = _compiled()
         except Exception as error:  # noqa: BLE001 - if compiling fails for any reason, plain Python does the work
             logger.warning(
-                "compaction is slow without compiled kernels (%s): install respool[arrow]", error
+                "compaction is slow without compiled kernels (%s): %s",
+                error,
+                how_to_install("arrow"),
             )
         self._is_decided = True
 

@@ -30,4 +30,4 @@ def test_the_doors_bring_confluent_kafka_and_nothing_of_the_broker_or_of_arrow()
 def test_without_the_library_a_door_says_what_to_install(door: str) -> None:
     done = run(f"import sys; sys.modules['confluent_kafka'] = None; import respool; respool.{door}")
     assert done.returncode == 1
-    assert "pip install 'respool[client]'" in done.stderr
+    assert 'pip install ".[client]"' in done.stderr

@@ -23,6 +23,7 @@ from respool.client.kafka.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from respool.model.extras import how_to_install
 
 __all__ = [
     "BadArgument",
@@ -55,7 +56,7 @@ class MessagesNeedExtra(ClientError, ImportError):
 
     def __init__(self, cause: ImportError) -> None:
         super().__init__(
-            "messages need confluent-kafka, which is not installed: pip install 'respool[client]'",
+            f"messages need confluent-kafka, which is not installed: {how_to_install('client')}",
             name=cause.name,
         )
 
