@@ -37,8 +37,10 @@ class FakeCluster:
         self.refuses_to_delete: set[str] = set()
         self.up = {1, 2}
 
-    def connected_to(self, bootstrap: Bootstrap, security: Security) -> Self:
-        del security
+    def connected_to(
+        self, bootstrap: Bootstrap, security: Security, *, settings: Mapping[str, object]
+    ) -> Self:
+        del security, settings
         self.broker = bootstrap.servers
         return self
 

@@ -12,8 +12,9 @@ import pytest
 
 from cli.running import Run
 from cli.stored_cluster import StoredCluster, image_of
-from respool.cli import cluster_status, output
+from respool.cli import output
 from respool.cli.exit_codes import ExitCode
+from respool.cli.status import cluster_status, partition_problems
 from respool.cluster import keys
 from respool.model.cluster import RegistryEntry
 from respool.model.ids import BrokerId
@@ -193,7 +194,7 @@ def test_on_a_terminal_troubles_are_drawn_the_worst_of_each_partition_and_only_t
     monkeypatch.setenv("COLUMNS", "160")
     ended = cluster.command(run, "status")
     assert "25 partitions offline" in ended.out
-    assert ended.out.count("no leader") == cluster_status.LISTED_MAX
+    assert ended.out.count("no leader") == partition_problems.LISTED_MAX
     assert "and 5 more" in ended.out
     assert "1 topic, 25 partitions; controller: 1" in ended.out
 
@@ -201,13 +202,13 @@ def test_on_a_terminal_troubles_are_drawn_the_worst_of_each_partition_and_only_t
 def test_the_worst_troubles_are_drawn_first(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.create("a", *[image_of(1, 2, 3, isr=[1, 2])] * cluster_status.LISTED_MAX)
+    cluster.create("a", *[image_of(1, 2, 3, isr=[1, 2])] * partition_problems.LISTED_MAX)
     cluster.create("b", image_of(1, 2, isr=[1]), overrides={"min.insync.replicas": "2"})
     cluster.create("c", image_of(3, isr=[], leader=None))
     monkeypatch.setattr(output, "is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "160")
     drawn = cluster.command(run, "status").out
-    worst = [drawn.index(text) for text in cluster_status.WORST_FIRST]
+    worst = [drawn.index(text) for text in partition_problems.WORST_FIRST]
     assert worst == sorted(worst)
 
 
@@ -215,7 +216,7 @@ def test_users_topics_are_drawn_before_the_brokers_own(
     run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half = image_of(1, 2, isr=[1])
-    cluster.create("__consumer_offsets", *[half] * cluster_status.LISTED_MAX)
+    cluster.create("__consumer_offsets", *[half] * partition_problems.LISTED_MAX)
     cluster.create("rides", half)
     monkeypatch.setattr(output, "is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "160")

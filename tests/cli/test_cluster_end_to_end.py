@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cli.running import Run
+from respool.cli.exit_codes import ExitCode
 from support.cluster_process import ClusterProcess
 from support.etcd_process import find_etcd
 from support.waiting import wait_until
@@ -73,6 +74,28 @@ def check_that_too_few_replicas_are_told_of(run: Run, cluster: ClusterProcess) -
     assert "--set min.insync.replicas=" in ended.err
 
 
+def check_the_screen_of_each_broker(run: Run, cluster: ClusterProcess, *, up: set[int]) -> None:
+    """`respool status` shows the same through each broker that runs; each learns of a change by itself."""
+    for address in cluster.bootstrap.split(","):
+        if run("status", "--broker", address).code != ExitCode.UNREACHABLE:
+            wait_until(lambda at=address: shows(run, at, up), f"{address} shows {up}")  # type: ignore[misc]
+
+
+def shows(run: Run, address: str, up: set[int]) -> bool:
+    ended = run("status", "--broker", address, "--json")
+    shown = json.loads(ended.out)
+    is_whole = len(up) == 3
+    replicas = [one for one in shown["under_replicated"] if one["topic"] == "rides"]
+    return (
+        {one["broker"] for one in shown["brokers"] if one["state"] == "up"} == up
+        and len(shown["brokers"]) == 3
+        and (ended.code, shown["is_well"]) == (int(not is_whole), is_whole)
+        and shown["unknown"] == []
+        and {one["topic"] for one in shown["under_min_isr"]} == (set() if is_whole else {"strict"})
+        and len(replicas) == (0 if is_whole else PARTITIONS)
+    )
+
+
 def is_well(run: Run, data: Path) -> bool:
     return run("cluster", "status", "--check", "--config", str(data / "cluster.toml")).code == 0
 
@@ -96,11 +119,13 @@ def test_a_cluster_is_used_survives_a_kill_and_goes_on_where_it_was_stopped(
         wait_until(lambda: is_well(run, data), "all replicas are in sync", seconds=30)
         shown = json.loads(run("cluster", "status", "--json", *config).out)
         assert all(one["replica_count"] >= PARTITIONS for one in shown["brokers"])
+        check_the_screen_of_each_broker(run, cluster, up={1, 2, 3})
         os.kill(second.pid, signal.SIGKILL)
         cluster.wait_until_said("broker 2 (pid")
         produce(cluster.bootstrap, MESSAGES)
         assert consume(cluster.bootstrap, 2 * MESSAGES) == expected(2 * MESSAGES)
         check_that_too_few_replicas_are_told_of(run, cluster)
+        check_the_screen_of_each_broker(run, cluster, up={1, 3})
         assert cluster.stop() == 0
     with ClusterProcess(data, *ARGUMENTS) as cluster:
         cluster.wait_until_up()

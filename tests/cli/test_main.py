@@ -9,14 +9,15 @@ import pytest
 
 import respool
 from cli.running import Run
-from respool.cli import cluster_status
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode
 from respool.cli.main import main
+from respool.cli.status import cluster_status, partition_problems
 
 RESPOOL = [sys.executable, "-m", "respool.cli"]
 
 COMMANDS = [
     ["serve"],
+    ["status"],
     ["produce"],
     ["consume"],
     ["topic", "create"],
@@ -66,7 +67,7 @@ def test_the_help_of_a_cluster_names_the_extra_that_brings_etcd(run: Run) -> Non
 def test_the_fields_of_a_piped_status_are_named(run: Run) -> None:
     shown = run("cluster", "status", "--help").out
     assert ", ".join(("number", *cluster_status.BROKER_COLUMNS[1:])) in shown
-    for kind in ("cluster", *cluster_status.TROUBLES, "moving"):
+    for kind in ("cluster", *partition_problems.PROBLEMS, "moving"):
         assert kind in shown
 
 

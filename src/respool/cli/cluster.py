@@ -202,7 +202,7 @@ def status(
     address: "ClusterAddress",
 ) -> None:
     """Show brokers, leaders, unhealthy partitions and reassignments in progress."""
-    from respool.cli import cluster_status
+    from respool.cli.status import cluster_status
 
     how = cluster_status.StatusOptions(as_json=as_json, check=check, watch=watch)
     cluster_status.show_status(address, how)

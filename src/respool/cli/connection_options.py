@@ -203,8 +203,10 @@ class BrokerConnection:
             return Bootstrap(servers, self.origin, option)
         return Bootstrap.chosen(servers, option=option)
 
-    def connect(self) -> "ClusterAdmin":
+    def connect(self, **defaults: int) -> "ClusterAdmin":
         """Connect to the brokers; `close` closes the connection, at the latest when the command ends.
+
+        `defaults` are arguments of `Cluster`, in place of the usual ones; a client config takes precedence.
 
         Raises:
             UsageError: an address is not HOST:PORT.
@@ -213,7 +215,8 @@ class BrokerConnection:
         """
         from respool.operate.cluster_admin import ClusterAdmin
 
-        settings = {} if self.config is None else self.config.cluster_settings()
+        config = {} if self.config is None else self.config.cluster_settings()
+        settings = {**defaults, **config}
         admin = ClusterAdmin.connect(self.addresses(), self.security, settings=settings)
         self._connected.append(admin)
         return admin

@@ -27,6 +27,7 @@ from respool.cli import (
     transaction,
 )
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
+from respool.cli.status import broker_status
 from respool.model.operator_errors import OperatorError
 
 
@@ -68,6 +69,7 @@ app = typer.Typer(
     + "\n".join(f"  {code.value:>3}  {meaning}" for code, meaning in EXIT_CODE_MEANING.items()),
 )
 app.command("serve", epilog=serve.EPILOG)(serve.serve)
+app.command("status", epilog=broker_status.EPILOG)(broker_status.status)
 app.add_typer(topic.app, name="topic")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)

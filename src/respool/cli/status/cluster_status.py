@@ -2,20 +2,26 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import typer
 
 from respool.cli import output
 from respool.cli.exit_codes import ExitCode
+from respool.cli.status.partition_problems import (
+    PROBLEMS,
+    Extra,
+    draw_problems,
+    draw_some,
+    in_words,
+    print_problems,
+)
 from respool.cluster.cluster_status import Awaited
-from respool.model.internal_topics import is_internal
 from respool.model.quantities import counted, part_of_bytes
 from respool.operate.cluster_store import ClusterAddress, ClusterStore, run_on_cluster
 from respool.operate.status import Document, read_status
 
-LISTED_MAX = 20
 WATCH_EVERY_S = 1.0
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
@@ -68,12 +74,6 @@ async def _watch(cluster: ClusterStore, address: ClusterAddress, *, as_json: boo
 
 BROKER_COLUMNS = ("broker", "address", "rack", "state", "leads", "replicas", "behind", "coming")
 NUMBERS = ("broker", "leads", "replicas", "behind", "coming")
-TROUBLES = {
-    "offline": "no leader",
-    "under_min_isr": "too few in sync for acks=all",
-    "under_replicated": "not all in sync",
-}
-WORST_FIRST = list(TROUBLES.values())
 
 
 def _print(document: Document, address: ClusterAddress, *, as_json: bool) -> None:
@@ -87,16 +87,12 @@ def _print(document: Document, address: ClusterAddress, *, as_json: bool) -> Non
 
 def _print_lines(document: Document) -> None:
     """Print tab-separated lines: the subject first, then its fields."""
-    counts = [len(document[name]) for name in (*TROUBLES, "moving")]
+    counts = [len(document[name]) for name in (*PROBLEMS, "moving")]
     totals = (document["controller"], document["topic_count"], document["partition_count"], *counts)
     output.print_rows(output.Columns(), [("cluster", document["cluster"], *totals)])
     rows = [("broker", *_broker_row(one)) for one in document["brokers"]]
     output.print_rows(output.Columns(), rows)
-    for trouble in TROUBLES:
-        output.print_rows(
-            output.Columns(),
-            [(trouble, *_partition_row(one), _awaited(one)) for one in document[trouble]],
-        )
+    print_problems(document, EXTRA)
     rows = [
         ("moving", *_move_row(one), one["bytes_copied"], one["bytes_total"])
         for one in document["moving"]
@@ -105,7 +101,9 @@ def _print_lines(document: Document) -> None:
 
 
 def _draw(document: Document, address: ClusterAddress) -> None:
-    output.print_heading(f"cluster {document['cluster']}: {_in_words(document)}")
+    output.print_heading(
+        f"cluster {document['cluster']}: {', '.join(in_words(document)) or 'healthy'}"
+    )
     rows = [_broker_row(one) for one in document["brokers"]]
     output.print_rows(output.Columns(*BROKER_COLUMNS, numbers=NUMBERS), rows)
     controller = document["controller"]
@@ -114,67 +112,14 @@ def _draw(document: Document, address: ClusterAddress) -> None:
         f"{counted(document['partition_count'], 'partition')}; "
         + ("no controller now" if controller is None else f"controller: {controller}")
     )
-    named = {
-        (one["topic"], one["partition"]): (
-            *_partition_row(one),
-            TROUBLES[trouble],
-            _awaited(one),
-        )
-        # A partition is listed once, under its worst problem.
-        for trouble in reversed(TROUBLES)
-        for one in document[trouble]
-    }
-    _draw_some(
-        ("topic", "partition", "leader", "replicas", "in sync", "trouble", "waits for"),
-        sorted(named.values(), key=_place),
-    )
-    _draw_some(
-        ("topic", "partition", "from", "to", "copied", "bytes"),
+    draw_problems(document, EXTRA)
+    columns = ("topic", "partition", "from", "to", "copied", "bytes")
+    draw_some(
+        output.Columns(*columns, numbers=("partition",)),
         [(*_move_row(one), _part_copied(one)) for one in document["moving"]],
     )
     if document["moving"] and document["throttles"]:
         output.print_line(f"throttles are set for brokers: {address.command('throttle')}")
-
-
-def _place(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sort key: worst problem first, then users' topics before internal ones, because only some rows are drawn."""
-    return WORST_FIRST.index(row[-2]), is_internal(row[0]), row[:-1]
-
-
-def _draw_some(columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
-    if not rows:
-        return
-    output.print_rows(output.Columns(*columns, numbers=("partition",)), rows[:LISTED_MAX])
-    if len(rows) > LISTED_MAX:
-        output.print_line(f"and {len(rows) - LISTED_MAX:,} more; --json has them all")
-
-
-def _in_words(document: Document) -> str:
-    words = {
-        "offline": "offline",
-        "under_min_isr": "under min ISR",
-        "under_replicated": "under-replicated",
-    }
-    told = [
-        f"{counted(len(document[name]), 'partition')} {text}"
-        for name, text in words.items()
-        if document[name]
-    ]
-    if document["moving"]:
-        told.append(f"{counted(len(document['moving']), 'partition')} being moved")
-    return ", ".join(told) or "healthy"
-
-
-def _partition_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
-    # As text: None would not sort beside numbers.
-    leader = "" if one["leader"] is None else str(one["leader"])
-    return (
-        one["topic"],
-        one["partition"],
-        leader,
-        output.comma_separated(one["replicas"]),
-        output.comma_separated(one["in_sync"]),
-    )
 
 
 def _broker_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -188,6 +133,9 @@ def _broker_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _awaited(one: Mapping[str, Any]) -> str | None:
     return None if one["waits_for"] is None else str(Awaited(**one["waits_for"]))
+
+
+EXTRA: Extra = {"waits for": _awaited}
 
 
 def _move_row(one: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -1,0 +1,305 @@
+"""Asks brokers for the state of their cluster, within a time limit: what `cluster_overview.py` describes.
+
+Any broker will do, of Respool or of Kafka. Each question is independent: one without an answer becomes a gap, and the
+others are still answered. When the time is up, the client is interrupted, and all open questions become gaps.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from respool.client.kafka import configs, groups, list_offsets, replicas, transactions
+from respool.client.kafka.admin import ClusterDescription, describe_cluster
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.codes import Code
+from respool.client.kafka.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    VersionUnsupported,
+)
+from respool.client.kafka.groups import Committed, ListedGroup
+from respool.client.kafka.list_offsets import OffsetRange
+from respool.client.kafka.metadata import Place, TopicMetadata
+from respool.client.kafka.replicas import LogDir, Reassignment
+from respool.model.operator_errors import Unreachable
+from respool.model.quantities import counted
+from respool.operate.consumer_groups import PartitionLag, total_lag
+from respool.operate.errors import client_errors_translated
+from respool.operate.topic_description import MIN_ISR
+
+# The default of Kafka's transaction.max.timeout.ms: coordinators abort transactions of this age.
+LONG_OPEN_MS = 15 * 60_000
+_OPEN = (transactions.ONGOING, *transactions.PREPARED)
+_ASKED_AT_ONCE = 16
+_TOPICS_PER_REQUEST = 500
+
+
+class GapReason(StrEnum):
+    # The time limit of the survey was reached.
+    TIMEOUT = "timeout"
+    # A broker does not answer.
+    UNREACHABLE = "unreachable"
+    # A broker answered with an error; often the client is not authorized.
+    REFUSED = "refused"
+    # The brokers do not serve the request.
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Something that could not be learned."""
+
+    # 'log_dirs', 'transactions', 'groups', 'lag', 'min_isr' or 'moving'.
+    subject: str
+    # None: it does not concern a single broker.
+    broker: int | None = None
+    reason: GapReason
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    cluster: ClusterDescription
+    topics: Mapping[str, TopicMetadata]
+    # Of topics with replicas that are out of sync; the others cannot be below it.
+    min_isr: dict[str, int] = field(default_factory=dict)
+    reassignments: Mapping[Place, Reassignment] = field(default_factory=dict)
+    # By broker.
+    log_dirs: dict[int, list[LogDir]] = field(default_factory=dict)
+    # The open transactions that each broker coordinates, and how many of them have been open for LONG_OPEN_MS.
+    open_transactions: dict[int, int] = field(default_factory=dict)
+    long_open_transactions: dict[int, int] = field(default_factory=dict)
+    groups: list[ListedGroup] = field(default_factory=list)
+    # In messages, by group.
+    lags: dict[str, int] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+
+
+def survey(cluster: Cluster, *, seconds: float) -> Survey:
+    """Learn as much as possible in this time. The client cannot be used afterwards, only closed.
+
+    Raises:
+        Unreachable: no broker answers with the list of brokers and topics.
+        OperatorError: the brokers refuse to list them.
+    """
+    alarm = threading.Timer(seconds, cluster.interrupt)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        return _Surveyor(cluster, _read_metadata(cluster, seconds=seconds)).run()
+    finally:
+        alarm.cancel()
+
+
+def _read_metadata(cluster: Cluster, *, seconds: float) -> Survey:
+    with client_errors_translated():
+        try:
+            return Survey(
+                cluster=cluster.retrying(lambda: describe_cluster(cluster)),
+                topics=cluster.retrying(cluster.refresh_all),
+            )
+        except ClientClosed as error:
+            raise Unreachable(
+                f"the brokers at {cluster.bootstrap} did not list brokers and topics within {seconds:g} s",
+                hint="give them more time: --timeout '1 minute'",
+            ) from error
+
+
+class _Surveyor:
+    def __init__(self, cluster: Cluster, found: Survey) -> None:
+        self._cluster = cluster
+        self._found = found
+
+    def run(self) -> Survey:
+        brokers = sorted(self._found.cluster.brokers)
+        with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as pool:
+            # Brokers without an answer hold up the threads that ask them, so what concerns all brokers comes first.
+            tasks = [pool.submit(one) for one in (self._health, self._moving, self._groups)]
+            tasks += [pool.submit(self._log_dirs, one) for one in brokers]
+            tasks += [pool.submit(self._transactions, one) for one in brokers]
+            try:
+                for task in tasks:
+                    task.result()
+            except BaseException:
+                # Ctrl-C: leaving the pool waits for its threads.
+                self._cluster.interrupt()
+                raise
+        self._found.gaps.sort(
+            key=lambda gap: (gap.subject, -1 if gap.broker is None else gap.broker)
+        )
+        return self._found
+
+    def _learn(
+        self, subject: str, ask: Callable[[], None], *, broker: int | None = None, what: str = ""
+    ) -> bool:
+        """Call `ask`; record a gap and return False if it gets no answer. `what` begins the gap's message."""
+        try:
+            ask()
+        except ClientError as error:
+            reason = _reason_of(error)
+            text = "no answer in time" if reason is GapReason.TIMEOUT else str(error)
+            self._gap(subject, reason, f"{what}: {text}" if what else text, broker=broker)
+            return False
+        return True
+
+    def _gap(
+        self, subject: str, reason: GapReason, message: str, *, broker: int | None = None
+    ) -> None:
+        self._found.gaps.append(Gap(subject=subject, broker=broker, reason=reason, message=message))
+
+    # -- partitions ----------------------------------------------------------------------------------------------------
+
+    def _health(self) -> None:
+        lagging = [
+            name
+            for name, topic in sorted(self._found.topics.items())
+            if any(len(topic.in_sync[one]) < len(topic.replicas[one]) for one in topic.leaders)
+        ]
+        for first in range(0, len(lagging), _TOPICS_PER_REQUEST):
+            names = lagging[first : first + _TOPICS_PER_REQUEST]
+            self._learn("min_isr", lambda names=names: self._read_min_isr(names))  # type: ignore[misc]
+
+    def _read_min_isr(self, names: list[str]) -> None:
+        def ask() -> dict[str, dict[str, configs.ConfigEntry]] | None:
+            try:
+                return configs.describe_configs(
+                    self._cluster, configs.ConfigResource.TOPIC, names, keys=[MIN_ISR]
+                )
+            except BrokerRefused as error:
+                if error.code != Code.unknown_topic_or_partition:
+                    raise
+                return None
+
+        described = self._cluster.retrying(ask)
+        if described is None:
+            # One of them has been deleted in the meantime.
+            if len(names) > 1:
+                self._read_min_isr(names[: len(names) // 2])
+                self._read_min_isr(names[len(names) // 2 :])
+            return
+        for name, entries in described.items():
+            value = entries[MIN_ISR].value if MIN_ISR in entries else None
+            self._found.min_isr[name] = int(value or 1)
+
+    def _moving(self) -> None:
+        def ask() -> None:
+            self._found.reassignments = replicas.list_reassignments(self._cluster)
+
+        self._learn("moving", ask)
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    def _log_dirs(self, broker: int) -> None:
+        def ask() -> None:
+            self._found.log_dirs[broker] = self._cluster.retrying(
+                lambda: replicas.describe_log_dirs(self._cluster, broker)
+            )
+
+        self._learn("log_dirs", ask, broker=broker)
+
+    def _transactions(self, broker: int) -> None:
+        def ask() -> None:
+            found = self._cluster.retrying(
+                lambda: transactions.transactions_at(self._cluster, broker, states=_OPEN)
+            )
+            self._found.open_transactions[broker] = len(found)
+            if not found:
+                self._found.long_open_transactions[broker] = 0
+
+        def ask_long_open() -> None:
+            found = transactions.transactions_at(
+                self._cluster, broker, states=_OPEN, open_longer_than_ms=LONG_OPEN_MS
+            )
+            self._found.long_open_transactions[broker] = len(found)
+
+        if (
+            self._learn("transactions", ask, broker=broker)
+            and broker not in self._found.long_open_transactions
+        ):
+            self._learn("transactions", ask_long_open, broker=broker)
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def _groups(self) -> None:
+        def ask() -> None:
+            listed = groups.list_groups(self._cluster)
+            self._found.groups = listed.groups
+            for broker, why in listed.unheard.items():
+                self._gap("groups", GapReason.UNREACHABLE, why, broker=broker)
+            if listed.unled:
+                self._gap("groups", GapReason.REFUSED, "the coordinators of some groups are moving")
+
+        if not self._learn("groups", ask):
+            return
+        committed = self._committed()
+        ranges = self._ranges(committed.values())
+        for name, places in committed.items():
+            lags = [
+                PartitionLag(
+                    topic=place[0],
+                    partition=place[1],
+                    committed=at.offset,
+                    held=ranges.get(place),
+                )
+                for place, at in places.items()
+            ]
+            # Known for none of its partitions: the lag is unknown, not 0.
+            if not lags or any(one.held is not None for one in lags):
+                self._found.lags[name] = total_lag(lags)
+
+    def _committed(self) -> dict[str, dict[Place, Committed]]:
+        found: dict[str, dict[Place, Committed]] = {}
+        names = [one.name for one in self._found.groups]
+        for done, name in enumerate(names):
+
+            def ask(name: str = name) -> None:
+                found[name] = groups.fetch_offsets(self._cluster, name)
+
+            if not self._learn("lag", ask, what=f"offsets of group {name}") and (
+                self._cluster.is_closed
+            ):
+                left = len(names) - done - 1
+                if left:
+                    more = counted(left, "more group")
+                    self._gap("lag", GapReason.TIMEOUT, f"no time for the offsets of {more}")
+                break
+        return found
+
+    def _ranges(self, committed: Iterable[Mapping[Place, Committed]]) -> dict[Place, OffsetRange]:
+        """The offset ranges of these partitions that exist and have a leader."""
+        topics = self._found.topics
+        places = {
+            (topic, number)
+            for each in committed
+            for topic, number in each
+            if topic in topics and topics[topic].leaders.get(number) is not None
+        }
+        found: dict[Place, OffsetRange] = {}
+        for broker, ones in list_offsets.leaders_of(self._cluster, places).items():
+
+            def ask(ones: list[Place] = ones) -> None:
+                # Up to the log end: a read_uncommitted group may be beyond the last stable offset.
+                found.update(
+                    list_offsets.offset_ranges(
+                        self._cluster, ones, isolation="read_uncommitted", led_only=True
+                    )
+                )
+
+            self._learn("lag", ask, broker=broker)
+        return found
+
+
+def _reason_of(error: ClientError) -> GapReason:
+    match error:
+        case ClientClosed():
+            return GapReason.TIMEOUT
+        case BrokerUnreachable():
+            return GapReason.UNREACHABLE
+        case VersionUnsupported():
+            return GapReason.UNSUPPORTED
+        case _:
+            return GapReason.REFUSED
