@@ -60,8 +60,8 @@ __all__ = [
     "write_table",
 ]
 
-# Door -> the module it is in, and the extra that brings what this needs.
-_DOORS = {
+# Name -> its module, and the extra that installs its dependencies.
+_EXPORTS = {
     "ArrowProducer": ("respool.client.arrow.writing.arrow_producer", "arrow"),
     "AsyncConsumer": ("respool.client.messages.async_consumer", "client"),
     "AsyncProducer": ("respool.client.messages.async_producer", "client"),
@@ -92,13 +92,13 @@ _DOORS = {
 if not TYPE_CHECKING:
     # Type checkers see the imports above, and nothing that is not there.
     def __getattr__(name: str) -> Any:
-        if name not in _DOORS:
+        if name not in _EXPORTS:
             raise AttributeError(f"module 'respool' has no attribute {name!r}")
         from importlib import import_module
 
-        module, extra = _DOORS[name]
+        module, extra = _EXPORTS[name]
         try:
-            door = getattr(import_module(module), name)
+            exported = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == "respool":
                 raise
@@ -106,10 +106,10 @@ if not TYPE_CHECKING:
 
             message = f"respool.{name} needs {error.name}, which is not installed: {how_to_install(extra)}"
             raise ImportError(message, name=error.name) from error
-        # Next time it is found without asking here.
-        globals()[name] = door
-        return door
+        # The next access finds it without calling this function.
+        globals()[name] = exported
+        return exported
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_DOORS})
+    return sorted({*globals(), *_EXPORTS})

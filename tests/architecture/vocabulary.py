@@ -113,29 +113,29 @@ RETIRED = [
     Retired(pattern=r"holdings|let go", instead="hosted replicas; closed", pending=2),
     Retired(pattern=r"seats?|seated", instead="controller lease, election"),
     Retired(pattern=r"(death|dead) watch", instead="failure detector"),
-    Retired(pattern=r"end going on|going on", instead="epoch transition; continues", pending=6),
+    Retired(pattern=r"end going on|going on", instead="epoch transition; continues", pending=3),
     Retired(
         pattern=r"giv(e|es|ing|en) up|gave up",
         instead="offline replica; fail, discard, stop retrying",
-        pending=33,
+        pending=20,
     ),
-    Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared", pending=7),
+    Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared", pending=4),
     Retired(
         pattern=r"settle[sd]?|settling",
         instead="resolve, drain, reconcile, become leader",
-        pending=46,
+        pending=39,
     ),
     Retired(pattern=r"copy turns?|keep back for", instead="replication throttle"),
     Retired(
         pattern=r"lent|lends?|lending|lender|borrow(s|ed|ing|er)?",
         instead="local read, file range",
-        pending=12,
+        pending=8,
     ),
     Retired(pattern=r"neighbours?", instead="local read", pending=1),
     Retired(
         pattern=r"cut offs?|cuts off|cutting off|end after cut|(is|was|are|were|be) cut",
         instead="truncate",
-        pending=48,
+        pending=40,
     ),
     Retired(
         pattern=r"ends of (a )?transactions?|transactions' ends",
@@ -154,7 +154,7 @@ RETIRED = [
     Retired(pattern=r"lanes?", instead="partition queue", pending=3),
     Retired(pattern=r"parcels?", instead="producer batch"),
     Retired(pattern=r"keepers?", instead="maintenance thread"),
-    Retired(pattern=r"outlets?", instead="bounded queue", pending=26),
+    Retired(pattern=r"outlets?", instead="bounded queue"),
     Retired(
         pattern=r"gathering|cutting|packing|stamping",
         instead="accumulator, batch builder, sequence numbering",
@@ -165,12 +165,11 @@ RETIRED = [
         only="src/respool/sim/",
         pending=3,
     ),
-    Retired(pattern=r"troubles?", instead="fault, error", pending=49),
+    Retired(pattern=r"troubles?", instead="fault, error", pending=14),
     Retired(pattern=r"homes?|engines?", instead="backend", only="src/respool/testing/"),
     Retired(
         pattern=r"leftovers?|instead of a gap|surely ms|recorded ends|room settings|mended|own client|cluster guests",
         instead="name what it is",
-        pending=11,
     ),
     Retired(
         pattern=r"when answered|ask each|offsets asked|home lock",
@@ -179,20 +178,20 @@ RETIRED = [
     Retired(
         pattern=r"is none any ?more|none any ?more|had better|lest|anew|whoever|vouch(es)? for|want of",
         instead="subject, verb, object",
-        pending=19,
+        pending=14,
     ),
     Retired(
         pattern=r"(is|are|be|was|were|been) told",
         instead="is reported, is logged, is notified",
-        pending=6,
+        pending=5,
     ),
     Retired(
-        pattern=r"so long|so many", instead="a number or a duration with its name; while", pending=3
+        pattern=r"so long|so many", instead="a number or a duration with its name; while", pending=2
     ),
-    Retired(pattern=r"go on|goes on|went on|gone on", instead="continue, resume", pending=40),
+    Retired(pattern=r"go on|goes on|went on|gone on", instead="continue, resume", pending=25),
     Retired(
         pattern=r"rooms|floors|the floor|doors?|the house",
         instead="package, layer, entry point",
-        pending=37,
+        pending=8,
     ),
 ]

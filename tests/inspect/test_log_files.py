@@ -88,7 +88,7 @@ def test_a_file_that_ends_inside_a_batch_is_cut_off(tmp_path: Path, kept: int) -
     segment.log.write_bytes(batch(0) + batch(2)[:kept])
     last = read_all(segment.log)[-1]
     assert isinstance(last, Broken)
-    assert last.is_cut_off
+    assert last.is_truncated
     assert last.position == len(batch(0))
 
 
@@ -98,7 +98,7 @@ def test_zeros_at_the_end_count_as_cut_off(tmp_path: Path, zeros: int) -> None:
     segment.log.write_bytes(batch(0) + bytes(zeros))
     last = read_all(segment.log)[-1]
     assert isinstance(last, Broken)
-    assert last.is_cut_off
+    assert last.is_truncated
     assert f"{zeros} zero bytes at the end" in last.what
 
 
@@ -107,7 +107,7 @@ def test_zeros_with_data_after_them_are_no_end(tmp_path: Path) -> None:
     segment.log.write_bytes(batch(0) + bytes(4096) + batch(2))
     last = read_all(segment.log)[-1]
     assert isinstance(last, Broken)
-    assert not last.is_cut_off
+    assert not last.is_truncated
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_bytes_that_cannot_be_a_header_end_the_reading(
     segment.log.write_bytes(bytes(data))
     [broken] = read_all(segment.log)
     assert isinstance(broken, Broken)
-    assert not broken.is_cut_off
+    assert not broken.is_truncated
     assert what in broken.what
 
 

@@ -124,7 +124,7 @@ def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
 
     error = capsys.readouterr().err
     assert f"holds partitions, such as rides-0, but {left} metadata.sqlite" in error
-    assert "bring that file back" in error
+    assert "restore that file" in error
     assert sorted(tmp_path.rglob("*")) == before
 
 

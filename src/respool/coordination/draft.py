@@ -59,7 +59,7 @@ class Draft:
         self._effects.append(effect)
 
     @property
-    def surely_ms(self) -> int:
+    def earlier_clock_ms(self) -> int:
         """The earlier of both clocks: state whose expiry cannot be undone expires by this time only."""
         return min(self.now_ms, self.wall_ms)
 

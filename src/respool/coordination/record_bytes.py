@@ -60,7 +60,7 @@ class RecordReader:
         try:
             values = form.unpack_from(self._data, self._position)
         except error:
-            raise self.damaged(f"cut off, {form.size} more bytes expected") from None
+            raise self.damaged(f"truncated, {form.size} more bytes expected") from None
         self._position += form.size
         return values
 
@@ -120,7 +120,7 @@ class RecordReader:
     def _take(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._data):
-            raise self.damaged(f"cut off, {length} more bytes expected")
+            raise self.damaged(f"truncated, {length} more bytes expected")
         taken = self._data[self._position : end]
         self._position = end
         return taken

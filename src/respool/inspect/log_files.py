@@ -83,7 +83,7 @@ class Broken:
     position: int
     what: str
     # The file merely ends too early, as after a crash or while a broker is writing.
-    is_cut_off: bool
+    is_truncated: bool
 
 
 class SegmentFile:
@@ -127,7 +127,7 @@ class SegmentFile:
             return Broken(
                 position=position,
                 what=f"{left} bytes at the end, a batch's header alone has {HEADER_BYTES}",
-                is_cut_off=True,
+                is_truncated=True,
             )
         if not data.strip(b"\0"):
             return self._zeros(position)
@@ -145,11 +145,11 @@ class SegmentFile:
             return Broken(
                 position=position,
                 what=f"a batch announces {header.size} bytes where {left} are left",
-                is_cut_off=True,
+                is_truncated=True,
             )
         else:
             return header
-        return Broken(position=position, what=what, is_cut_off=False)
+        return Broken(position=position, what=what, is_truncated=False)
 
     def _zeros(self, position: int) -> Broken:
         """Zeros to the end, as in a file that grew before a power cut lost its bytes, or zeros amid data."""
@@ -165,7 +165,7 @@ class SegmentFile:
             if only_zeros
             else "zeros, with other bytes after them"
         )
-        return Broken(position=position, what=what, is_cut_off=only_zeros)
+        return Broken(position=position, what=what, is_truncated=only_zeros)
 
     def _crc_fits(self, position: int, header: BatchHeader) -> bool:
         self._file.seek(position + CRC_COVERS_FROM)

@@ -164,7 +164,7 @@ class SegmentCheck:
             )
 
     def _on_broken(self, broken: Broken) -> None:
-        if broken.is_cut_off and self._is_last_segment():
+        if broken.is_truncated and self._is_last_segment():
             self.findings.append(
                 Finding(
                     path=self._path,

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
+from respool.inspect.checkpointed_ends import CheckpointedEnds
 from respool.inspect.log_files import (
     FileKind,
     base_offset_of,
@@ -14,7 +15,6 @@ from respool.inspect.log_files import (
     read_checkpoint,
     read_transaction_index,
 )
-from respool.inspect.recorded_ends import RecordedEnds
 from respool.inspect.segment_check import (
     KIND_OF_FILE,
     REMEDY_ABORTED,
@@ -32,7 +32,7 @@ REMEDY_SNAPSHOT = (
     "stop the broker and delete this file: producers' state is read from the .log instead"
 )
 REMEDY_CHECKPOINT = (
-    "stop the broker and bring this file back from a backup, or delete it: it is made anew"
+    "stop the broker and restore this file from a backup, or delete it: the broker rebuilds it"
 )
 
 
@@ -80,7 +80,7 @@ def verify_paths(paths: Sequence[Path], open_display: OpenDisplay = _no_display)
         UsageError: a folder contains no partition, or a file does not belong to a log.
     """
     report = VerifyReport()
-    recorded = {data: RecordedEnds(data) for path in paths for data in (path, path.parent)}
+    recorded = {data: CheckpointedEnds(data) for path in paths for data in (path, path.parent)}
     gathered = {path: _gather(path) for path in paths}
     files = [each for groups in gathered.values() for group in groups for each in group]
     total = sum(each.stat().st_size for each in files if _is_log(each))
@@ -142,7 +142,7 @@ class _LogFiles:
         files: Sequence[Path],
         report: VerifyReport,
         display: VerifyDisplay,
-        recorded: RecordedEnds | None,
+        recorded: CheckpointedEnds | None,
     ) -> None:
         self._files = files
         self._report = report

@@ -159,7 +159,7 @@ class TransactionalIdNotFound(RequestError):
 
 
 class FencedMemberEpoch(RequestError):
-    """The coordinator has gone on from the member's epoch; the member must join again."""
+    """The member's epoch is not the coordinator's; the member must join again."""
 
     code = 110
 
@@ -183,7 +183,7 @@ class StaleMemberEpoch(RequestError):
 
 
 class TransactionAbortable(RequestError):
-    """The transaction cannot go on; the client should abort it and may begin another."""
+    """The transaction cannot continue; the client should abort it and may begin another."""
 
     code = 120
 

@@ -66,7 +66,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         ) from error
     loop = asyncio.get_running_loop()
     has_told = False
-    give_up_at = loop.time() + patience_ms / 1000
+    deadline = loop.time() + patience_ms / 1000
     while True:
         try:
             return await EtcdStore.connect(options)
@@ -74,7 +74,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
             # Retrying would not change a refusal.
             raise
         except StoreUnavailable as error:
-            if loop.time() >= give_up_at:
+            if loop.time() >= deadline:
                 raise
             if not has_told:
                 logger.warning("waiting for etcd, %d s at most: %s", patience_ms // 1000, error)

@@ -50,6 +50,6 @@ def refuse_partitions_of_no_topic(disk: Disk, which: str) -> None:
     if names:
         raise DataFolderMismatch(
             f"the data folder holds partitions, such as {min(names)}, but {which} {METADATA_FILE}, which says what "
-            f"topics there are: bring that file back, with {METADATA_FILE}-wal if there is one; or, to begin anew, use "
+            f"topics there are: restore that file, with {METADATA_FILE}-wal if there is one; or, to start empty, use "
             "another folder. Nothing was changed"
         )

@@ -133,7 +133,7 @@ def _remove(
         raise OperatorError(
             f"broker {broker} holds {counted(held, 'replica')}",
             hint=f"{first}; "
-            "if it will never come back, add --force: they are made anew from the other replicas",
+            "if it will never come back, add --force: they are recreated from the other replicas",
         )
     return broker_requests.remove(view, broker, is_forced=force)
 

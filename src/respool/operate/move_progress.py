@@ -78,8 +78,8 @@ async def wait_until_none_left(
             if progress.is_shown and loop.time() >= copied_at:
                 copied, copied_at = await _copied(snapshot.view), loop.time() + COPIED_EVERY_S
             no_controller = "; there is no controller, so nothing moves"
-            trouble = no_controller if snapshot.controller is None else ""
-            progress.describe(f"{doing}, {left:,} left{copied}{trouble}")
+            warning = no_controller if snapshot.controller is None else ""
+            progress.describe(f"{doing}, {left:,} left{copied}{warning}")
             waited_s = loop.time() - began
             await asyncio.sleep(min(POLL_S, max(POLL_S_MIN, POLL_SHARE * waited_s)))
             snapshot = await cluster.read()

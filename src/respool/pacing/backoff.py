@@ -33,7 +33,7 @@ class Backoff:
         assert 0 <= self.jitter < 1, self.jitter
 
     def delay(self, failures: int, *, random: Callable[[], float] = no_jitter) -> float:
-        """Return the delay after so many consecutive failures, at least 1; `random` draws from 0 ... 1."""
+        """Return the delay after this number of consecutive failures, at least 1; `random` draws from 0 ... 1."""
         assert failures >= 1, failures
         delay = min(self.longest, self.first * (1 << min(failures - 1, _DOUBLINGS_MAX)))
         return delay * (1 + self.jitter * (2 * random() - 1))

@@ -24,7 +24,7 @@ class TokenBucket:
     def set_rate(self, rate_per_s: float, *, now_ms: float) -> None:
         """A debt stays when the rate changes."""
         self._refill(now_ms)
-        # At 0 a debt would never end, so nobody would be told when to look again.
+        # At 0 a debt would never be paid, and `wait_ms` would be infinite.
         self._rate_per_s = max(1.0, rate_per_s)
         if self._rate_per_s == NO_LIMIT:
             self._tokens = 0.0

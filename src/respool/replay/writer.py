@@ -106,7 +106,7 @@ class ReplayWriter:
         self._writer.close()
 
     def _watch(self, *, has_progress: bool) -> None:
-        error = self._writer.trouble
+        error = self._writer.last_error
         if error is not None and not self._is_failing:
             self._on_note(f"{error}; trying again")
         self._is_failing = error is not None

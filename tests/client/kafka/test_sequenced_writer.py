@@ -54,10 +54,12 @@ def test_two_producers_write_to_one_partition() -> None:
         assert sorted(str(one.token) for one in found) == ["a"] * 3 + ["b"] * 3
 
 
-@pytest.mark.parametrize("trouble", [LOSE_ANSWER, LOSE_REQUEST, Code.not_leader_or_follower, 7, 19])
-def test_what_had_no_reply_or_a_transient_one_is_in_once(trouble: str | int) -> None:
+@pytest.mark.parametrize(
+    "last_error", [LOSE_ANSWER, LOSE_REQUEST, Code.not_leader_or_follower, 7, 19]
+)
+def test_what_had_no_reply_or_a_transient_one_is_in_once(last_error: str | int) -> None:
     with FakeBroker() as broker, writing(broker) as writer:
-        broker.script(trouble)
+        broker.script(last_error)
         for number in range(8):
             writer.add(PLACE, batch(number, b"%d" % number))
         writer.flush(limit_ms=10_000)
@@ -105,7 +107,7 @@ def test_metadata_of_a_partition_without_a_leader_is_requested_with_a_backoff() 
     writer = SequencedWriter(cast(Cluster, cluster), clock=lambda: cluster.now_s)
     writer.add(PLACE, batch(0, b"a"))
     assert writer.run(seconds=60.0) == []
-    assert str(writer.trouble) == f"{TOPIC}/0 has no leader"
+    assert str(writer.last_error) == f"{TOPIC}/0 has no leader"
     # About one a second after the first few; at intervals of 20 ms it would be 3,000.
     assert 50 <= cluster.refreshes <= 80
 
@@ -138,7 +140,7 @@ def test_a_broker_that_stays_away_is_told_when_the_time_is_over() -> None:
         broker.script(*[19] * 100)
         writer.add(PLACE, batch(0, b"a"))
         assert writer.run(seconds=0.05) == []
-        assert writer.trouble is not None
+        assert writer.last_error is not None
         with pytest.raises(BrokerRefused, match="NOT_ENOUGH_REPLICAS"):
             writer.flush(limit_ms=100)
         writer.close()

@@ -67,7 +67,7 @@ def test_it_waits_for_the_first_message_alone() -> None:
 def test_what_passes_by_itself_is_not_told(code: int) -> None:
     arrivals = Arrivals(Library(Found(4), Found(code=code), Found(5)))
     assert [one.offset for one in arrivals.take(0.0, 3)] == [4, 5]
-    arrivals.raise_trouble()
+    arrivals.raise_error()
     assert not arrivals.has_unplaced
 
 
@@ -82,9 +82,9 @@ def test_what_does_not_pass_is_told_once(code: int, told: type[Exception]) -> No
     arrivals = Arrivals(Library(Found(code=code)))
     assert arrivals.take(0.0, 1) == []
     with pytest.raises(told) as error:
-        arrivals.raise_trouble()
+        arrivals.raise_error()
     assert isinstance(error.value.__cause__, KafkaException)
-    arrivals.raise_trouble()
+    arrivals.raise_error()
 
 
 def test_who_was_replaced_hears_it_every_time() -> None:
@@ -92,7 +92,7 @@ def test_who_was_replaced_hears_it_every_time() -> None:
     arrivals.take(0.0, 1)
     for _ in range(2):
         with pytest.raises(Fenced):
-            arrivals.raise_trouble()
+            arrivals.raise_error()
 
 
 def test_places_without_an_offset_are_handed_out_once_unless_they_are_put_back() -> None:

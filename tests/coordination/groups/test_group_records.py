@@ -104,11 +104,11 @@ def test_all_versions_are_read(text: str, expected: StoredGroup) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("00", "cut off"),
+        ("00", "truncated"),
         ("0005", "version 5 is unknown"),
         (f"0003 {NAMES} 0000000000000009 7fffffff", "2147483647 items"),
         (f"{VERSION_3} 00", "1 bytes too many"),
-        (VERSION_3[:-2], "cut off"),
+        (VERSION_3[:-2], "truncated"),
         (
             VERSION_3.replace(PROTOCOL, "ffff"),
             "no protocol",

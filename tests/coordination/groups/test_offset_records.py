@@ -92,10 +92,10 @@ def test_all_versions_of_values_are_read(text: str, expected: CommittedOffset) -
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "cut off"),
+        ("", "truncated"),
         ("0005 0000000000000009", "version 5 is unknown"),
         ("ffff 0000000000000009", "version -1 is unknown"),
-        (f"0003 0000000000000009 00000002 0001 {AT}", "cut off"),
+        (f"0003 0000000000000009 00000002 0001 {AT}", "truncated"),
         (f"0003 0000000000000009 00000002 0000 {AT} 00", "1 bytes too many"),
         (f"0003 0000000000000009 00000002 ffff {AT}", "null"),
         (f"0003 0000000000000009 00000002 0001 ff {AT}", "not UTF-8"),

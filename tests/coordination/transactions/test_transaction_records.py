@@ -165,11 +165,11 @@ def test_a_newer_client_counts_as_the_newest_we_know() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "cut off"),
-        ("0000 00", "cut off"),
+        ("", "truncated"),
+        ("0000 00", "truncated"),
         (f"0002 {HEAD} 00 ffffffff {UPDATED} {STARTED}", "version 2 is unknown"),
         (f"0000 {HEAD} 00 ffffffff {UPDATED} {STARTED} 00", "1 bytes too many"),
-        (f"0000 {HEAD} 00 ffffffff {UPDATED}", "cut off"),
+        (f"0000 {HEAD} 00 ffffffff {UPDATED}", "truncated"),
         # Kafka has these two, but never writes them.
         (f"0000 {HEAD} 06 ffffffff {UPDATED} {STARTED}", "state 6 is unknown"),
         (f"0000 {HEAD} 07 ffffffff {UPDATED} {STARTED}", "state 7 is unknown"),

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Door:
+class _SharedConnection:
     """The shared connection to one address."""
 
     lock: Lock = field(default_factory=Lock)
@@ -95,7 +95,7 @@ class Cluster:
         self._lock = Lock()
         # Address -> when a broker last failed to answer there.
         self._silent_at: dict[tuple[str, int], float] = {}
-        self._doors: dict[tuple[str, int], _Door] = {}
+        self._shared_connections: dict[tuple[str, int], _SharedConnection] = {}
         self._connections: set[Connection] = set()
 
     def __enter__(self) -> Self:
@@ -159,13 +159,13 @@ class Cluster:
         """Close all connections, including those from `connect`; this interrupts threads that still use them."""
         self.interrupt()
         with self._lock:
-            doors = list(self._doors.values())
-        for door in doors:
-            with door.lock:
-                if door.connection is not None:
-                    self._drop(door.connection)
+            all_shared = list(self._shared_connections.values())
+        for shared in all_shared:
+            with shared.lock:
+                if shared.connection is not None:
+                    self._drop(shared.connection)
         with self._lock:
-            self._doors.clear()
+            self._shared_connections.clear()
 
     def retry_timer(self, limit_ms: int | None = None) -> RetryTimer:
         """A timer for retries, which stop when this client is closed."""
@@ -406,13 +406,13 @@ class Cluster:
     def _shared(self, address: tuple[str, int]) -> Iterator[Connection]:
         """The shared connection to this broker, for one thread at a time."""
         with self._lock:
-            door = self._doors.setdefault(address, _Door())
-        with door.lock:
-            if door.connection is None or not door.connection.is_fresh:
-                if door.connection is not None:
-                    self._drop(door.connection)
-                door.connection = self._open(address)
-            yield door.connection
+            shared = self._shared_connections.setdefault(address, _SharedConnection())
+        with shared.lock:
+            if shared.connection is None or not shared.connection.is_fresh:
+                if shared.connection is not None:
+                    self._drop(shared.connection)
+                shared.connection = self._open(address)
+            yield shared.connection
 
     def _open(self, address: tuple[str, int]) -> Connection:
         connection = Connection(address, self._links)

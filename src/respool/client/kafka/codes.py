@@ -42,7 +42,7 @@ UNKNOWN_TO_CLIENT = "an error newer than this client"
 
 
 class ProduceOutcome(Enum):
-    """The meaning of a Produce error code for the batch, as in Kafka's own client."""
+    """The meaning of a Produce error code for the batch, as in Kafka's Java client."""
 
     # The batch was already appended, and the first reply was lost.
     DUPLICATE = 1

@@ -77,7 +77,7 @@ def list_offsets(
         cluster.topic(topic).leader_of(partition)
     retry = cluster.retry_timer()
     while left:
-        trouble: BrokerRefused | BrokerUnreachable | None = None
+        last_error: BrokerRefused | BrokerUnreachable | None = None
         led = leaders_of(cluster, left)
         if led_only:
             left = {place for asked in led.values() for place in asked}
@@ -85,7 +85,7 @@ def list_offsets(
             try:
                 answers = _ask(cluster, broker, asked, at=at, isolation=isolation)
             except BrokerUnreachable as error:
-                trouble = error
+                last_error = error
                 continue
             for place, answer in answers.items():
                 if not isinstance(answer, BrokerRefused):
@@ -96,9 +96,9 @@ def list_offsets(
                 elif not answer.retriable:
                     raise answer
                 else:
-                    trouble = answer
+                    last_error = answer
         if left:
-            retry.wait_or_raise(trouble or NoLeader(*min(left)))
+            retry.wait_or_raise(last_error or NoLeader(*min(left)))
             refresh_quietly(cluster, {topic for topic, _ in left})
     return found
 

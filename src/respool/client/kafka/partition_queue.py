@@ -337,7 +337,7 @@ class PartitionQueue:
         return 1 if goes_alone else self._in_flight_max
 
     def _may_succeed_on_retry(self, batch: ProducerBatch, outcome: ProduceOutcome) -> bool:
-        """Whether a sequence gap or an unknown producer may be gone on the next attempt."""
+        """Whether a sequence gap or an unknown producer may have disappeared by the next attempt."""
         if outcome is ProduceOutcome.SEQUENCE_GAP:
             if self._tried[0] is not batch:
                 return True

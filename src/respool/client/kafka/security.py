@@ -131,7 +131,7 @@ class Security:
 @cache
 def warn_of_plain_login() -> None:
     _log.warning(
-        "the login by PLAIN goes over the network without TLS: whoever listens reads the password"
+        "the PLAIN login is sent without TLS: everyone on the network can read the password"
     )
 
 

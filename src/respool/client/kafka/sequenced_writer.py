@@ -109,7 +109,7 @@ class SequencedWriter:
         self._refreshes = 0
         self._refresh_at_ms = 0
         # The last transient error, for a caller that stops waiting.
-        self.trouble: Exception | None = None
+        self.last_error: Exception | None = None
 
     @property
     def pending(self) -> int:
@@ -138,7 +138,7 @@ class SequencedWriter:
     def run(self, *, seconds: float) -> list[Acknowledged]:
         """Send queued batches, and wait up to `seconds` for the first reply. Returns the newly acknowledged batches.
 
-        Transient errors are retried by the next `run`; the last one is in `trouble`.
+        Transient errors are retried by the next `run`; the last one is in `last_error`.
 
         Raises:
             BatchRefused: a batch was refused permanently. The writer cannot be used any longer.
@@ -168,7 +168,7 @@ class SequencedWriter:
         while self._pending:
             left = deadline - self._clock()
             if left <= 0:
-                raise self.trouble or BrokerUnreachable(f"no reply within {limit_ms} ms")
+                raise self.last_error or BrokerUnreachable(f"no reply within {limit_ms} ms")
             done += self.run(seconds=left)
         return done
 
@@ -211,7 +211,7 @@ class SequencedWriter:
             except (BrokerUnreachable, BrokerRefused) as error:
                 if isinstance(error, BrokerRefused) and not error.retriable:
                     raise
-                self.trouble = error
+                self.last_error = error
                 return
             self._stale.discard(topic)
 
@@ -223,10 +223,10 @@ class SequencedWriter:
         try:
             leader = self._cluster.topic(topic).leader_of(partition)
         except BrokerUnreachable as error:
-            self.trouble = error
+            self.last_error = error
             return None
         if leader is None:
-            self.trouble = BrokerUnreachable(f"{topic}/{partition} has no leader")
+            self.last_error = BrokerUnreachable(f"{topic}/{partition} has no leader")
             self._stale.add(topic)
             return None
         return leader.broker if queued.queue.is_quiet or queued.broker == leader.broker else None
@@ -301,14 +301,14 @@ class SequencedWriter:
 
     def _on_answer(self, queued: _Queued, batch: ProducerBatch, answer: ProduceAnswer) -> None:
         if not answer.code:
-            self.trouble = None
+            self.last_error = None
             self._refreshes = 0
             self._take(queued, queued.queue.on_appended(batch, answer.base_offset))
             return
         topic, partition = queued.place
         # The broker's own message, without the leading code name.
         said = answer.message.partition(": ")[2]
-        self.trouble = refused(f"writing {topic}/{partition}", answer.code, said)
+        self.last_error = refused(f"writing {topic}/{partition}", answer.code, said)
         update = queued.queue.on_refused(
             batch, answer.code, said, retry_at_ms=self._retry_at_ms(batch)
         )
@@ -318,12 +318,12 @@ class SequencedWriter:
         """Handle a lost connection: its batches may or may not be appended, and are sent again."""
         line = self._lines.pop(broker)
         self._cluster.release(line.connection)
-        self.trouble = error
+        self.last_error = error
         for queued, batch in line.in_flight:
             self._take(queued, queued.queue.on_lost(batch, retry_at_ms=self._retry_at_ms(batch)))
 
     def _on_unsent(self, queued: _Queued, batch: ProducerBatch, error: Exception) -> None:
-        self.trouble = error
+        self.last_error = error
         self._take(queued, queued.queue.on_unsent(batch, retry_at_ms=self._retry_at_ms(batch)))
 
     def _retry_at_ms(self, batch: ProducerBatch) -> int:

@@ -11,7 +11,7 @@ from respool.client.messages.message import Message, Place, as_datetime
 class Arrivals:
     def __init__(self, kafka: Any) -> None:
         self._kafka = kafka
-        self._trouble: ClientError | None = None
+        self._error: ClientError | None = None
         # Partitions without a start offset: nothing was committed, or the offset has been deleted.
         self._unplaced: set[Place] = set()
         # Partitions read to their end since they were assigned.
@@ -59,19 +59,19 @@ class Arrivals:
                 self._on_error(one)
         return messages
 
-    def raise_trouble(self) -> None:
+    def raise_error(self) -> None:
         """
         Raises:
             ClientError: a permanent error occurred. Raised once, unless this member was fenced.
         """
-        if self._trouble is not None:
-            trouble = self._trouble
-            if not isinstance(trouble, Fenced):
-                self._trouble = None
-            raise trouble
+        if self._error is not None:
+            error = self._error
+            if not isinstance(error, Fenced):
+                self._error = None
+            raise error
 
     def _on_error(self, found: Any) -> None:
-        """Transient errors are logged; permanent ones are kept for `raise_trouble`."""
+        """Transient errors are logged; permanent ones are kept for `raise_error`."""
         error = found.error()
         code = error.code()
         if code == library.PARTITION_EOF:
@@ -87,17 +87,17 @@ class Arrivals:
                 " partitions to others; what was in hand will come again there. Handle messages faster, or raise it"
             )
         elif library.is_fencing(error):
-            self._trouble = library.fenced("a consumer cannot go on", cause)
+            self._error = library.fenced("a consumer cannot continue", cause)
         elif code in library.UNKNOWN_TOPIC:
-            self._trouble = UnknownTopic(found.topic() or "?")
+            self._error = UnknownTopic(found.topic() or "?")
         elif code in library.PASSING | library.REBALANCED and not error.fatal():
             log.info("%s", library.reason(cause))
         else:
-            self._trouble = ReceiveFailed(
+            self._error = ReceiveFailed(
                 f"messages cannot be read: {library.reason(cause)}. What was committed is kept; start again from there"
             )
-        if self._trouble is not None:
-            self._trouble.__cause__ = cause
+        if self._error is not None:
+            self._error.__cause__ = cause
 
 
 def _message(found: Any) -> Message:

@@ -192,7 +192,7 @@ class AsyncConsumer:
             except asyncio.CancelledError:
                 # Hold the lock until the thread has finished, even if the caller is cancelled again.
                 if self._reader_or_none is not None:
-                    self._reader_or_none.is_given_up = True
+                    self._reader_or_none.is_abandoned = True
                 while not running.done():
                     with suppress(asyncio.CancelledError):
                         await asyncio.wait([running])

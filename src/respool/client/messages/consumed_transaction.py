@@ -71,11 +71,11 @@ class ConsumedTransaction:
             try:
                 self._commit()
             except TransactionAborted as aborted:
-                self._take_back(aborted)
+                self._rewind(aborted)
             return True
         abort_after(self._transactions, error)
         if isinstance(error, TransactionAborted):
-            self._take_back(error)
+            self._rewind(error)
             return True
         try:
             self._reader.go_back(self.messages)
@@ -95,7 +95,7 @@ class ConsumedTransaction:
         )
         self.is_committed = True
 
-    def _take_back(self, aborted: TransactionAborted) -> None:
+    def _rewind(self, aborted: TransactionAborted) -> None:
         log.warning("%d messages come again: %s", len(self.messages), aborted)
         self.aborted_by = aborted
         self._reader.go_back(self.messages)

@@ -64,7 +64,7 @@ class GroupReader:
         self._pending: rewind.Wish | None = None
         self.stopping = threading.Event()
         # Set to cancel the wait of `prepare`.
-        self.is_given_up = False
+        self.is_abandoned = False
         self.kafka: Any = library.make(
             library.KafkaConsumer,
             {**settings, "on_commit": self._on_commit, "enable.partition.eof": True},
@@ -107,7 +107,7 @@ class GroupReader:
 
     def prepare(self, count: int, wait_s: float) -> None:
         """Mark the previous messages as done; fetch messages, waiting up to `wait_s`."""
-        self.is_given_up = False
+        self.is_abandoned = False
         self._commits.write_beginning_if_due()
         if self._commits_by_itself:
             self._progress.on_done()
@@ -126,21 +126,21 @@ class GroupReader:
     def _fill(self, wait_s: float, count: int) -> None:
         deadline = time.monotonic() + wait_s
         while not self._buffer:
-            self._raise_trouble()
+            self._raise_error()
             left = deadline - time.monotonic()
             came = self._arrivals.take(max(0.0, min(left, _SLICE_SECONDS)), count)
             # Messages of revoked partitions are dropped: another member reads them.
             batch = [one for one in came if one.place in self._assigned]
             self._write_beginning(batch)
             try:
-                self._buffer.extend(self._settle(batch))
+                self._buffer.extend(self._deliverable(batch))
             except ClientError:
                 # None of them was returned, so they are read again after the error.
                 self.go_back(batch)
                 raise
-            is_over = left <= 0 or self.stopping.is_set() or self.is_given_up
+            is_over = left <= 0 or self.stopping.is_set() or self.is_abandoned
             if is_over and not self._buffer:
-                self._raise_trouble()
+                self._raise_error()
                 return
 
     def _write_beginning(self, batch: list[Message]) -> None:
@@ -151,7 +151,7 @@ class GroupReader:
             self._commits.on_started(started | (waiting - self._assigned))
         self._commits.write_beginning_if_due()
 
-    def _settle(self, batch: list[Message]) -> list[Message]:
+    def _deliverable(self, batch: list[Message]) -> list[Message]:
         """Return the deliverable messages, after handling the events that arrived with them."""
         if self._arrivals.has_unplaced:
             self._place()
@@ -161,8 +161,8 @@ class GroupReader:
             batch = self._committed_first(batch)
         return batch
 
-    def _raise_trouble(self) -> None:
-        self._arrivals.raise_trouble()
+    def _raise_error(self) -> None:
+        self._arrivals.raise_error()
         for error in self._lost.values():
             raise error
 
@@ -381,7 +381,7 @@ def _firsts(messages: Iterable[Message]) -> dict[Place, int]:
 def _deleted(place: Place, offset: int, low: int, high: int) -> OutsideRetention:
     return OutsideRetention(
         f"messages were deleted before they were read. The next to read is {offset}; there is {low} up to {high}. To"
-        " go on with what there is: consumer.rewind('earliest')",
+        " continue with the oldest message: consumer.rewind('earliest')",
         topic=place[0],
         partition=place[1],
         offset=offset,

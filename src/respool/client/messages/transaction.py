@@ -88,7 +88,7 @@ class Transactions:
                 self.is_open = False
                 self._ended_by = TransactionUnsure(
                     f"no answer to a commit within {self._timeout_s:g} s: {library.reason(error)}. All of it counts or"
-                    " nothing does. Start again with the same transactional_id: that settles it, and what the group"
+                    " nothing does. Start again with the same transactional_id: that resolves it, and what the group"
                     " has committed tells which it was"
                 )
                 raise self._ended_by from error

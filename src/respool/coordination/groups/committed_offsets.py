@@ -247,7 +247,10 @@ class CommittedOffsets:
                 committed_at_ms, expires_at_ms = read_offset_times(value)
                 if expires_at_ms == NO_TIMESTAMP:
                     expires_at_ms = max(rule.since_ms, committed_at_ms) + retention_ms
-                if expires_at_ms <= draft.surely_ms and topic.key(partition) not in self._pending:
+                if (
+                    expires_at_ms <= draft.earlier_clock_ms
+                    and topic.key(partition) not in self._pending
+                ):
                     draft.write(topic.key(partition), None)
                 else:
                     are_all_gone = False

@@ -61,11 +61,11 @@ class TopicPattern:
             if not following.places:
                 return False
             state = following
-        return self._going_on(state, "").is_match
+        return self._ahead(state, "").is_match
 
     def _step(self, state: "_State", char: str) -> "_State":
         came_after = "w" if char in WORD else "-"
-        takers = self._going_on(state, came_after).takers
+        takers = self._ahead(state, came_after).takers
         self._spend(len(takers))
         taken = frozenset(place + 1 for place, allowed in takers if char in allowed)
         return self._state(taken, came_after)
@@ -76,7 +76,7 @@ class TopicPattern:
             state = self._states[places, came_after] = _State(places, came_after)
         return state
 
-    def _going_on(self, state: "_State", comes_next: str) -> "_Ahead":
+    def _ahead(self, state: "_State", comes_next: str) -> "_Ahead":
         ahead = state.ahead.get(comes_next)
         if ahead is None:
             ahead = state.ahead[comes_next] = self._reach(state, comes_next)

@@ -268,7 +268,9 @@ class TransactionCoordinatorShard:
         name, started_at_ms = transaction.transactional_id, transaction.started_at_ms
         known = self._due.get(name)
         if known is None or known.started_at_ms != started_at_ms:
-            left_ms = min(max(0, transaction.due_at_ms - draft.surely_ms), transaction.timeout_ms)
+            left_ms = min(
+                max(0, transaction.due_at_ms - draft.earlier_clock_ms), transaction.timeout_ms
+            )
             self._due[name] = known = _Due(
                 started_at_ms=started_at_ms, at_ms=draft.now_ms + left_ms
             )
@@ -323,7 +325,7 @@ class TransactionCoordinatorShard:
 
     def _expire(self, draft: Draft) -> None:
         """Remove expired ids."""
-        unused_since_ms = draft.surely_ms - self._settings.transactional_id_expiration_ms
+        unused_since_ms = draft.earlier_clock_ms - self._settings.transactional_id_expiration_ms
         for transaction in self._transactions.values():
             if draft.record_bytes >= RECORD_BYTES_PER_TIMER:
                 draft.set_timer(EXPIRY_TIMER, draft.now_ms)

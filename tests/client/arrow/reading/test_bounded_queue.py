@@ -23,37 +23,37 @@ def in_thread(run: Callable[[], object]) -> Thread:
 
 
 def test_pieces_come_in_order_and_then_the_end() -> None:
-    outlet = BoundedQueue(bytes_max=1_000, sources=2)
-    outlet.put(piece(1))
-    outlet.finish()
-    outlet.put(piece(2))
-    outlet.finish()
-    assert [outlet.take(), outlet.take(), outlet.take()] == [piece(1), piece(2), None]
+    queue = BoundedQueue(bytes_max=1_000, sources=2)
+    queue.put(piece(1))
+    queue.finish()
+    queue.put(piece(2))
+    queue.finish()
+    assert [queue.take(), queue.take(), queue.take()] == [piece(1), piece(2), None]
 
 
 def test_a_source_waits_while_there_is_no_room() -> None:
-    outlet = BoundedQueue(bytes_max=16, sources=1)
-    outlet.put(piece(1, rows=1))
-    assert outlet.has_room
-    outlet.put(piece(2, rows=100))
-    assert not outlet.has_room
-    third = in_thread(lambda: outlet.put(piece(3)))
-    assert outlet.take() == piece(1)
+    queue = BoundedQueue(bytes_max=16, sources=1)
+    queue.put(piece(1, rows=1))
+    assert queue.has_room
+    queue.put(piece(2, rows=100))
+    assert not queue.has_room
+    third = in_thread(lambda: queue.put(piece(3)))
+    assert queue.take() == piece(1)
     assert third.is_alive()
-    assert outlet.take() == piece(2, rows=100)
+    assert queue.take() == piece(2, rows=100)
     third.join(10)
-    assert outlet.take() == piece(3)
+    assert queue.take() == piece(3)
 
 
 def test_an_error_comes_after_what_was_put_before_it() -> None:
-    outlet = BoundedQueue(bytes_max=1_000, sources=1)
-    outlet.put(piece(1))
-    outlet.fail(ClientError("first"))
-    outlet.fail(ClientError("second"))
-    outlet.finish()
-    assert outlet.take() == piece(1)
+    queue = BoundedQueue(bytes_max=1_000, sources=1)
+    queue.put(piece(1))
+    queue.fail(ClientError("first"))
+    queue.fail(ClientError("second"))
+    queue.finish()
+    assert queue.take() == piece(1)
     with pytest.raises(ClientError, match="first"):
-        outlet.take()
+        queue.take()
 
 
 def test_nothing_in_time_is_told() -> None:
@@ -64,67 +64,67 @@ def test_nothing_in_time_is_told() -> None:
 @pytest.mark.parametrize(
     "wait",
     [
-        lambda outlet: outlet.put(piece(2)),
-        lambda outlet: outlet.wait(600),
+        lambda queue: queue.put(piece(2)),
+        lambda queue: queue.wait(600),
     ],
 )
 def test_closing_wakes_everyone(wait: Callable[[BoundedQueue], None]) -> None:
-    outlet = BoundedQueue(bytes_max=1, sources=1)
-    outlet.put(piece(1))
+    queue = BoundedQueue(bytes_max=1, sources=1)
+    queue.put(piece(1))
     woken: list[ClientClosed] = []
 
     def run() -> None:
         try:
-            wait(outlet)
+            wait(queue)
         except ClientClosed as error:
             woken.append(error)
 
     thread = in_thread(run)
-    outlet.close()
+    queue.close()
     thread.join(10)
     assert len(woken) == 1
     with pytest.raises(ClientClosed):
-        outlet.take()
+        queue.take()
 
 
 def test_closing_wakes_who_takes() -> None:
-    outlet = BoundedQueue(bytes_max=1, sources=1)
+    queue = BoundedQueue(bytes_max=1, sources=1)
     woken: list[ClientClosed] = []
 
     def run() -> None:
         try:
-            outlet.take()
+            queue.take()
         except ClientClosed as error:
             woken.append(error)
 
     in_thread(run)
-    outlet.close()
+    queue.close()
     wait_until(lambda: woken, "it has woken")
 
 
 def test_after_a_failure_nothing_more_is_put_in_so_that_it_is_heard_of() -> None:
-    outlet = BoundedQueue(bytes_max=1_000, sources=2)
-    outlet.put(piece(1))
-    outlet.fail(ClientError("the other source's"))
+    queue = BoundedQueue(bytes_max=1_000, sources=2)
+    queue.put(piece(1))
+    queue.fail(ClientError("the other source's"))
     with pytest.raises(ClientClosed):
-        outlet.put(piece(2))
-    assert outlet.take() == piece(1)
+        queue.put(piece(2))
+    assert queue.take() == piece(1)
     with pytest.raises(ClientError, match="the other source's"):
-        outlet.take()
+        queue.take()
 
 
 def test_a_source_that_waits_for_room_ends_when_another_fails() -> None:
-    outlet = BoundedQueue(bytes_max=1, sources=2)
-    outlet.put(piece(1))
+    queue = BoundedQueue(bytes_max=1, sources=2)
+    queue.put(piece(1))
     ended: list[ClientClosed] = []
 
     def put() -> None:
         try:
-            outlet.put(piece(2))
+            queue.put(piece(2))
         except ClientClosed as error:
             ended.append(error)
 
     waiting = in_thread(put)
-    outlet.fail(ClientError("the other source's"))
+    queue.fail(ClientError("the other source's"))
     waiting.join(10)
     assert len(ended) == 1

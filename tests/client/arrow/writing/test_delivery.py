@@ -213,7 +213,7 @@ def test_a_later_write_tells_of_an_earlier_failure(broker: FakeBroker) -> None:
     broker.script(TOO_LARGE)
     with producer_of(broker) as producer:
         producer.write(numbers(1), TOPIC)
-        producer._delivery.wait_until_settled()
+        producer._delivery.wait_until_complete()
         with pytest.raises(WriteFailed):
             producer.write(numbers(1), TOPIC)
 

@@ -128,7 +128,7 @@ class Cursor:
         return LogTruncated(
             f"messages up to offset {self.position - 1} were read, and the log of the leader now ends or differs from "
             f"offset {log_end} on: it was elected without having them all (unclean election). What was read from there "
-            f"on is no longer in the log; to go on with what is, begin at {log_end}",
+            f"on is no longer in the log; to continue with the rest, begin at {log_end}",
             topic=self.topic,
             partition=self.partition,
             offset=log_end,

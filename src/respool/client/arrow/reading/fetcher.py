@@ -1,11 +1,11 @@
 """One thread that reads some partitions: fetches from their leaders, decodes replies, and queues them until the end.
 
 ```
-   send to each leader -> wait for the first reply -> advance cursors -> send the next fetch -> decode -> outlet
+   send to each leader -> wait for the first reply -> advance cursors -> send the next fetch -> decode -> queue
                                                                        while this decodes, the broker already works
 ```
 A partition stays with its thread when its leader changes, so its pieces stay in order. The next fetch is sent before
-the last one is decoded only if the outlet has room: otherwise unread replies would occupy the broker's memory.
+the last one is decoded only if the queue has room: otherwise unread replies would occupy the broker's memory.
 """
 
 import select
@@ -97,7 +97,7 @@ class Fetcher:
         *,
         settings: FetchSettings,
         pieces: PieceMaker,
-        outlet: BoundedQueue,
+        queue: BoundedQueue,
         known_partitions: int | None = None,
     ) -> None:
         """The cluster belongs to this read alone: it is interrupted when the read is closed.
@@ -107,14 +107,14 @@ class Fetcher:
         self._cluster = cluster
         self._sight = WatchedTopic(cluster, topic, topic_id, known_partitions=known_partitions)
         self._settings = settings
-        self._outlet = outlet
+        self._queue = queue
         self._pieces = pieces
         # Partitions with new records move to the end, so that each gets its turn.
         self._readings = [self._reading(cursor) for cursor in cursors]
         self._lines: dict[int, _Line] = {}
         self._nearby = PreferredReplicas()
         self._buffer = ReplyBuffer()
-        self._lent_buffer = ReplyBuffer()
+        self._reply_buffer = ReplyBuffer()
 
     def run(self) -> None:
         """The thread's main function."""
@@ -122,14 +122,14 @@ class Fetcher:
             while self._readings:
                 self._turn()
         except ClientClosed as error:
-            if not self._outlet.is_closed:
-                self._outlet.fail(error)
+            if not self._queue.is_closed:
+                self._queue.fail(error)
         except BaseException as error:  # noqa: BLE001  It is raised where the pieces are taken.
-            self._outlet.fail(error)
+            self._queue.fail(error)
         finally:
             for line in self._lines.values():
                 self._cluster.release(line.connection)
-            self._outlet.finish()
+            self._queue.finish()
 
     def _turn(self) -> None:
         self._readings = [one for one in self._readings if not one.cursor.is_done]
@@ -143,7 +143,7 @@ class Fetcher:
         if busy:
             self._receive(busy)
         elif self._readings:
-            self._outlet.wait(self._until_due_s())
+            self._queue.wait(self._until_due_s())
 
     def _until_due_s(self) -> float:
         """Seconds until the next partition that waits after a failure may be fetched."""
@@ -212,7 +212,7 @@ class Fetcher:
                 raise
             local_reads = LocalReads(
                 connection.address if connection.is_on_this_host else None,
-                into=self._lent_buffer,
+                into=self._reply_buffer,
                 bytes_max=connection.reply_bytes_max,
             )
             line = self._lines[broker] = _Line(
@@ -241,13 +241,13 @@ class Fetcher:
             if line.version >= TOPIC_IDS_FROM
             else {"topic": self._sight.topic}
         )
-        lent = (
+        local_read = (
             {"reader_host": line.local_reads.ask()}
             if line.version == LOCAL_READ_FETCH_VERSION
             else {}
         )
         return {
-            **lent,
+            **local_read,
             "max_wait": WAIT_MAX_MS,
             "min_bytes": 1,
             "max_bytes": limit,
@@ -311,7 +311,7 @@ class Fetcher:
                 )
             got = {id(one) for one, _, _ in taken}
             self._readings.sort(key=lambda one: id(one) in got)
-            if self._outlet.has_room and not self._sight.is_stale:
+            if self._queue.has_room and not self._sight.is_stale:
                 self._readings = [one for one in self._readings if not one.cursor.is_done]
                 self._send_where_idle()
         finally:

@@ -20,7 +20,7 @@ class PieceMaker:
     def __init__(
         self,
         projection: Projection,
-        outlet: BoundedQueue,
+        queue: BoundedQueue,
         *,
         since_ms: int | None = None,
         until_ms: int | None = None,
@@ -29,7 +29,7 @@ class PieceMaker:
         """Messages outside the time range are dropped. `decompressed_max` limits the size of one decompressed batch."""
         self._columns = projection.decoded
         self._shape = projection.new_shaper().shape
-        self._outlet = outlet
+        self._queue = queue
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._decompressed_max = decompressed_max
@@ -73,9 +73,9 @@ class PieceMaker:
         kept = [batch for batch in shaped if batch is not None]
         for batch in kept[:-1]:
             # Only the last piece advances the position past these offsets.
-            self._outlet.put(Piece(partition=part.partition, batch=batch, next_offset=begin))
+            self._queue.put(Piece(partition=part.partition, batch=batch, next_offset=begin))
         last = kept[-1] if kept else None
-        self._outlet.put(Piece(partition=part.partition, batch=last, next_offset=next_offset))
+        self._queue.put(Piece(partition=part.partition, batch=last, next_offset=next_offset))
         return next_offset
 
     def _damaged(

@@ -86,7 +86,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
         self.schema: pa.Schema = projection.schema
         self._positions = {one.partition: one.begin for one in plan.ranges}
         shares = _shares(plan.ranges, settings.parallel)
-        outlet = BoundedQueue(bytes_max=settings.buffer_bytes, sources=len(shares))
+        queue = BoundedQueue(bytes_max=settings.buffer_bytes, sources=len(shares))
         fetch = FetchSettings(
             isolation=settings.isolation,
             fetch_bytes=settings.fetch_bytes,
@@ -107,20 +107,20 @@ class BatchStream(Iterator[pa.RecordBatch]):
                 settings=fetch,
                 pieces=PieceMaker(
                     projection,
-                    outlet,
+                    queue,
                     since_ms=plan.since_ms,
                     until_ms=plan.until_ms,
                     decompressed_max=settings.decompressed_max,
                 ),
-                outlet=outlet,
+                queue=queue,
                 known_partitions=known_partitions if number == 0 else None,
             )
             name = f"respool-read-{plan.topic}-{number}"
             threads.append(Thread(target=fetcher.run, name=name, daemon=True))
-        self._outlet = outlet
+        self._queue = queue
         # No thread refers to this stream, so garbage collection ends them, as does the exit of Python.
         self._pid = os.getpid()
-        self._end = weakref.finalize(self, _end, outlet, own, threads, self._pid)
+        self._end = weakref.finalize(self, _end, queue, own, threads, self._pid)
         for thread in threads:
             thread.start()
 
@@ -170,7 +170,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
                 "begin one of its own here"
             )
         try:
-            piece = self._outlet.take(timeout_s)
+            piece = self._queue.take(timeout_s)
         except TimeoutError:
             raise
         except BaseException:
@@ -203,11 +203,11 @@ class BatchStream(Iterator[pa.RecordBatch]):
         self.close()
 
 
-def _end(outlet: BoundedQueue, cluster: Cluster, threads: Sequence[Thread], pid: int) -> None:
+def _end(queue: BoundedQueue, cluster: Cluster, threads: Sequence[Thread], pid: int) -> None:
     if os.getpid() != pid:
         # In a fork: the connections belong to the parent process, whose threads may hold the locks.
         return
-    outlet.close()
+    queue.close()
     cluster.interrupt()
     for thread in threads:
         # A thread may not have been started, if an error occurred. And garbage collection may run in one of these

@@ -236,7 +236,7 @@ class ArrowProducer:
         with self._writing:
             self._check_open()
             self._accumulator.drain()
-            self._delivery.wait_until_settled()
+            self._delivery.wait_until_complete()
             result, failures = self._delivery.take_result()
             is_whole = not (failures or result.rows_not_in or result.rows_uncertain)
             if self._transactions is not None:

@@ -3,7 +3,7 @@
 Several threads share its state under one lock (`changed`), which is held only briefly:
 
 - the caller's thread adds batches (`submit`), and waits for buffer space (`reserve`) or completion
-  (`wait_until_settled`);
+  (`wait_until_complete`);
 - one sender per broker takes batches that may be sent and reports their outcome (`sender.py`);
 - the maintenance thread refreshes metadata after a leader change, and fails expired batches (`maintenance.py`).
 """
@@ -143,7 +143,7 @@ class Delivery:
     def buffered_bytes(self) -> int:
         return self._buffered
 
-    def wait_until_settled(self) -> None:
+    def wait_until_complete(self) -> None:
         """Wait until every batch is acknowledged or has failed, which the delivery timeout guarantees."""
         with self.changed:
             while self.active:
@@ -173,13 +173,13 @@ class Delivery:
             self.tally = Tally()
         return result, failures
 
-    def give_up(self, failure: QueueFailure) -> None:
+    def fail_queued(self, failure: QueueFailure) -> None:
         """Fail all batches that are not in flight."""
         with self.changed:
             for place in list(self.active):
                 self._react(place, self.queues[place].fail(failure))
 
-    def go_on_as(self, identity: ProducerIdentity) -> None:
+    def resume_as(self, identity: ProducerIdentity) -> None:
         """Continue with another producer id or epoch; nothing may be in flight."""
         with self.changed:
             assert not self.active

@@ -84,7 +84,7 @@ class Transactions:
             self._delivery.settings,
             produce_versions=self._versions.produce,
         )
-        self._go_on(self._init(NO_PRODUCER))
+        self._resume(self._init(NO_PRODUCER))
 
     def begin(self) -> None:
         if self._state is State.NEW:
@@ -115,12 +115,12 @@ class Transactions:
         if not is_commit and not self._has_epoch_each:
             # Some sequences may be missing; only a new epoch restarts at 0.
             identity = self._init(self._identity)
-        self._go_on(identity)
+        self._resume(identity)
 
     def abort(self) -> None:
         self._require(State.OPEN, State.BROKEN, to="abort()")
-        self._delivery.give_up(_DROPPED)
-        self._delivery.wait_until_settled()
+        self._delivery.fail_queued(_DROPPED)
+        self._delivery.wait_until_complete()
         self._delivery.take_result()
         self._state = State.OPEN
         self.end(is_commit=False)
@@ -232,9 +232,9 @@ class Transactions:
                 raise TransactionFenced(str(error)) from error
             raise
 
-    def _go_on(self, identity: ProducerIdentity) -> None:
+    def _resume(self, identity: ProducerIdentity) -> None:
         if identity != self._identity:
-            self._delivery.go_on_as(identity)
+            self._delivery.resume_as(identity)
         self._identity = identity
         self._is_begun_there = False
         self._added.clear()

@@ -135,7 +135,7 @@ class Joining:
         group.joins_waiting[member_id] = ticket
         member.expires_at_ms = draft.now_ms + NEW_MEMBER_JOIN_MS
         group.wake_by(member.expires_at_ms)
-        self._rebalance.begin_or_go_on(
+        self._rebalance.begin_or_advance(
             group, draft, reason=f"{member_id} joins ({request.reason or 'no reason given'})"
         )
 
@@ -173,7 +173,7 @@ class Joining:
             draft.answer(ticket, self._taken_over(group, new, request, leader_before))
             return
         group.joins_waiting[new.member_id] = ticket
-        self._rebalance.begin_or_go_on(
+        self._rebalance.begin_or_advance(
             group, draft, reason=f"{new.member_id} takes the place of {old.member_id}"
         )
 
@@ -256,7 +256,7 @@ class Joining:
         member.client_id = request.client_id
         member.client_host = request.client_host
         group.joins_waiting[member.member_id] = ticket
-        self._rebalance.begin_or_go_on(
+        self._rebalance.begin_or_advance(
             group,
             draft,
             reason=f"{member.member_id} joins again ({request.reason or 'no reason given'})",

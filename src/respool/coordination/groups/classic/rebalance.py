@@ -39,7 +39,7 @@ class Rebalance:
 
     # --- the join phase
 
-    def begin_or_go_on(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
+    def begin_or_advance(self, group: ClassicGroup, draft: Draft, *, reason: str) -> None:
         """Start a rebalance for a change that needs a new generation, unless a rebalance is in its join phase."""
         if group.state is GroupState.PREPARING_REBALANCE:
             self.maybe_end_join_phase(group, draft)

@@ -178,7 +178,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeat) -> Non
     if epoch != member.epoch and not lost_reply:
         raise FencedMemberEpoch(
             f"member {member.member_id} is at epoch {member.epoch}, the request at {epoch}; "
-            "it must give up all its partitions and join again"
+            "it must revoke all its partitions and join again"
         )
 
 

@@ -114,7 +114,7 @@ def reconcile(
         return replace(member, assigned=kept, revoking=union(member.revoking, to_revoke))
     if member.state is MemberState.UNKNOWN and owned != NO_PARTITIONS:
         raise FencedMemberEpoch(
-            f"the state of member {member.member_id!r} is not known to this release; it must join anew"
+            f"the state of member {member.member_id!r} is not known to this release; it must join again"
         )
     if to_revoke and _owns(owned, to_revoke):
         return replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=to_revoke)

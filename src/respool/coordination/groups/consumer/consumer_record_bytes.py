@@ -12,7 +12,7 @@
                       rebalance timeout 4 | assignor: string?            tag 0: the classic member's details
   6 TARGET_EPOCH      epoch 4
   7 TARGET            partitions                                         what the member shall have
-  8 CURRENT           epoch 4 | previous epoch 4 | state 1 | partitions assigned | partitions it must give up
+  8 CURRENT           epoch 4 | previous epoch 4 | state 1 | partitions assigned | partitions to revoke
  16 PATTERN           topics: array of strings | metadata version 8 | resolved at 8
 
  partitions           array of: topic id 16 | array of numbers 4

@@ -127,7 +127,7 @@ class ConsumerTimers:
             deadlines.drop(Due.SYNC, member.member_id)
         if member.state is not MemberState.UNREVOKED:
             deadlines.drop(Due.REVOCATION, member.member_id)
-        elif before is None or not _must_only_give_up_more(before, member):
+        elif before is None or not _only_revokes_more(before, member):
             deadlines.put(Due.REVOCATION, member.member_id, rebalance_by_ms)
 
     def on_synced(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
@@ -159,7 +159,7 @@ class ConsumerTimers:
             draft.set_timer(timer_key(group_id), at_ms)
 
 
-def _must_only_give_up_more(before: ConsumerMember, member: ConsumerMember) -> bool:
+def _only_revokes_more(before: ConsumerMember, member: ConsumerMember) -> bool:
     """True if the revocation deadline already runs: restarting it at every change could extend it for ever."""
     return bool(before.revoking) and is_within(before.revoking, member.revoking)
 

@@ -13,7 +13,7 @@ from respool.log.folder.folder_checkpoints import HIGH_WATERMARK, LOG_START, REC
 from respool.log.partition_folder import is_aside
 
 
-class RecordedEnds:
+class CheckpointedEnds:
     def __init__(self, data: Path) -> None:
         """Read the checkpoints before the logs: while a broker runs, logs only grow."""
         self._data = data
@@ -55,7 +55,7 @@ class RecordedEnds:
 
     def _lost(self, folder: Path, what: str) -> Finding:
         remedy = (
-            "stop the broker and bring this folder back from a backup; or give up what is missing: "
+            "stop the broker and restore this folder from a backup; or accept the loss of the missing records: "
             f"respool log accept-loss {self._data} {folder.name}"
         )
         return Finding(
