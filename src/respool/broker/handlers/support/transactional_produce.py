@@ -6,18 +6,14 @@ on, writing to the partition adds it.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
 from respool.broker.coordinators.transaction_coordinators import Transactions
 from respool.broker.handlers.support.client_errors import is_transient, to_producer
-from respool.broker.partitions.partition import Partition
+from respool.broker.handlers.support.partition_write import Admitted, PartitionWrite
 from respool.coordination.transactions.transaction_requests import TransactionVersion
-from respool.log.partition_log import VerificationGuard
-from respool.model.coordinator_errors import TransactionalIdAuthorizationFailed
 from respool.model.errors import NotEnoughReplicas, RequestError
 from respool.model.ids import ProducerId, TopicPartition
-from respool.records.batch import RecordBatch
 from respool.wire.codec import Request
 
 IMPLICIT_ADD_VERSION = 12
@@ -26,32 +22,13 @@ IMPLICIT_ADD_VERSION = 12
 ASKED_MAX = 3
 
 
-class GuardedWrite(Protocol):
-    """A batch on its way into a partition. If it has a guard, it begins its transaction there."""
-
-    partition: Partition | None
-    batch: RecordBatch | None
-    guard: VerificationGuard | None
-    error: RequestError | None
-
-
-def check_transactional_id(request: Request) -> None:
-    """Raises:
-    TransactionalIdAuthorizationFailed: the request names no transactional id, though its batches are transactional.
-    """
-    if not request.body.transactional_id:
-        raise TransactionalIdAuthorizationFailed(
-            "a transactional batch, and the request names no transactional id"
-        )
-
-
 async def verify(
-    writes: Iterable[GuardedWrite], request: Request, transactions: Transactions
+    writes: Iterable[PartitionWrite], request: Request, transactions: Transactions
 ) -> None:
-    """Ask the coordinator to verify all batches that begin a transaction; set the error of those that it refuses."""
+    """Ask the coordinator to verify all batches that begin a transaction; refuse those that it refuses."""
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
     version = TransactionVersion.V2 if is_implicit else TransactionVersion.V1
-    left = [one for one in writes if one.guard is not None and one.error is None]
+    left = [one for one in writes if one.unverified is not None]
     for _ in range(ASKED_MAX):
         if not left:
             return
@@ -59,55 +36,58 @@ async def verify(
         # The coordinator may have delayed its reply until the previous transaction was over, whose marker makes guards
         # void. In version 2 an epoch belongs to one transaction only, so it is safe to verify the same batch again;
         # before, the batch might by now be taken for part of the next transaction.
-        left = [one for one in left if is_implicit and one.error is None and _gets_new_guard(one)]
+        left = [one for one in left if is_implicit and _gets_new_guard(one)]
     for one in left:
         # The last guard was never verified. For this code old clients retry.
-        one.error = NotEnoughReplicas("the transaction's verification was void whenever it came")
+        one.refuse(NotEnoughReplicas("the transaction's verification was void whenever it came"))
 
 
 async def _ask(
-    writes: Iterable[GuardedWrite],
+    writes: Iterable[PartitionWrite],
     request: Request,
     transactions: Transactions,
     version: TransactionVersion,
 ) -> None:
     # A request may name a partition several times; its batches then share one guard and one answer.
-    by_producer: dict[TransactionalProducer, dict[TopicPartition, list[GuardedWrite]]] = {}
+    by_producer: dict[TransactionalProducer, dict[TopicPartition, list[PartitionWrite]]] = {}
     for write in writes:
-        assert write.guard is not None
-        assert write.partition is not None
+        admitted = write.unverified
+        assert admitted is not None
+        assert admitted.guard is not None
         producer = TransactionalProducer(
             transactional_id=request.body.transactional_id,
-            producer_id=ProducerId(write.guard.producer_id),
-            producer_epoch=write.guard.producer_epoch,
+            producer_id=ProducerId(admitted.guard.producer_id),
+            producer_epoch=admitted.guard.producer_epoch,
         )
         guarded = by_producer.setdefault(producer, {})
-        guarded.setdefault(write.partition.name, []).append(write)
+        guarded.setdefault(admitted.partition.name, []).append(write)
     for producer, guarded in by_producer.items():
         errors = await transactions.admit_writes(producer, guarded, version=version)
         for name, same in guarded.items():
             if (error := errors[name]) is not None:
                 for write in same:
-                    write.error = to_producer(error, version=request.version)
-                    _give_back(write, error)
+                    _release_guard(write.unverified, error)
+                    write.refuse(to_producer(error, version=request.version))
 
 
-def _gets_new_guard(write: GuardedWrite) -> bool:
+def _gets_new_guard(write: PartitionWrite) -> bool:
     """Get a new guard if the old one is void. Return True if the batch has a new guard that must be verified."""
-    assert write.partition is not None
-    assert write.batch is not None
-    void, write.guard = write.guard, None
+    admitted = write.unverified
+    if admitted is None:
+        return False
+    partition, void = admitted.partition, admitted.guard
+    admitted.guard = None
     try:
-        write.guard = write.partition.log.begin_verification(write.batch.header)
+        admitted.guard = partition.log.begin_verification(admitted.batch.header)
     except RequestError as error:
-        write.error = error
-    if write.guard is void and void is not None:
+        write.refuse(error)
+    if admitted.guard is void and void is not None:
         # `begin_verification` counted this request twice.
-        write.partition.cancel_verification(void)
-    return write.guard is not None and write.guard is not void
+        partition.cancel_verification(void)
+    return admitted.guard is not None and admitted.guard is not void
 
 
-def _give_back(write: GuardedWrite, error: RequestError) -> None:
+def _release_guard(admitted: Admitted | None, error: RequestError) -> None:
     """Cancel the guard, since its batch will not be written. After a transient error it stays, to keep the sequence."""
-    if write.partition is not None and write.guard is not None and not is_transient(error):
-        write.partition.cancel_verification(write.guard)
+    if admitted is not None and admitted.guard is not None and not is_transient(error):
+        admitted.partition.cancel_verification(admitted.guard)

@@ -1,0 +1,283 @@
+"""One partition's batch of a Produce request, on its way into the log.
+
+Each stage has only the fields that are valid in it:
+
+```
+             admit                        append
+  received --------> Admitted ----------------------> Appended
+      |                 | opened, verified                |
+      |                 v                                 v
+      +------------> Refused <----------------------------+
+                                          not committed (acks=all)
+```
+A batch that is refused because this broker is about to lead the partition in a new epoch is admitted again afterwards.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from respool.broker.broker import Broker
+from respool.broker.partitions.batch_validation import (
+    admit,
+    check_keys,
+    check_keys_quickly,
+    check_size,
+    recompression_for,
+)
+from respool.broker.partitions.mirror_validation import admit_mirrored
+from respool.broker.partitions.partition import Partition
+from respool.log.partition_log import VerificationGuard
+from respool.model.coordinator_errors import TransactionalIdAuthorizationFailed
+from respool.model.errors import (
+    InvalidRequiredAcks,
+    InvalidTopic,
+    NotLeader,
+    OutOfOrderSequence,
+    RequestError,
+)
+from respool.model.ids import Offset
+from respool.model.internal_topics import is_internal
+from respool.ports.record_scan import RecordScanner
+from respool.records.batch import BatchHeader, RecordBatch
+from respool.records.mirrored_batches import MirroredBatches
+from respool.records.validate import recompress
+from respool.wire.codec import Request
+
+ACKS_ALL = -1
+# The decompressed size limit of a batch whose topic requires it to be decompressed.
+UNPACKED_BYTES_MAX = 100 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Admitted:
+    """The batch has passed the checks of its header and may be appended, once opened and verified.
+
+    Attributes:
+        needs_key_check: the records must be scanned for keys.
+        needs_opening: the batch must be decompressed first, which is too slow for the event loop.
+        guard: set if the batch begins its transaction in the partition, which the coordinator has to verify.
+    """
+
+    partition: Partition
+    batch: RecordBatch
+    needs_key_check: bool = False
+    needs_opening: bool = False
+    guard: VerificationGuard | None = None
+
+
+@dataclass(slots=True)
+class AdmittedMirrored:
+    """The batches have the offsets of the mirror's source and may be appended."""
+
+    partition: Partition
+    batches: MirroredBatches
+
+
+@dataclass(slots=True)
+class Appended:
+    """The batch is in this broker's log. For a retry, the offset and time are those of the first attempt."""
+
+    partition: Partition
+    base_offset: int
+    next_offset: Offset
+    log_append_time_ms: int = -1
+
+
+@dataclass(slots=True)
+class Refused:
+    """The batch is not acknowledged.
+
+    Attributes:
+        replica: the local replica that refused the batch because it is not the leader.
+        transition: done when the leader of the partition's next epoch is known; most probably it is this broker.
+    """
+
+    error: RequestError
+    replica: Partition | None = None
+    transition: "asyncio.Future[None] | None" = None
+
+
+Stage: TypeAlias = Admitted | AdmittedMirrored | Appended | Refused
+
+
+class PartitionWrite:
+    __slots__ = ("_records", "index", "stage", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        records: bytes | None,
+        *,
+        request: Request,
+        broker: Broker,
+        now_ms: int,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        # None once the batch was appended or finally refused: the number of requests that wait for a sync, and with it
+        # the memory, is up to the clients.
+        self._records = records
+        self.stage: Stage = self._admitted(request, broker, now_ms)
+
+    @property
+    def error(self) -> RequestError | None:
+        return self.stage.error if isinstance(self.stage, Refused) else None
+
+    @property
+    def awaited_transition(self) -> "asyncio.Future[None] | None":
+        """The epoch transition after which the batch may be admitted again."""
+        return self.stage.transition if isinstance(self.stage, Refused) else None
+
+    @property
+    def epoch_transition(self) -> "asyncio.Future[None] | None":
+        """The partition's epoch transition in progress, if the batch could otherwise be appended."""
+        if isinstance(self.stage, Admitted | AdmittedMirrored):
+            return self.stage.partition.role.epoch_transition
+        return None
+
+    @property
+    def needs_preparation(self) -> bool:
+        """True if the batch must be opened or verified before it is appended."""
+        stage = self.stage
+        return isinstance(stage, Admitted) and (stage.needs_opening or stage.guard is not None)
+
+    @property
+    def needs_opening(self) -> bool:
+        return isinstance(self.stage, Admitted) and self.stage.needs_opening
+
+    @property
+    def unverified(self) -> Admitted | None:
+        """The admitted batch, if it begins a transaction in its partition."""
+        stage = self.stage
+        return stage if isinstance(stage, Admitted) and stage.guard is not None else None
+
+    def refuse(self, error: RequestError) -> None:
+        self.stage = Refused(error)
+
+    def admit_again(self, request: Request, broker: Broker, now_ms: int) -> None:
+        """Admit the batch after the transition that it waited for."""
+        assert isinstance(self.stage, Refused)
+        self.stage = self._admitted(request, broker, now_ms)
+
+    def _admitted(
+        self, request: Request, broker: Broker, now_ms: int
+    ) -> Admitted | AdmittedMirrored | Refused:
+        try:
+            if request.body.acks not in (0, 1, ACKS_ALL):
+                raise InvalidRequiredAcks(f"acks={request.body.acks} is not 0, 1 or -1")
+            if is_internal(self.topic):
+                raise InvalidTopic(
+                    f"{self.topic!r} belongs to the broker; clients do not write to it"
+                )
+            partition = broker.partitions.find_leader(self.topic, self.index)
+            config = partition.config
+            if config.respool_mirror:
+                return AdmittedMirrored(partition, admit_mirrored(self._records, partition.name))
+            batch = admit(self._records, config, now_ms=now_ms, version=request.version)
+            admitted = Admitted(partition, batch)
+            admitted.needs_key_check = not check_keys_quickly(batch, config, broker.world.scanner)
+            admitted.needs_opening = (
+                admitted.needs_key_check or recompression_for(batch, config) is not None
+            )
+            if batch.header.is_transactional:
+                _check_transactional_id(request)
+                admitted.guard = partition.log.begin_verification(batch.header)
+        except NotLeader as error:
+            replica = broker.partitions.held(self.topic, self.index)
+            transition = None if replica is None else replica.role.epoch_transition
+            return Refused(_without_trace(error), replica, transition)
+        except RequestError as error:
+            return Refused(_without_trace(error))
+        return admitted
+
+    def open(self, scanner: RecordScanner) -> None:
+        """Decompress the batch where its topic's settings require that. Runs in a thread."""
+        stage = self.stage
+        if not isinstance(stage, Admitted):
+            return
+        try:
+            # The topic may have been deleted since the batch was admitted.
+            config = stage.partition.config
+            if stage.needs_key_check:
+                check_keys(stage.batch, scanner, limit=UNPACKED_BYTES_MAX)
+            codec = recompression_for(stage.batch, config)
+            if codec is None:
+                return
+            # Decompressed, a batch must not be larger than an uncompressed request could be.
+            stage.batch = recompress(stage.batch, codec, limit=UNPACKED_BYTES_MAX)
+            check_size(stage.batch, config)
+        except RequestError as error:
+            self.refuse(_without_trace(error))
+
+    def append(self, acks: int, now_ms: int) -> None:
+        """Append the batch if it was admitted. Afterwards it is appended or refused."""
+        records, self._records = self._records, None
+        stage = self.stage
+        if isinstance(stage, Admitted):
+            self.stage = _append(stage, acks, now_ms)
+        elif isinstance(stage, AdmittedMirrored):
+            self.stage = _append_mirrored(stage, acks, now_ms)
+        elif isinstance(stage, Refused) and stage.replica is not None:
+            stage.replica.refused.note_bytes(records, stage.error, now_ms=now_ms)
+
+
+def _append(admitted: Admitted, acks: int, now_ms: int) -> Appended | Refused:
+    partition, header = admitted.partition, admitted.batch.header
+    try:
+        if acks == ACKS_ALL:
+            partition.role.leading().check_writable()
+        if partition.refused and not partition.log.knows_producer(header.producer_id):
+            # The log would take it for the producer's first batch and could never accept the refused one after it.
+            missing = partition.refused.error_for_gap(header, now_ms=now_ms)
+            if missing is not None:
+                return Refused(missing)
+        appended = partition.append(admitted.batch, now_ms=now_ms, guard=admitted.guard)
+    except RequestError as error:
+        return Refused(_noted(partition, header, _without_trace(error), now_ms))
+    if partition.refused:
+        partition.refused.on_appended(header.producer_id)
+    return Appended(
+        partition,
+        appended.base_offset,
+        Offset(appended.last_offset + 1),
+        appended.log_append_time_ms,
+    )
+
+
+def _append_mirrored(admitted: AdmittedMirrored, acks: int, now_ms: int) -> Appended | Refused:
+    partition, batches = admitted.partition, admitted.batches
+    try:
+        if acks == ACKS_ALL:
+            partition.role.leading().check_writable()
+        next_offset = partition.append_mirrored(batches, now_ms=now_ms)
+    except RequestError as error:
+        return Refused(_without_trace(error))
+    return Appended(partition, batches.base_offset, next_offset)
+
+
+def _check_transactional_id(request: Request) -> None:
+    """Raises:
+    TransactionalIdAuthorizationFailed: the request names no transactional id, though its batches are transactional.
+    """
+    if not request.body.transactional_id:
+        raise TransactionalIdAuthorizationFailed(
+            "a transactional batch, and the request names no transactional id"
+        )
+
+
+def _noted(
+    partition: Partition, header: BatchHeader, error: RequestError, now_ms: int
+) -> RequestError:
+    """Remember the refused batch, for those sent behind it. Return the error that the client gets."""
+    if isinstance(error, OutOfOrderSequence):
+        return partition.refused.error_for_gap(header, now_ms=now_ms) or error
+    partition.refused.note(header, error, now_ms=now_ms)
+    return error
+
+
+def _without_trace(error: RequestError) -> RequestError:
+    """Return the error without its traceback, whose frames still reference the records."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
