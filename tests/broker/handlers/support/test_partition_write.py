@@ -1,0 +1,106 @@
+"""The stages of one partition's batch in a Produce request."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.running_broker import RunningBroker
+from respool.broker.handlers.support.partition_write import (
+    ACKS_ALL,
+    Admitted,
+    Appended,
+    PartitionWrite,
+    Refused,
+)
+from respool.model.errors import (
+    InvalidTopic,
+    NotEnoughReplicas,
+    OutOfOrderSequence,
+    UnknownTopicOrPartition,
+)
+from respool.records.build import NewRecord, build_batch
+
+
+def write_of(
+    broker: RunningBroker, topic: str = "rides", *, acks: int = ACKS_ALL, **batch: Any
+) -> PartitionWrite:
+    request: Any = SimpleNamespace(
+        body=SimpleNamespace(acks=acks, transactional_id=None), version=9
+    )
+    return PartitionWrite(
+        topic,
+        0,
+        build_batch([NewRecord(value=b"v", timestamp_ms=broker.clock.now_ms())], **batch),
+        request=request,
+        broker=broker.broker,
+        now_ms=broker.clock.now_ms(),
+    )
+
+
+def append(broker: RunningBroker, write: PartitionWrite) -> None:
+    async def append_in_the_loop() -> None:
+        write.append(ACKS_ALL, broker.clock.now_ms())
+
+    broker.run(append_in_the_loop())
+
+
+def idempotent(sequence: int) -> dict[str, Any]:
+    return {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence}
+
+
+@pytest.fixture
+def broker(running_broker: RunningBroker) -> RunningBroker:
+    running_broker.create_topic("rides")
+    return running_broker
+
+
+def test_an_admitted_batch_is_appended_and_its_records_are_released(broker: RunningBroker) -> None:
+    write = write_of(broker)
+    assert isinstance(write.stage, Admitted)
+    assert not write.needs_preparation
+
+    append(broker, write)
+
+    assert isinstance(write.stage, Appended)
+    assert (write.stage.base_offset, write.stage.next_offset) == (0, 1)
+    assert write.error is None
+    assert write._records is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [("pickups", UnknownTopicOrPartition), ("__consumer_offsets", InvalidTopic)],
+)
+def test_a_refused_batch_stays_refused_and_is_not_appended(
+    broker: RunningBroker, topic: str, error: type[Exception]
+) -> None:
+    write = write_of(broker, topic)
+    assert isinstance(write.error, error)
+    # Frames of a traceback would keep the records in memory while the reply waits.
+    assert write.error.__traceback__ is None
+
+    append(broker, write)
+
+    assert isinstance(write.error, error)
+    assert write._records is None
+
+
+def test_a_batch_refused_by_the_log_has_no_offset(broker: RunningBroker) -> None:
+    append(broker, write_of(broker, **idempotent(0)))
+    gap = write_of(broker, **idempotent(7))
+
+    append(broker, gap)
+
+    assert isinstance(gap.stage, Refused)
+    assert isinstance(gap.error, OutOfOrderSequence)
+
+
+def test_a_batch_refused_after_it_was_admitted_is_not_appended(broker: RunningBroker) -> None:
+    write = write_of(broker)
+    write.refuse(NotEnoughReplicas("one of two"))
+
+    append(broker, write)
+
+    assert isinstance(write.error, NotEnoughReplicas)
+    assert broker.broker.partitions.find("rides", 0).log.log_end == 0
