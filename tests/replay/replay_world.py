@@ -65,6 +65,8 @@ class TargetPartition:
 class World:
     """Both topics, and the random source of what happens to them."""
 
+    request_timeout_ms = 30_000
+
     def __init__(self, source: dict[int, list[Record]], *, targets: int, rng: Random) -> None:
         self.source = source
         self.target = {number: TargetPartition() for number in range(targets)}

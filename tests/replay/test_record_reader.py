@@ -143,6 +143,24 @@ def test_a_broker_that_stays_away_is_reported(tmp_path: Any) -> None:
         reader.close()
 
 
+def test_a_long_pause_between_reads_does_not_count_as_failing(tmp_path: Any) -> None:
+    now = 1000.0
+    notes: list[str] = []
+    with Broker(topics={"rides": 1}, data=tmp_path) as broker, Cluster(broker.bootstrap) as cluster:
+        write(broker, "rides", b"a")
+        reader = RecordRangeReader(
+            cluster, "rides", {0: Span(0, 1)}, on_note=notes.append, clock=lambda: now
+        )
+        broker.stop()
+        assert reader.read(seconds=0) == []
+        # The replay is paused while the partition is failing; its next failure is not the last one.
+        now += 3600.0
+        assert reader.read(seconds=0) == []
+        assert len(notes) == 1
+        assert notes[0].endswith("; trying again")
+        reader.close()
+
+
 def test_deleted_offsets_are_reported(broker: Broker, cluster: Cluster) -> None:
     topic = broker.new_topic("deleted", retention_ms=1)
     write(broker, topic, b"a")

@@ -146,6 +146,22 @@ def test_a_transient_error_is_retried_until_the_target_was_away_too_long(world: 
     assert len(world.target[0].records) == 1
 
 
+def test_time_without_batches_to_acknowledge_does_not_count_as_silence(world: World) -> None:
+    clock = Clock()
+    writer = writer_on(world, clock)
+    with patch.object(Connection, "has_reply", return_value=False):
+        # The replay was paused for longer than the target may be silent.
+        clock.now += AWAY_SECONDS_MAX + 1
+        writer.add(batch(0))
+        assert writer.run(seconds=0) == []
+        clock.now += AWAY_SECONDS_MAX - 1
+        writer.add(batch(1))
+        assert writer.run(seconds=0) == []
+        clock.now += 2
+        with pytest.raises(ReplayUnreachable):
+            writer.run(seconds=0)
+
+
 def test_a_broker_that_is_silent_is_given_up_too(world: World) -> None:
     clock = Clock()
     writer = writer_on(world, clock)

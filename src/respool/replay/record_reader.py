@@ -84,21 +84,25 @@ class RecordRangeReader:
         isolation: Isolation = "read_committed",
         retry_ms: int = RETRY_MS,
         on_note: Callable[[str], None] = ignore_note,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_note` is called when a broker becomes unavailable and when it recovers."""
         self._cluster = cluster
+        self._clock = clock
         self._isolation = isolation
         self._on_note = on_note
         self._sight = WatchedTopic(cluster, topic, cluster.topic(topic).id)
         self._readings = {
             partition: _PartitionRead(
                 cursor=Cursor(topic=topic, partition=partition, position=span.start, end=span.stop),
-                retries=RetryTimer(retry_ms),
+                retries=RetryTimer(retry_ms, monotonic=clock),
             )
             for partition, span in spans.items()
         }
         self._lines: dict[int, _LeaderConnection] = {}
         self._is_failing = False
+        # When the last `read` returned.
+        self._read_at = clock()
 
     @property
     def is_done(self) -> bool:
@@ -118,10 +122,19 @@ class RecordRangeReader:
         """Return the records that arrive within that time, possibly none.
 
         Raises:
-            ReplayUnreachable: a partition could not be read for `retry_ms`.
+            ReplayUnreachable: a partition could not be read for `retry_ms`. Time between calls does not count.
             ReplayFailed: a batch is corrupt.
             ClientError: records were deleted or truncated before they were read, or the topic was recreated.
         """
+        idle = self._clock() - self._read_at
+        for one in self._readings.values():
+            one.retries.exclude(idle)
+        try:
+            return self._read(seconds=seconds)
+        finally:
+            self._read_at = self._clock()
+
+    def _read(self, *, seconds: float) -> Fetched:
         if self._sight.is_stale and self.undone:
             self._sight.refresh(self._readings[self.undone[0]].cursor)
         self._send()
@@ -135,7 +148,7 @@ class RecordRangeReader:
         fetched: Fetched = []
         for broker in ready:
             fetched += self._receive(broker)
-        now = time.monotonic()
+        now = self._clock()
         for broker in [each for each in busy.values() if each not in ready]:
             if now > self._lines[broker].answer_due_at:
                 self._lose(broker, BrokerUnreachable(f"broker {broker} does not answer"))
@@ -156,7 +169,7 @@ class RecordRangeReader:
     # -- requests ------------------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         by_leader: dict[int, list[_PartitionRead]] = {}
         for partition, one in self._readings.items():
             if one.cursor.is_done or one.is_held or one.due_at > now:
@@ -330,7 +343,7 @@ class RecordRangeReader:
                 f"{self._sight.topic}/{one.cursor.partition} could not be read for "
                 f"{one.retries.limit_ms / 1000:.0f} seconds: {error}"
             ) from error
-        one.due_at = time.monotonic() + wait_ms / 1000
+        one.due_at = self._clock() + wait_ms / 1000
         if is_quiet:
             return
         self._sight.is_stale = True

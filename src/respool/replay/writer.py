@@ -55,7 +55,7 @@ class ReplayWriter:
         self._clock = clock
         self._writer = SequencedWriter(cluster, clock=clock)
         self._unacknowledged: dict[int, CopyBatch] = {}
-        # When the target last acknowledged a batch, or when there was none to acknowledge.
+        # When the target last acknowledged a batch, or when the first one was added that it has to acknowledge.
         self._acknowledged_at = clock()
         self._is_failing = False
 
@@ -78,6 +78,9 @@ class ReplayWriter:
             base_sequence=batch.first_number & SEQUENCE_MAX,
         )
         self._writer.add((self._plan.into, batch.target), data, token=batch)
+        if not self._unacknowledged:
+            # Until now there was nothing to acknowledge, perhaps for long: the replay may have been paused.
+            self._acknowledged_at = self._clock()
         self._unacknowledged[id(batch)] = batch
 
     def run(self, *, seconds: float) -> list[WrittenBatch]:
@@ -90,7 +93,6 @@ class ReplayWriter:
         """
         done: list[WrittenBatch] = []
         if not self._unacknowledged:
-            self._acknowledged_at = self._clock()
             return done
         try:
             for _, batch, offset in self._writer.run(seconds=seconds):

@@ -44,6 +44,11 @@ class RetryTimer:
         self._failing_since: float | None = None
         self._failures = 0
 
+    def exclude(self, seconds: float) -> None:
+        """Do not count this time, in which nothing was attempted."""
+        if self._failing_since is not None:
+            self._failing_since += seconds
+
     def wait_or_raise(self, error: Exception) -> None:
         """Wait before the next attempt.
 
