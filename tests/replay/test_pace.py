@@ -53,6 +53,15 @@ def test_a_pace_is_a_speed_a_rate_or_both() -> None:
         parse_pace("fast")
 
 
+@pytest.mark.parametrize("text", ["500", "0.5", "500 10/s"])
+def test_a_bare_number_is_no_pace(text: str) -> None:
+    number = text.split(maxsplit=1)[0]
+    with pytest.raises(
+        InvalidReplay, match=f"has no unit: {number}x is a speed, {number}/s a rate"
+    ):
+        parse_pace(text)
+
+
 def test_after_a_pause_the_rest_is_as_much_later() -> None:
     pace = Pace(speed=1, rate=None)
     pace.shift(9.0)

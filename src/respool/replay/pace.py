@@ -16,6 +16,7 @@ from respool.replay.errors import InvalidReplay
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*x?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*/\s*(s|sec|second|m|min|minute|h|hour))?")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 # After a longer delay (the broker was unavailable, the machine slept) the replay does not catch up.
@@ -53,7 +54,7 @@ def parse_rate(text: str | None, *, name: str = "--rate") -> float | None:
 
 
 def parse_pace(text: str, *, name: str = "pace") -> "Pace":
-    """Parse `max`, `10x`, `500/s`, or a speed and a rate: `10x 500/s`.
+    """Parse `max`, `10x`, `500/s`, or a speed and a rate: `10x 500/s`. A bare number could be either, and is refused.
 
     Raises:
         InvalidReplay: the text has none of these forms.
@@ -65,6 +66,12 @@ def parse_pace(text: str, *, name: str = "pace") -> "Pace":
         raise InvalidReplay(
             f"{name} {text!r} is not a pace", hint="give max, 10x, 500/s, or both: 10x 500/s"
         )
+    for word in speeds:
+        if _NUMBER.fullmatch(word):
+            raise InvalidReplay(
+                f"{name} {text!r} has no unit: {word}x is a speed, {word}/s a rate",
+                hint=f"give {word}x for {word} times the speed, or {word}/s for {word} messages a second",
+            )
     return Pace(
         speed=parse_speed(speeds[0] if speeds else "max", name=name),
         rate=parse_rate(rates[0] if rates else None, name=name),
