@@ -192,6 +192,7 @@ def test_the_client_id_and_timeouts_of_a_file_replace_the_commands_own(tmp_path:
         cluster = connection.connect().cluster
         assert cluster.request_timeout_ms == 60_000
         assert cluster.retry_ms == 90_000
+        assert connection.retry_seconds == 90
         connection.close()
     settings = connection.library_settings()
     assert settings["client.id"] == "night-job"

@@ -12,8 +12,10 @@ from pyarrow import parquet
 
 import respool
 from cli.running import Run
+from respool.cli import rides_run
 from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import CtrlC
+from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.rides.ride_plan import DAY_MS, HOUR_MS
 from respool.testing import Broker
 
@@ -53,6 +55,35 @@ def test_what_is_written_is_what_a_dry_run_counts(run: Run, broker: Broker, tmp_
     patterns = Counter(row["pattern"] for row in known if row["kind"] == "fraud")
     assert patterns == {name: number for name, number in summary["fraud"].items() if number}
     assert sum(row["kind"] == "malformed" for row in known) == sum(summary["malformed"].values())
+
+
+def test_the_client_id_and_timeouts_of_a_file_apply_to_what_is_written(
+    run: Run, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Recorded(ArrowProducer):
+        def __init__(self, *addresses: Any, **settings: Any) -> None:
+            made.append(settings)
+            super().__init__(*addresses, **settings)
+
+    monkeypatch.setattr(rides_run, "ArrowProducer", Recorded)
+    file = tmp_path / "client.properties"
+    file.write_text(
+        f"bootstrap.servers={broker.bootstrap}\nclient.id=night-job\nrequest.timeout.ms=61000\n"
+        "socket.connection.setup.timeout.ms=7000\ndefault.api.timeout.ms=90000\n"
+    )
+    ended = run(
+        *("rides", "generate", "--count", "100", "--topic", "by-file"),
+        *("--client-config", str(file)),
+    )
+    assert ended.code == 0, ended.err
+    assert {name: value for name, value in made[0].items() if name.endswith(("_ms", "_id"))} == {
+        "client_id": "night-job",
+        "request_timeout_ms": 61_000,
+        "connect_timeout_ms": 7_000,
+        "delivery_timeout_ms": 90_000,
+    }
 
 
 def _pairs(headers: Any) -> list[tuple[str, bytes]]:

@@ -221,6 +221,15 @@ class BrokerConnection:
         self._connected.append(admin)
         return admin
 
+    @property
+    def retry_seconds(self) -> float:
+        """How long a call is retried or waited for."""
+        from respool.operate.cluster_admin import REQUEST_SECONDS
+
+        if self.config is None or self.config.retry_ms is None:
+            return REQUEST_SECONDS
+        return self.config.retry_ms / 1000
+
     def close(self) -> None:
         while self._connected:
             self._connected.pop().close()

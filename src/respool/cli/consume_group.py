@@ -27,7 +27,7 @@ from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import TopicMetadata
 from respool.model.operator_errors import OperatorError
 from respool.model.seek_target import SeekTarget
-from respool.operate.cluster_admin import REQUEST_SECONDS, ClusterAdmin
+from respool.operate.cluster_admin import ClusterAdmin
 from respool.operate.consumer_groups import ConsumerGroups, GroupsUnknown
 from respool.operate.errors import NobodyLeads, PartitionOffline
 
@@ -59,6 +59,7 @@ class GroupTopicReader(TopicReader):
         self._group = group
         self._groups = ConsumerGroups(admin.cluster)
         self._info = topic
+        self._retry_seconds = connection.retry_seconds
         self._start_option = start_option
         self._start = start
         self._until = until
@@ -117,7 +118,7 @@ class GroupTopicReader(TopicReader):
         numbers = sorted(each.partition for each in partitions)
         self._note(f"assigned {_named(numbers)}")
         with kafka_library.translated(self._broker):
-            found = consumer.committed(list(partitions), timeout=REQUEST_SECONDS)
+            found = consumer.committed(list(partitions), timeout=self._retry_seconds)
             committed = {each.partition: each.offset for each in found if each.offset >= 0}
             cursors = self._plan_once_led(numbers, committed)
             assign = consumer.incremental_assign if self._is_incremental else consumer.assign
@@ -162,7 +163,7 @@ class GroupTopicReader(TopicReader):
         self, numbers: Sequence[int], committed: Mapping[int, int]
     ) -> dict[int, Cursor]:
         """After a broker died, groups and leaders move at once: retry while a partition has no leader."""
-        deadline = time.monotonic() + REQUEST_SECONDS
+        deadline = time.monotonic() + self._retry_seconds
         while True:
             try:
                 return self._plan(numbers, committed)

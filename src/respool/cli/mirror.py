@@ -28,6 +28,7 @@ from respool.cli.interrupts import calling_on_signals
 from respool.cli.options import option_group
 from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.records.mirrored_batches import MIRROR_CLIENT_ID
 
 DEFAULT_COMMAND = "run"
 # The interval between updates of the live table.
@@ -127,21 +128,49 @@ def both_clusters(
         at_source = connection_to(
             source, SecurityOptions(), from_client_config, config_option="--from-client-config"
         )
-    if source is None and from_client_config is None:
-        raise _missing("--from")
-    if target is None and client_config is None:
-        raise _missing("--to")
+    _check_address("--from", source, "--from-client-config", from_client_config, at_source)
     at_target = connection_to(target, given, client_config)
+    _check_address("--to", target, "--client-config", client_config, at_target)
+    for connection in (at_source, at_target):
+        if connection.config is not None and connection.config.client_id is not None:
+            output.note(
+                f"client.id of {connection.config.origin} is not used: brokers know a mirror by the client id "
+                f"{MIRROR_CLIENT_ID}"
+            )
     if at_source.bootstrap == at_target.bootstrap:
         raise UsageError("--from and --to are the same; a mirror is a copy in another cluster")
     return BothClusters(at_source, at_target)
 
 
-def _missing(option: str) -> UsageError:
-    return UsageError(
-        f"{option} is missing",
+def _check_address(
+    option: str,
+    address: str | None,
+    config_option: str,
+    file: Path | None,
+    connection: BrokerConnection,
+) -> None:
+    """No cluster of a mirror has a default address: the wrong one could be written to.
+
+    Raises:
+        UsageError: neither the option nor the file has an address.
+    """
+    if address is not None:
+        return
+    if file is None:
+        why = ""
+    elif connection.config is None or connection.config.servers is None:
+        why = f", and {config_option} {file} has no bootstrap.servers"
+    else:
+        return
+    raise UsageError(
+        f"{option} is missing{why}",
         hint="respool mirror --from SOURCE:PORT --to TARGET:PORT --topics REGEX",
     )
+
+
+def _timeouts(connection: BrokerConnection) -> dict[str, int]:
+    """The timeouts of the connection's file."""
+    return {} if connection.config is None else connection.config.timeouts()
 
 
 class MirrorGroup(TyperGroup):
@@ -212,6 +241,8 @@ def run(
         keep_longer=keep_longer,
         from_security=clusters.source.security,
         to_security=clusters.target.security,
+        from_timeouts=_timeouts(clusters.source),
+        to_timeouts=_timeouts(clusters.target),
         on_event=shown.print_event,
     )
     with calling_on_signals((signal.SIGINT, signal.SIGTERM), mirror.request_stop) as caught, mirror:
@@ -254,6 +285,8 @@ def status(
         target.bootstrap,
         from_security=source.security,
         to_security=target.security,
+        from_timeouts=_timeouts(source),
+        to_timeouts=_timeouts(target),
     ) as both:
         found = compare_partitions(*both, wanted)
     if not found:
@@ -284,7 +317,10 @@ def promote(
     from respool.mirror.promotion import promote as promote_one
 
     done = []
-    with closing(connect("the cluster", connection.bootstrap, connection.security)) as cluster:
+    settings = {} if connection.config is None else connection.config.cluster_settings()
+    with closing(
+        connect("the cluster", connection.bootstrap, connection.security, settings)
+    ) as cluster:
         # Check that all topics exist before changing the first.
         check_topics(cluster, names)
         try:

@@ -211,8 +211,15 @@ def _producer(target: RideTarget | None) -> Any:
     if target is None:
         return nullcontext()
     connection = target.connection
+    settings = {} if connection.config is None else connection.config.cluster_settings()
+    # How long transient errors are retried; for a producer that is how long a batch is.
+    if "retry_ms" in settings:
+        settings["delivery_timeout_ms"] = settings.pop("retry_ms")
     return ArrowProducer(
-        connection.bootstrap, compression=target.compression, security=connection.security
+        connection.bootstrap,
+        compression=target.compression,
+        security=connection.security,
+        **settings,
     )
 
 

@@ -1,7 +1,9 @@
 """Connections to the two clusters of a mirror, and the Kafka client's errors in an operator's words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
 
 from respool.client.kafka import errors as client_errors
 from respool.client.kafka.bootstrap import Bootstrap
@@ -9,6 +11,9 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.records.mirrored_batches import MIRROR_CLIENT_ID
+
+# Timeouts that replace the mirror's own: arguments of `Cluster`.
+NO_TIMEOUTS: Mapping[str, int] = MappingProxyType({})
 
 
 @contextmanager
@@ -18,9 +23,18 @@ def connected(
     *,
     from_security: Security = IN_THE_CLEAR,
     to_security: Security = IN_THE_CLEAR,
+    from_timeouts: Mapping[str, int] = NO_TIMEOUTS,
+    to_timeouts: Mapping[str, int] = NO_TIMEOUTS,
 ) -> Iterator[tuple[Cluster, Cluster]]:
     """Connect to source and target as `connect_both` does, and close both afterwards."""
-    clusters = connect_both(source, target, from_security=from_security, to_security=to_security)
+    clusters = connect_both(
+        source,
+        target,
+        from_security=from_security,
+        to_security=to_security,
+        from_timeouts=from_timeouts,
+        to_timeouts=to_timeouts,
+    )
     try:
         yield clusters
     finally:
@@ -29,7 +43,13 @@ def connected(
 
 
 def connect_both(
-    source: str, target: str, *, from_security: Security, to_security: Security
+    source: str,
+    target: str,
+    *,
+    from_security: Security,
+    to_security: Security,
+    from_timeouts: Mapping[str, int] = NO_TIMEOUTS,
+    to_timeouts: Mapping[str, int] = NO_TIMEOUTS,
 ) -> tuple[Cluster, Cluster]:
     """
     Raises:
@@ -37,9 +57,9 @@ def connect_both(
         UsageError: an address is invalid, or they are the same cluster.
         OperatorError: TLS or the login failed.
     """
-    first = connect("the source", source, from_security)
+    first = connect("the source", source, from_security, from_timeouts)
     try:
-        second = connect("the target", target, to_security)
+        second = connect("the target", target, to_security, to_timeouts)
     except BaseException:
         first.close()
         raise
@@ -53,20 +73,28 @@ def connect_both(
     return first, second
 
 
-def connect(name: str, bootstrap: str, security: Security) -> Cluster:
-    """Connect to a cluster, which must answer. The caller closes the client."""
+def connect(
+    name: str,
+    bootstrap: str,
+    security: Security,
+    settings: Mapping[str, Any] = NO_TIMEOUTS,
+) -> Cluster:
+    """Connect to a cluster, which must answer. The caller closes the client.
+
+    `settings` are arguments of `Cluster` that replace the defaults.
+    """
+    defaults: dict[str, Any] = {
+        "client_id": MIRROR_CLIENT_ID,
+        "connect_timeout_ms": 5_000,
+        "request_timeout_ms": 10_000,
+        "retry_ms": 10_000,
+        # It has answered before, so an unreachable broker may only be restarting.
+        "first_contact_ms": 10_000,
+    }
     with as_operator_errors():
-        cluster = Cluster(
-            # In messages: from source, from target.
-            Bootstrap(bootstrap, name.removeprefix("the ")),
-            client_id=MIRROR_CLIENT_ID,
-            connect_timeout_ms=5_000,
-            request_timeout_ms=10_000,
-            retry_ms=10_000,
-            # It has answered before, so an unreachable broker may only be restarting.
-            first_contact_ms=10_000,
-            security=security,
-        )
+        # In messages: from source, from target.
+        origin = Bootstrap(bootstrap, name.removeprefix("the "))
+        cluster = Cluster(origin, security=security, **{**defaults, **settings})
     try:
         cluster.refresh_brokers()
     except client_errors.BrokerUnreachable as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from threading import Event, Thread
@@ -12,6 +12,7 @@ from typing import NoReturn, Self
 import uvloop
 
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.mirror.clusters import NO_TIMEOUTS
 from respool.mirror.mirror_run import MirrorPlan, MirrorRun
 from respool.mirror.progress import MirrorEvent, MirrorStatus, OnEvent, Severity
 from respool.mirror.target_topics import TopicFilter, parse_patterns
@@ -39,6 +40,8 @@ def start_mirror(
     keep_longer: bool = False,
     from_security: Security | None = None,
     to_security: Security | None = None,
+    from_timeouts: Mapping[str, int] | None = None,
+    to_timeouts: Mapping[str, int] | None = None,
     on_event: OnEvent | None = None,
 ) -> "Mirror":
     """Copy topics of the source cluster to the target cluster, with the same offsets, in a background thread.
@@ -47,7 +50,9 @@ def start_mirror(
     cluster. `topics`, `exclude` and `groups` are regular expressions for whole names. With `groups`, the committed
     offsets of these consumer groups are copied too. With `once` the mirror ends when everything that existed at the
     start is copied; otherwise it follows the source until `Mirror.stop`. With `keep_longer`, records that the source
-    deletes stay in the copy. `on_event` is called in the mirror's thread; the default writes events to the log.
+    deletes stay in the copy. `from_timeouts` and `to_timeouts` may have `connect_timeout_ms`, `request_timeout_ms` and
+    `retry_ms`, in place of the mirror's own. `on_event` is called in the mirror's thread; the default writes events to
+    the log.
 
     Raises:
         UsageError: a pattern is not a regular expression, or source and target are the same cluster.
@@ -65,6 +70,8 @@ def start_mirror(
         keep_longer=keep_longer,
         from_security=from_security or IN_THE_CLEAR,
         to_security=to_security or IN_THE_CLEAR,
+        from_timeouts=from_timeouts or NO_TIMEOUTS,
+        to_timeouts=to_timeouts or NO_TIMEOUTS,
     )
     return Mirror(MirrorRun(plan, on_event=on_event or _log_event))
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.security import IN_THE_CLEAR, Security
@@ -43,6 +43,9 @@ class MirrorPlan:
     keep_longer: bool = False
     from_security: Security = IN_THE_CLEAR
     to_security: Security = IN_THE_CLEAR
+    # Arguments of `Cluster` that replace the mirror's own timeouts.
+    from_timeouts: Mapping[str, int] = field(default_factory=dict)
+    to_timeouts: Mapping[str, int] = field(default_factory=dict)
 
 
 class MirrorRun:
@@ -61,6 +64,8 @@ class MirrorRun:
             plan.target,
             from_security=plan.from_security,
             to_security=plan.to_security,
+            from_timeouts=plan.from_timeouts,
+            to_timeouts=plan.to_timeouts,
         )
         target_topics = TargetTopics(*clusters)
         try:

@@ -104,8 +104,12 @@ class ClientConfig:
 
     def cluster_settings(self) -> dict[str, Any]:
         """The client id and the timeouts that the file sets, as keyword arguments of `Cluster`."""
+        client_id = {} if self.client_id is None else {"client_id": self.client_id}
+        return {**client_id, **self.timeouts()}
+
+    def timeouts(self) -> dict[str, int]:
+        """The timeouts that the file sets, as keyword arguments of `Cluster`."""
         settings = {
-            "client_id": self.client_id,
             "request_timeout_ms": self.request_timeout_ms,
             "connect_timeout_ms": self.connect_timeout_ms,
             "retry_ms": self.retry_ms,

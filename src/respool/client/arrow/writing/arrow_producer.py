@@ -68,6 +68,7 @@ class ArrowProducer:
         transaction_timeout_ms: int = 60_000,
         buffer_bytes: int = BUFFER_BYTES,
         in_flight_max: int = IN_FLIGHT_MAX,
+        connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
         first_contact_ms: int = FIRST_CONTACT_MS,
@@ -108,6 +109,7 @@ class ArrowProducer:
             transactional_id=transactional_id,
         )
         check_timeouts(
+            connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
             transaction_timeout_ms=transaction_timeout_ms,
@@ -116,6 +118,7 @@ class ArrowProducer:
         self._cluster = Cluster(
             bootstrap,
             client_id=client_id,
+            connect_timeout_ms=connect_timeout_ms,
             request_timeout_ms=request_timeout_ms,
             retry_ms=delivery_timeout_ms,
             first_contact_ms=first_contact_ms,

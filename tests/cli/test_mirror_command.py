@@ -1,0 +1,73 @@
+"""How `respool mirror` chooses its clusters, before it copies anything."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.running import Run
+from respool.cli.connection_options import CONFIG_VARIABLE
+from respool.cli.exit_codes import ExitCode
+from respool.client.kafka.bootstrap import ENVIRONMENT
+from respool.client.kafka.cluster import Cluster
+from respool.mirror import clusters
+from respool.testing import Broker
+
+TIMEOUTS = "request.timeout.ms=61000\nsocket.connection.setup.timeout.ms=7000\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (ENVIRONMENT, CONFIG_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("option", "config_option", "other"),
+    [("--to", "--client-config", "--from"), ("--from", "--from-client-config", "--to")],
+)
+def test_a_file_without_an_address_is_no_address(
+    run: Run, tmp_path: Path, option: str, config_option: str, other: str
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(TIMEOUTS)
+    for command in ((), ("status",)):
+        ended = run(
+            "mirror", *command, other, "10.0.0.1:9092", config_option, str(file), "--topics", "a"
+        )  # fmt: skip
+        assert ended.code == ExitCode.USAGE
+        assert f"{option} is missing, and {config_option} {file} has no bootstrap.servers" in (
+            " ".join(ended.err.split())
+        )
+
+
+def test_timeouts_of_the_files_replace_the_mirrors_own_and_its_client_id_stays(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Recorded(Cluster):
+        def __init__(self, *addresses: Any, **settings: Any) -> None:
+            made.append(settings)
+            super().__init__(*addresses, **settings)
+
+    monkeypatch.setattr(clusters, "Cluster", Recorded)
+    with Broker(topics={"rides": 1}) as source, Broker() as target:
+        files = [tmp_path / "source.properties", tmp_path / "target.properties"]
+        files[0].write_text(f"bootstrap.servers={source.bootstrap}\n{TIMEOUTS}client.id=app\n")
+        files[1].write_text(f"bootstrap.servers={target.bootstrap}\ndefault.api.timeout.ms=8000\n")
+        both = ("--from-client-config", str(files[0]), "--client-config", str(files[1]))
+        mirrored = run("mirror", *both, "--topics", "rides", "--once")
+        assert mirrored.code == 0, mirrored.err
+        assert f"client.id of {files[0]} is not used" in " ".join(mirrored.err.split())
+        assert run("mirror", "status", *both).code == 0
+        for at_source, at_target in (made[:2], made[2:]):
+            assert at_source["client_id"] == at_target["client_id"] == "respool-mirror"
+            assert (at_source["request_timeout_ms"], at_source["retry_ms"]) == (61_000, 10_000)
+            assert at_source["connect_timeout_ms"] == 7_000
+            assert (at_target["request_timeout_ms"], at_target["retry_ms"]) == (10_000, 8_000)
+        made.clear()
+        files[1].write_text(f"client.id=app\nbootstrap.servers={target.bootstrap}\n{TIMEOUTS}")
+        promoted = run("mirror", "promote", "rides", "--client-config", str(files[1]))
+        assert promoted.code == 0, promoted.err
+        assert [(one["client_id"], one["request_timeout_ms"]) for one in made] == [("app", 61_000)]
