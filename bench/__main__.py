@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def _run(name: str, scale: Scale, report: Report) -> bool:
-    """Measure one family; when it fails, say why and let the others go on."""
+    """Measure one family; if it fails, report why and measure the others."""
     try:
         FAMILIES[name](scale, report)
     except (BrokerFailed, LoadFailed, RequestFailed, OSError) as error:

@@ -37,7 +37,7 @@ def run(scale: Scale, report: Report) -> None:
         "`respool cluster balance`, without what the command itself takes to plan.",
         "All brokers are on one disk here, which is read and written, and share the cores.",
         "The disk's: one process that writes as much and syncs it, beside the same producer; the median of three.",
-        "Lent: read from the leader's files, as on one machine. Sent: as between machines (local_reads=false).",
+        "Local reads: from the leader's files, as on one machine. Sent: as between machines (local_reads=false).",
     ]
     report.add(table)
 

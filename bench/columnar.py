@@ -1,7 +1,7 @@
 """How fast record batches become Arrow columns and come back, in this process and without a broker, on one core.
 
 In CPU seconds, with checksums. Beside each figure stands how much slower plain Python reads the same bytes; below
-them the floor: the checksum, and one copy of the values.
+them the lower bound: the checksum, and one copy of the values.
 """
 
 import os

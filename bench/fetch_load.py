@@ -96,7 +96,7 @@ class _Reader:
         offset = spec.offset_first
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:
-            # The last batch may be cut short, as Kafka cuts it; it is asked for again.
+            # The last batch may be incomplete, as with Kafka; it is fetched again.
             batches = self._fetch(offset) // spec.batch_bytes
             self.requests += 1
             self.batches += batches

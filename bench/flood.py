@@ -76,7 +76,7 @@ def _flood(scale: Scale, what: str, *, consumers: int, producers: int) -> dict[s
         with MemoryWatch(broker) as watch:
             for _ in range(consumers):
                 _ask_and_never_read(stack.enter_context(_connect(broker)), topic)
-            made, problem = None, "went on"
+            made, problem = None, "still served"
             if producers:
                 try:
                     made = _produce(scale, broker, topic, connections=producers)

@@ -76,7 +76,7 @@ class Member(Client):
         return reply
 
     def send_sync(self, member_ids: Sequence[str]) -> None:
-        """`member_ids`: who gets a share, as the leader was told; of the others none."""
+        """`member_ids`: the members to assign to, from the leader's JoinGroup reply; empty for other members."""
         self._send(
             Api.SYNC_GROUP,
             SYNC_VERSION,

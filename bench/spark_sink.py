@@ -29,7 +29,7 @@ RATES = (
     Column("seconds", "seconds", seconds),
     Column("of_source", "of the source", ratio),
 )
-FLOORS = (
+SHORTEST_BATCHES = (
     Column("what", "what"),
     Column("batch_ms", "a batch", _milliseconds),
     Column("writing_ms", "of it writing", _milliseconds),
@@ -45,10 +45,12 @@ def run(scale: Scale, report: Report) -> None:
         report.progress(f"spark sink: {rows / 1e6:g} M rows")
         found = _load(broker.address, rows, repeats=max(2, scale.repeats))
     rates = Table("spark-sink", "Spark, local[2]: frames into a topic of 4 partitions", RATES)
-    floors = Table("spark-floor", "Spark: the shortest batch, 100 rows of 4 partitions", FLOORS)
+    shortest = Table(
+        "spark-floor", "Spark: the shortest batch, 100 rows of 4 partitions", SHORTEST_BATCHES
+    )
     for what, one in found.items():
         if "batch_ms" in one:
-            floors.rows.append({"what": what.removeprefix("floor, "), **one})
+            shortest.rows.append({"what": what.removeprefix("floor, "), **one})
         else:
             rates.rows.append(_rate(what, one, found[READING]))
     rates.notes += [
@@ -56,11 +58,11 @@ def run(scale: Scale, report: Report) -> None:
         "Of the source: beside the same number of rows read into a count in the same run.",
         "Rows from a Python source cost that on the way, too; of those that Spark keeps in memory, only the sink does.",
     ]
-    floors.notes += [
+    shortest.notes += [
         "Medians of 20 batches. Of a batch, Spark's own files (offsets, commits) are a part with any sink."
     ]
     report.add(rates)
-    report.add(floors)
+    report.add(shortest)
 
 
 def _rate(what: str, one: dict[str, float], reading: dict[str, float]) -> dict[str, Any]:

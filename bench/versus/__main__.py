@@ -129,7 +129,7 @@ def _run_until_failure(arena: Arena, wanted: list[str], failed: list[str]) -> No
 
 
 def _tried(arena: Arena, name: str, run: Callable[[], None]) -> bool:
-    """Whether it went well; if not, it is told why, and the others go on."""
+    """True if it succeeded; a failure is reported, and the others are measured all the same."""
     began = time.perf_counter()
     try:
         run()

@@ -58,11 +58,11 @@ async def test_an_offline_leader_takes_nobody_out_of_the_isr(cluster: Cluster) -
     await cluster.create([1, 2], respool_flush="os")
     await cluster.until_in_sync(1, 2)
     cluster.cut(ONE, TWO)
-    cluster[ONE].store.conditions.is_cut = True
+    cluster[ONE].store.conditions.is_disconnected = True
     await cluster.produce(b"a", at=ONE, acks=1)
     cluster[ONE].take_offline()
     await cluster.pass_time(3 * LAG_MS)
-    cluster[ONE].store.conditions.is_cut = False
+    cluster[ONE].store.conditions.is_disconnected = False
     await cluster.until_led(TWO)
     assert TWO in cluster.image().isr
 
@@ -151,7 +151,7 @@ async def test_a_producer_that_waits_hears_at_once_that_another_broker_leads(
     waiting = asyncio.ensure_future(cluster.produce(b"a", at=ONE, timeout_ms=120_000))
     await cluster.pass_time(100)
     assert not waiting.done()
-    cluster[ONE].store.conditions.is_cut = True
+    cluster[ONE].store.conditions.is_disconnected = True
     await cluster.until(waiting.done)
     assert waiting.result().error_code == NotLeader.code
     await cluster.until_led(TWO)
@@ -167,7 +167,7 @@ async def test_a_fenced_broker_serves_nobody(cluster: Cluster) -> None:
     asked = {"key_type": 0, "coordinator_keys": ["g"]}
     await cluster[ONE].ask(Api.FIND_COORDINATOR, 4, **asked)
     await cluster.until(lambda: "__consumer_offsets" in cluster[ONE].broker.image.topics)
-    cluster[ONE].store.conditions.is_cut = True
+    cluster[ONE].store.conditions.is_disconnected = True
     await cluster.until_led(TWO)
     assert cluster[ONE].partition().is_leading
     # Who were sent to another that cannot act either would be back at once.
@@ -178,7 +178,7 @@ async def test_a_fenced_broker_serves_nobody(cluster: Cluster) -> None:
     assert (await cluster.offset(LATEST, at=ONE)).error_code == NotLeader.code
     assert (await cluster.delete_records(1, at=ONE)).error_code == NotLeader.code
     assert cluster[ONE].log().log_end == 1
-    cluster[ONE].store.conditions.is_cut = False
+    cluster[ONE].store.conditions.is_disconnected = False
     await cluster.until_in_sync(1, 2)
     assert not cluster[ONE].leads()
 
@@ -208,14 +208,14 @@ async def test_members_of_groups_survive_that_their_coordinator_could_not_act(
     while joined.error_code:
         await cluster.pass_time(50)
         joined = await beat(0)
-    cluster[ONE].store.conditions.is_cut = True
+    cluster[ONE].store.conditions.is_disconnected = True
     while broker.may_act():
         assert (await beat(joined.member_epoch)).error_code == 0
         await cluster.pass_time(400)
     refused = await beat(joined.member_epoch)
     assert refused.error_code == NotCoordinator.code
     await cluster.pass_time(1_500)
-    cluster[ONE].store.conditions.is_cut = False
+    cluster[ONE].store.conditions.is_disconnected = False
     await cluster.until(broker.may_act)
     await cluster.pass_time(1_500)
     assert (await beat(joined.member_epoch)).error_code == 0
@@ -500,7 +500,7 @@ async def test_who_waits_for_a_deletion_hears_that_the_leader_is_none_any_more(
     cluster.cut(ONE, TWO)
     waiting = asyncio.ensure_future(cluster.delete_records(1, at=ONE, timeout_ms=120_000))
     await cluster.pass_time(50)
-    cluster[ONE].store.conditions.is_cut = True
+    cluster[ONE].store.conditions.is_disconnected = True
     await cluster.until(waiting.done)
     assert waiting.result().error_code == NotLeader.code
 

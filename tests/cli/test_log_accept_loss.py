@@ -55,8 +55,8 @@ def test_a_damaged_partition_serves_what_is_left_once_the_rest_is_given_up(
     assert ended.code == 0, ended.err
     assert "was on the disk: up to offset 9" in ended.out
     assert "what is left:    offsets 0 to 4" in ended.out
-    assert "given up:        offsets 5 to 8, up to 4 messages" in ended.out
-    assert "rides-0 goes on at offset 5" in ended.out
+    assert "lost:            offsets 5 to 8, up to 4 messages" in ended.out
+    assert "rides-0 continues at offset 5" in ended.out
     broker.start()
     assert consumed(run, broker) == [f"ride {number}" for number in range(5)]
     broker.stop()

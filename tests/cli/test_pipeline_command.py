@@ -147,9 +147,9 @@ def test_a_query_that_ended_ends_the_run_before_the_next_job(
 
     monkeypatch.setattr(pipeline_run, "job", job)
     monkeypatch.setattr(pipeline_run, "_start", lambda *_: [Ended()])
-    go_on: Any = pipeline_run._go_on
+    run: Any = pipeline_run._run_continuously
     with pytest.raises(OperatorError, match="bronze has ended"):
-        go_on(None, ["bronze", "silver"], PipelineSettings(data=tmp_path), None, 1)
+        run(None, ["bronze", "silver"], PipelineSettings(data=tmp_path), None, 1)
     assert ran == ["bronze"]
 
 

@@ -115,7 +115,7 @@ def test_live_goes_on_from_now(run: Run, broker: Broker) -> None:
         *("--topic", "live", "--broker", broker.bootstrap, "--json"),
     )
     assert ended.code == 0, ended.err
-    assert "going on live" in ended.err
+    assert "continuing live" in ended.err
     times = respool.read_table("live", bootstrap=broker.bootstrap)["timestamp"].cast("int64")
     assert len(times) == json.loads(ended.out)["events"]
     newest = max(times.to_pylist())
@@ -221,8 +221,8 @@ def test_a_broker_that_refuses_is_told_of_in_its_words(run: Run, broker: Broker)
         (("--late-share", "0.9"), ExitCode.USAGE, "--late-share"),
         (("--for", "1s"), ExitCode.USAGE, "--for needs --live"),
         (("--live", "--for", "soon"), ExitCode.USAGE, "--for: 'soon' is not a length of time"),
-        (("--live", "--count", "5"), ExitCode.USAGE, "--live goes on at a rate"),
-        (("--live", "--until", "yesterday"), ExitCode.USAGE, "--live goes on from now"),
+        (("--live", "--count", "5"), ExitCode.USAGE, "--live has a rate"),
+        (("--live", "--until", "yesterday"), ExitCode.USAGE, "--live starts from now"),
         (("--live", "--dry-run"), ExitCode.USAGE, "--live cannot be with"),
         (("--truth", "no/such/place.parquet"), ExitCode.NOT_FOUND, "there is no folder"),
         (("--broker", "127.0.0.1:1"), ExitCode.UNREACHABLE, "no broker at 127.0.0.1:1"),

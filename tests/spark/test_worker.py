@@ -17,13 +17,13 @@ sys.modules["__main__"].__spec__ = SimpleNamespace(name=worker.DAEMON)
 class Cycle: pass
 cycle = Cycle(); cycle.me = cycle; gone = weakref.ref(cycle); del cycle
 gc.disable()
-worker.settle()
+worker.freeze_loaded_objects()
 assert gone() is None, "garbage was kept for good"
 first = gc.get_freeze_count()
-worker.settle()
+worker.freeze_loaded_objects()
 second = gc.get_freeze_count()
 import wave
-worker.settle()
+worker.freeze_loaded_objects()
 print(first > 0, second == first, gc.get_freeze_count() > second)
 """
 
@@ -36,7 +36,7 @@ def test_what_a_worker_has_loaded_is_frozen_once_and_again_when_more_is_loaded()
 
 
 def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "_settled_at", set[int]())
+    monkeypatch.setattr(worker, "_frozen_at", set[int]())
     before = gc.get_freeze_count()
-    worker.settle()
+    worker.freeze_loaded_objects()
     assert gc.get_freeze_count() == before

@@ -13,7 +13,7 @@ from respool.spark.sink.protocol import (
     Place,
     WriteAgain,
     decide,
-    give_up,
+    fail_batch,
     join,
     mismatch,
 )
@@ -239,7 +239,7 @@ class Run:
         """Spark gives the batch up: also while its commit still runs."""
         if self.giving_up is None:
             self.is_failed = True
-            steps = give_up(self.name, self.batch, shares=self.shares())
+            steps = fail_batch(self.name, self.batch, shares=self.shares())
             self.giving_up = Actor(f"{self.name}/abort", steps)
             self.actors.append(self.giving_up)
 

@@ -99,7 +99,7 @@ def test_work_on_other_threads_that_the_time_set_off_is_done_too() -> None:
 
 
 def test_it_does_not_wait_for_ever_for_one_that_is_always_busy(monkeypatch: Any) -> None:
-    monkeypatch.setattr("respool.testing.movable_loop.SETTLE_S_MAX", 0.05)
+    monkeypatch.setattr("respool.testing.movable_loop.IDLE_S_MAX", 0.05)
 
     async def story() -> None:
         assert not await running().move_on(1, is_busy=lambda: True)

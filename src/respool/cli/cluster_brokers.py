@@ -135,13 +135,13 @@ def remove(
 
 
 def _print_removed(removed: RemovedBroker, broker: BrokerId, address: ClusterAddress) -> None:
-    anew, replicas = removed.recreated, removed.replicas
-    some = f"{anew:,} of " if anew < replicas else ""
+    recreated, replicas = removed.recreated, removed.replicas
+    some = f"{recreated:,} of " if recreated < replicas else ""
     output.note(
         f"broker {broker} was removed from the cluster"
         + (
             f"; recreated on other brokers: {some}its {counted(replicas, 'replica')}"
-            if anew
+            if recreated
             else ""
         )
         + f"; admit it again with: {address.command('add', broker)}"

@@ -205,7 +205,7 @@ def _check_group(group: str, start: SeekTarget, partitions: list[int] | None) ->
         )
     if isinstance(start, AtOffset | Last):
         raise UsageError(
-            "--group and --offset with a number exclude each other: a group goes on at its committed offsets",
+            "--group and --offset with a number exclude each other: a group continues at its committed offsets",
             hint=f"move the group with: respool group reset {group} --to-offset N (or --shift-by -N)",
         )
 

@@ -39,7 +39,7 @@ NEXT_GENERATION = "consumer"
 class GroupTopicReader(TopicReader):
     """Reads the partitions that the group assigns until all are done; before the first assignment, it is not done."""
 
-    resume_hint = "run it again: the group goes on where it stopped"
+    resume_hint = "run it again: the group continues where it stopped"
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class GroupTopicReader(TopicReader):
                 self._note_moved(number, offset, range_held, cursors[number])
         if self._start_option and resumed:
             self._note(
-                f"{self._start_option} counts only where nothing is committed; going on at the committed offset in "
+                f"{self._start_option} counts only where nothing is committed; continuing at the committed offset in "
                 f"{_named(resumed)} (to move the group: respool group reset)"
             )
         return cursors

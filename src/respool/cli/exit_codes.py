@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
 EXIT_CODE_MEANING = {
     ExitCode.OK: "done; also when the reader of a pipe (head, less) closed it",
-    ExitCode.FAILED: "it did not work, or a check (log verify) found trouble",
+    ExitCode.FAILED: "it did not work, or a check (log verify) found problems",
     ExitCode.USAGE: "the command line or a setting is wrong",
     ExitCode.NOT_FOUND: "there is no such topic, partition, group, broker, file, ...",
     ExitCode.UNREACHABLE: "no broker, or no etcd, answers at that address",

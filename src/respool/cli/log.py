@@ -79,8 +79,8 @@ def verify(
 @app.command(
     name="accept-loss",
     epilog="For a partition that is offline because its files are damaged or missing and cannot be brought back. "
-    "The broker must be stopped. It shows what is left and what is given up, and asks; the next start cuts the damaged "
-    "rest off. Bring back from a backup what you can first: what is given up is gone.\n\n"
+    "The broker must be stopped. It shows what is left and what is lost, and asks; the next start truncates the "
+    "damaged rest. Restore what you can from a backup first: the loss is final.\n\n"
     "Examples:\n"
     "  respool log accept-loss respool-data rides-0\n"
     "  respool log accept-loss respool-data rides-0 --yes",
@@ -104,7 +104,7 @@ def accept_loss(
         output.print_line("nothing that was on the disk is missing; nothing was changed")
         return
     output.print_line(
-        f"accepted: {loss.name} goes on at offset {loss.opens_at:,} when the broker starts on {data}"
+        f"accepted: {loss.name} continues at offset {loss.opens_at:,} when the broker starts on {data}"
     )
 
 
@@ -113,8 +113,8 @@ def _confirm_loss(loss: "LogLoss", *, yes: bool) -> None:
         output.print_line(line)
     if loss.offsets_lost and not yes:
         confirm(
-            f"Give up {counted(loss.offsets_lost, 'message')}?",
-            why="this gives messages up for good",
+            f"Accept the loss of {counted(loss.offsets_lost, 'message')}?",
+            why="these messages are lost for good",
             hint="add --yes when you are sure that they cannot be brought back",
         )
 
@@ -133,7 +133,7 @@ def _described(loss: "LogLoss") -> list[str]:
     if loss.offsets_lost:
         first = loss.recorded_end - loss.offsets_lost
         lines.append(
-            f"  given up:        offsets {first:,} to {loss.recorded_end - 1:,}, "
+            f"  lost:            offsets {first:,} to {loss.recorded_end - 1:,}, "
             f"up to {counted(loss.offsets_lost, 'message')}, and whatever came after"
         )
     return lines

@@ -40,7 +40,7 @@ _WIDTH = max(map(len, JOBS))
 EPILOG = (
     "Jobs:\n"
     + "\n".join(f"  {name:<{_WIDTH}}  {text}" for name, text in JOBS.items())
-    + "\n\nA job that was stopped goes on where it was, and adds nothing twice. Several jobs share one Spark.\n\n"
+    + "\n\nA job that was stopped continues where it was, and adds nothing twice. Several jobs share one Spark.\n\n"
     "Examples:\n"
     "  respool pipeline run bronze silver gold --data ./lake\n"
     "  respool pipeline run fraud --data ./lake --truth truth.parquet\n"
@@ -79,7 +79,7 @@ def run(
         bool,
         typer.Option(
             "--continuous/--once",
-            help="Go on as events come, until Ctrl-C; or do what there is, and end.",
+            help="Process events as they come, until Ctrl-C; or process those that exist, and end.",
         ),
     ] = False,
     every: Annotated[
@@ -141,7 +141,7 @@ def run(
         bool,
         options.flag(
             "--accept-loss",
-            text="bronze, warehouse: go on though the topic deleted events that they had not read.",
+            text="bronze, warehouse: continue although the topic deleted events that they had not read.",
         ),
     ] = False,
     as_json: Annotated[

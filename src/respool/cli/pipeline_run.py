@@ -67,8 +67,8 @@ def run(
                     outcomes.append(job(name)(spark, settings, tell))
                     output.note(f"{name} done in {time.monotonic() - began:.1f} seconds")
             else:
-                output.note(f"going on every {every_ms / 1000:g} seconds, Ctrl-C ends it")
-                outcomes = _go_on(spark, jobs, settings, tell, every_ms)
+                output.note(f"running every {every_ms / 1000:g} seconds, Ctrl-C ends it")
+                outcomes = _run_continuously(spark, jobs, settings, tell, every_ms)
     tell_outcomes(outcomes, as_json=as_json)
 
 
@@ -107,7 +107,7 @@ def tell_outcomes(outcomes: Sequence["JobOutcome"], *, as_json: bool) -> None:
             output.note(f"report: {file}")
 
 
-def _go_on(
+def _run_continuously(
     spark: "SparkSession",
     jobs: Sequence[str],
     settings: "PipelineSettings",

@@ -68,11 +68,11 @@ def generate(
         typer.Option(
             min=1,
             metavar="N",
-            help="Instead of --rate: exactly so many; the last comes a while before --until.",
+            help="Instead of --rate: exactly this number; the last comes a while before --until.",
         ),
     ] = None,
     live: Annotated[
-        bool, options.flag("--live", text="After the history go on, as time goes by.")
+        bool, options.flag("--live", text="After the history, continue with live events.")
     ] = False,
     live_for: Annotated[
         str | None,
@@ -183,9 +183,9 @@ def generate(
 
 def _check_live(*, count: int | None, until: str, writes_nothing: bool) -> None:
     if count is not None:
-        raise UsageError("--live goes on at a rate: it cannot be with --count")
+        raise UsageError("--live has a rate: it cannot be with --count")
     if until != "now":
-        raise UsageError("--live goes on from now: it cannot be with --until")
+        raise UsageError("--live starts from now: it cannot be with --until")
     if writes_nothing:
         raise UsageError("--live cannot be with --dry-run or --print")
 

@@ -140,7 +140,7 @@ def generate(
                     break
         was_whole = not ctrl_c.pressed
         if is_live and was_whole:
-            _go_on(work, ctrl_c, live_ms=live_ms)
+            _send_live(work, ctrl_c, live_ms=live_ms)
         if producer is not None:
             producer.flush()
     _tell(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
@@ -177,11 +177,11 @@ class _Work:
         self.tally.add(table)
 
 
-def _go_on(work: _Work, ctrl_c: CtrlC, *, live_ms: int | None) -> None:
+def _send_live(work: _Work, ctrl_c: CtrlC, *, live_ms: int | None) -> None:
     """Send events when they are due, until Ctrl-C or until the time is over."""
     # By the wall clock, like the timestamps: live events are for demos, where a clock jump may show.
     ends_ms = None if live_ms is None else _now_ms() + live_ms
-    output.note("the history is written; going on live" + ("" if live_ms else ", Ctrl-C ends it"))
+    output.note("the history is written; continuing live" + ("" if live_ms else ", Ctrl-C ends it"))
     with output.progress("live", total=None, unit="events") as progress:
         while not ctrl_c.pressed:
             now_ms = _now_ms()

@@ -27,7 +27,7 @@ SILENCE_SECONDS_MAX = 30.0
 class TopicReader:
     """Reads the partitions of the cursors until all are done."""
 
-    resume_hint = "run it again with --offset to go on where it stopped"
+    resume_hint = "run it again with --offset to continue where it stopped"
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class TopicReader:
         return messages
 
     def hold(self, partition: int) -> None:
-        """Pause this partition until `go_on`."""
+        """Pause this partition until `resume`."""
         self._consumer.pause([kafka_library.TopicPartition(self._topic, partition)])
 
-    def go_on(self, partition: int) -> None:
+    def resume(self, partition: int) -> None:
         if not self._cursors[partition].is_done:
             self._consumer.resume([kafka_library.TopicPartition(self._topic, partition)])
 

@@ -1,7 +1,7 @@
 """`respool transaction abort`: end an open transaction on behalf of its producer; this cannot be undone.
 
 A transaction that its coordinator knows is ended by fencing its producer: the coordinator aborts it everywhere, and
-the producer is told that it was fenced. A hanging one, which no coordinator knows, is ended in the partition itself.
+the producer gets PRODUCER_FENCED. A hanging one, which no coordinator knows, is ended in the partition itself.
 """
 
 import shlex

@@ -32,7 +32,7 @@ class TableReplaced(PipelineError):
     def __init__(self, name: str, remedy: str) -> None:
         super().__init__(
             f"the table {name} is not the one that was read before: it was deleted and made again, and counts its "
-            f"versions anew, so what is new in it cannot be told; {remedy}, and run the job again"
+            f"versions from 0 again, so its new rows are unknown; {remedy}, and run the job again"
         )
 
 

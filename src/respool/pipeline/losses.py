@@ -30,6 +30,6 @@ def lost(
         )
         raise EventsGone(
             f"{topic} no longer has events that {table} has not read yet ({told}): they were deleted, by retention or "
-            "by hand; to go on without them give --accept-loss, and for the next time raise the topic's retention"
+            "by hand; to continue without them give --accept-loss, and for the next time raise the topic's retention"
         )
     return {number: begin - at for number, (at, begin) in gaps.items()}

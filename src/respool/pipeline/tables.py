@@ -177,7 +177,7 @@ class Table:
         actions = [json.loads(line) for line in lines]
         if any(one["remove"]["dataChange"] for one in actions if "remove" in one):
             raise HistoryGone(
-                f"version {version} of {self.path.name} removed rows, which a reader of what is new cannot take back"
+                f"version {version} of {self.path.name} removed rows, which a reader of new rows cannot undo"
             )
         new = [one["add"] for one in actions if "add" in one and one["add"]["dataChange"]]
         return Addition(

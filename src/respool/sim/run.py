@@ -150,8 +150,8 @@ class Run:
             await self._world.operator.finish()
         self.history.counts["crashes spared"] += self._world.restarter.spared
         if (local_reader := self._world.local_reader) is not None:
-            self.history.counts["reads of lent files"] += local_reader.reads
-            self.history.counts["lent files that were gone"] += local_reader.failed_reads
+            self.history.counts["local reads"] += local_reader.reads
+            self.history.counts["local reads of deleted files"] += local_reader.failed_reads
         await self._wind_down(workload, tasks)
         # Late replies, which no client waits for, must arrive before the checks.
         await asyncio.sleep(5)

@@ -7,7 +7,7 @@ import sys
 DAEMON = "pyspark.daemon"
 
 # The numbers of loaded modules at which objects were frozen.
-_settled_at: set[int] = set()
+_frozen_at: set[int] = set()
 
 
 def runs_as(module: str) -> bool:
@@ -22,7 +22,7 @@ def is_spark_process() -> bool:
     return spec is not None and spec.name.startswith("pyspark.")
 
 
-def settle() -> None:
+def freeze_loaded_objects() -> None:
     """Call this after a task: excludes all objects loaded so far from later garbage collections.
 
     Spark collects garbage after every task. With our kernels and their compiler loaded, that inspects a hundred
@@ -30,8 +30,8 @@ def settle() -> None:
     freeze it inspects only objects made by tasks. Existing garbage is collected first; objects in use are still freed
     when their last reference goes; only a reference cycle among the frozen objects would never be freed.
     """
-    if not runs_as(DAEMON) or len(sys.modules) in _settled_at:
+    if not runs_as(DAEMON) or len(sys.modules) in _frozen_at:
         return
-    _settled_at.add(len(sys.modules))
+    _frozen_at.add(len(sys.modules))
     gc.collect()
     gc.freeze()

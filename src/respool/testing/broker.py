@@ -97,7 +97,7 @@ class Broker:
                 # It was started before, and its data may be of interest.
                 raise
             log = self._backend.log
-            self._give_up()
+            self._dispose()
             if isinstance(error, BrokerDidNotStart):
                 raise type(error)(f"{error}{with_log(log)}") from error
             raise
@@ -133,7 +133,7 @@ class Broker:
         if self._is_closed or os.getpid() != self._pid:
             # In a forked process the broker belongs to the parent process.
             return
-        self._give_up(and_tell=True)
+        self._dispose(and_raise=True)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -250,7 +250,7 @@ class Broker:
             self._remove_temporary()
             raise
 
-    def _give_up(self, *, and_tell: bool = False) -> None:
+    def _dispose(self, *, and_raise: bool = False) -> None:
         self._is_closed = True
         self._is_up = False
         _open.discard(self)
@@ -258,7 +258,7 @@ class Broker:
             if self._backend is not None:
                 self._backend.close()
         except Exception:
-            if and_tell:
+            if and_raise:
                 raise
         finally:
             self._remove_temporary()

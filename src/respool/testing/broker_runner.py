@@ -74,7 +74,7 @@ class BrokerRunner:
         self._running()
         assert self._serving is not None
         assert self._listener is not None
-        self._faults.let_go()
+        self._faults.release_held()
         await _stop_accepting(self._listener)
         self._asked_to_stop.set()
         await asyncio.wait([self._serving])

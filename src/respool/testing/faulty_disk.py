@@ -43,7 +43,7 @@ class FaultyDisk:
         self._waits_for_disk = waits_for_disk
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
-        self._is_cut = False
+        self._has_lost_power = False
         self.is_full = False
 
     # For tests.
@@ -51,11 +51,11 @@ class FaultyDisk:
     def cut_power(self) -> None:
         """Cut the power: later syncs fail, so they make nothing durable."""
         with self._lock:
-            self._is_cut = True
+            self._has_lost_power = True
 
     def lose_unsynced(self) -> int:
         """Truncate log files to their synced length; return how many bytes were lost. No call may be in progress."""
-        assert self._is_cut
+        assert self._has_lost_power
         lost = 0
         for known in self._known.values():
             full = os.path.join(self._root, *names_of(known.path))
@@ -67,8 +67,8 @@ class FaultyDisk:
     # For open files.
 
     def check(self, call: str, path: str, *, takes_room: bool = False) -> None:
-        if self._is_cut:
-            raise PowerCut(f"{call} {path}: the power is cut")
+        if self._has_lost_power:
+            raise PowerCut(f"{call} {path}: power cut")
         if takes_room and self.is_full:
             raise DiskFull(f"{call} {path}: the disk is full, as the test wants it")
 

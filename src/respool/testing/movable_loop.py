@@ -18,8 +18,8 @@ from respool.drivers.thread_offload import ThreadOffload
 
 T = TypeVar("T")
 
-# Advancing the clock waits no longer than this for the broker to settle, even if clients keep it busy.
-SETTLE_S_MAX = 10.0
+# Advancing the clock waits no longer than this for the broker to become idle, even if clients keep it busy.
+IDLE_S_MAX = 10.0
 
 
 class MovableLoop(asyncio.SelectorEventLoop):
@@ -65,29 +65,29 @@ class MovableLoop(asyncio.SelectorEventLoop):
         """
         assert ms >= 0
         self.shift_ms += ms
-        return await self.settle(is_busy=is_busy)
+        return await self.wait_until_idle(is_busy=is_busy)
 
-    async def settle(self, *, is_busy: Callable[[], bool]) -> bool:
+    async def wait_until_idle(self, *, is_busy: Callable[[], bool]) -> bool:
         """Return when nothing is ready to run and no work is in progress elsewhere; False if that took too long."""
-        settled: asyncio.Future[None] = self.create_future()
-        self._waiting.append((is_busy, settled))
+        idle: asyncio.Future[None] = self.create_future()
+        self._waiting.append((is_busy, idle))
         # Not `asyncio.timeout`, which uses the shifted time.
-        give_up_at = time.monotonic() + SETTLE_S_MAX
+        deadline = time.monotonic() + IDLE_S_MAX
         try:
-            while not settled.done() and time.monotonic() < give_up_at:
-                await asyncio.wait([settled], timeout=0.5)
-            return settled.done()
+            while not idle.done() and time.monotonic() < deadline:
+                await asyncio.wait([idle], timeout=0.5)
+            return idle.done()
         finally:
-            self._waiting = [one for one in self._waiting if one[1] is not settled]
+            self._waiting = [one for one in self._waiting if one[1] is not idle]
 
     def _on_idle(self) -> bool:
         """Called when nothing is ready and no timer is due. Returns True if that woke a waiter."""
-        settled = [future for is_busy, future in self._waiting if not is_busy()]
-        for future in settled:
+        idle = [future for is_busy, future in self._waiting if not is_busy()]
+        for future in idle:
             if not future.done():
                 future.set_result(None)
         self._waiting = [one for one in self._waiting if not one[1].done()]
-        return bool(settled)
+        return bool(idle)
 
 
 class _TellingSelector(selectors.DefaultSelector):
@@ -109,7 +109,7 @@ class _TellingSelector(selectors.DefaultSelector):
 
 
 class WorkCount:
-    """How many blocking operations are in progress, over all threads; the broker has not settled before they end."""
+    """How many blocking operations are in progress, over all threads; the broker is not idle before they end."""
 
     def __init__(self) -> None:
         self.in_progress = 0

@@ -65,7 +65,7 @@ class RequestFaults:
         spec = _api_named(api)
         if topic is not None and spec.key == Api.FETCH:
             raise UnknownFault(
-                "a Fetch names its topics once and then goes on without: leave topic out, or name a client_id"
+                "a Fetch session names its topics once, in its first request: leave topic out, or name a client_id"
             )
         rule = _Rule(
             number=next(self._numbers),
@@ -92,7 +92,7 @@ class RequestFaults:
     def struck(self, number: int) -> int:
         return self._rules[number].struck
 
-    def let_go(self) -> None:
+    def release_held(self) -> None:
         """Send held replies now, because a stopping broker would wait for them."""
         for rule in self._rules.values():
             rule.released.set()

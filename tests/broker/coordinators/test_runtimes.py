@@ -84,11 +84,11 @@ async def test_a_coordinator_whose_lease_may_be_over_tells_nothing_from_memory(
     node = await coordinator_in(cluster)
     assert await how_far(node) == 0
     cluster.cut(ONE, TWO)
-    node.store.conditions.is_cut = True
+    node.store.conditions.is_disconnected = True
     await cluster.until(lambda: not node.broker.may_act())
     assert node.partition(topic=CONSUMER_OFFSETS).is_leading
     assert await how_far(node) == NotCoordinator.code
-    node.store.conditions.is_cut = False
+    node.store.conditions.is_disconnected = False
 
 
 async def list_error(node: Node) -> int:
@@ -109,7 +109,7 @@ async def test_groups_are_listed_only_when_all_that_should_be_here_are(cluster: 
     assert await list_error(node) == CoordinatorLoadInProgress.code
     runtimes._runtimes[0] = runtime
     cluster.cut(ONE, TWO)
-    node.store.conditions.is_cut = True
+    node.store.conditions.is_disconnected = True
     await cluster.until(lambda: not node.broker.may_act())
     assert await list_error(node) == CoordinatorNotAvailable.code
 

@@ -116,7 +116,7 @@ async def test_nobody_waits_for_a_broker_that_stops_while_the_store_is_away(
 ) -> None:
     await cluster.create([1, 2])
     await cluster.until_in_sync(1, 2)
-    cluster[ONE].store.conditions.is_cut = True
+    cluster[ONE].store.conditions.is_disconnected = True
     await cluster.until(lambda: not cluster[ONE].broker.may_act())
     began = cluster.loop.time()
     await cluster[ONE].run(cluster[ONE].broker.leave_leadership())
@@ -131,7 +131,7 @@ async def test_a_stop_ends_also_when_the_store_is_gone_before_it_could_be_told(
     broker = cluster[ONE].broker
     await cluster[ONE].run(broker.leave_leadership())
     await cluster[ONE].run(broker.stop())
-    cluster[ONE].store.conditions.is_cut = True
+    cluster[ONE].store.conditions.is_disconnected = True
     began = cluster.loop.time()
     await cluster[ONE].run(broker.leave_cluster())
     assert 5 <= cluster.loop.time() - began < 6

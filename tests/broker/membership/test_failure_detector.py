@@ -263,11 +263,11 @@ def test_who_may_not_act_tells_of_nobody() -> None:
 def test_a_store_that_does_not_answer_is_told_later() -> None:
     async def story(stage: Stage) -> None:
         process = await watched(stage)
-        stage.client.conditions.is_cut = True
+        stage.client.conditions.is_disconnected = True
         stage.kill(process)
         await asyncio.sleep(LONG_S)
         assert stage.registration is not None
-        stage.client.conditions.is_cut = False
+        stage.client.conditions.is_disconnected = False
         await asyncio.sleep(5)
         assert stage.registration is None
 

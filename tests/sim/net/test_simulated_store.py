@@ -86,14 +86,14 @@ def test_a_cut_concerns_one_client() -> None:
     async def story() -> None:
         store = SimStore(clock=NodeClock(loop))
         near, far = store.client(), store.client()
-        far.conditions.is_cut = True
+        far.conditions.is_disconnected = True
         revision = await near.transact(puts={"/a": b"1"})
         with pytest.raises(StoreUnavailable):
             await far.get("/a")
         watch = far.watch("", after_revision=revision - 1)
         with pytest.raises(StoreUnavailable):
             await anext(watch)
-        far.conditions.is_cut = False
+        far.conditions.is_disconnected = False
         assert await far.get("/a") == await near.get("/a")
 
     loop.run(story)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.spark.sink.names import (
-    LANES,
+    ID_SLOTS,
     decider_of,
     job_end_of,
     job_transactional_id,
@@ -32,8 +32,10 @@ def test_names_come_again_after_some_batches_and_never_for_another_attempt() -> 
     def name(batch: int, attempt: int) -> str:
         return transactional_id("s", Place(run=RUN, batch=batch, task=0), attempt)
 
-    assert len({name(batch, attempt) for batch in range(100) for attempt in range(4)}) == 4 * LANES
-    assert name(0, 0) == name(LANES, 0) != name(1, 0)
+    assert (
+        len({name(batch, attempt) for batch in range(100) for attempt in range(4)}) == 4 * ID_SLOTS
+    )
+    assert name(0, 0) == name(ID_SLOTS, 0) != name(1, 0)
 
 
 @given(ours=names, theirs=names, place=places, attempt=st.integers(0, 9))

@@ -18,7 +18,7 @@ shares = st.builds(
     task=st.integers(0, 10_000),
     transaction=st.builds(Transaction, st.text(), st.integers(0, 2**63), st.integers(0, 2**15)),
     extent=extents,
-    is_settled=st.booleans(),
+    is_resolved=st.booleans(),
     is_lost=st.booleans(),
 )
 states = st.builds(
@@ -28,13 +28,29 @@ states = st.builds(
     batch=st.integers(-1, 2**40),
     tasks=st.integers(0, 10_000),
     shares=st.lists(shares).map(tuple),
-    given_up=st.integers(-1, 2**40),
+    failed_batch=st.integers(-1, 2**40),
 )
 
 
 @given(state=states)
 def test_a_state_is_the_same_after_it_was_text(state: SinkState) -> None:
     assert SinkState.from_json(state.to_json()) == state
+
+
+def test_the_stored_text_keeps_the_names_of_its_fields_for_other_releases() -> None:
+    text = (
+        '{"format":1,"run":"b","gone":["a"],"batch":7,"tasks":1,"shares":[{"task":0,"transaction":["id",5,1],'
+        '"extent":{"rows":2,"bytes":3,"checksum":4},"is_settled":true,"is_lost":false}],"given_up":8}'
+    )
+    share = Share(
+        task=0,
+        transaction=Transaction("id", 5, 1),
+        extent=Extent(rows=2, bytes=3, checksum=4),
+        is_resolved=True,
+    )
+    state = SinkState(run="b", gone=("a",), batch=7, tasks=1, shares=(share,), failed_batch=8)
+    assert state.to_json() == text
+    assert SinkState.from_json(text) == state
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 2}', '{"format": 1, "run": "a"}', "[1]"])

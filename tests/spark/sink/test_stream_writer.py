@@ -8,7 +8,7 @@ import pytest
 
 from respool.spark.options import BadOption
 from respool.spark.sink.errors import (
-    BatchGivenUp,
+    BatchFailed,
     CheckpointBehind,
     DecidedLost,
     RepairMismatch,
@@ -142,7 +142,7 @@ def test_a_run_that_was_taken_over_from_cannot_write_or_decide(query: Query) -> 
 def test_what_was_given_up_cannot_be_decided_any_more(query: Query) -> None:
     messages = query.tasks("a", 0)
     query.abort(messages, 0)
-    with pytest.raises(BatchGivenUp):
+    with pytest.raises(BatchFailed):
         query.commit(messages, 0)
     query.batch("b", 0)
     assert query.values() == rows_of(0)

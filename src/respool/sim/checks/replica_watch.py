@@ -124,8 +124,8 @@ class ReplicaWatch:
         before, truncations = self._watermarks.get(key, (START, log.truncations))
         # A follower of a compacted log may truncate more than necessary: to the start of an offset gap, even if an
         # epoch began inside the gap.
-        was_cut = _is_compacted(name) and log.was_truncated_since(truncations)
-        if high_watermark < before and not was_cut:
+        was_truncated = _is_compacted(name) and log.was_truncated_since(truncations)
+        if high_watermark < before and not was_truncated:
             self._violate("C3", name, f"{process}: watermark from {before} to {high_watermark}")
         self._watermarks[key] = (high_watermark, log.truncations)
         if partition.is_leading:

@@ -33,7 +33,7 @@ HOPELESS = frozenset({INVALID_TXN_STATE, TRANSACTION_ABORTABLE})
 # How long a step is retried before the transaction is aborted.
 STEP_PATIENCE_MS = 20_000
 
-Way = Literal["on", "abort", "anew"]
+Way = Literal["on", "abort", "restart"]
 
 
 @dataclass(slots=True)
@@ -81,8 +81,8 @@ class SimTransactionalProducer(SimProducer):
         fate = self.rng.random()
         if way == "on" and fate < 0.7:
             await self._commit(transaction)
-        elif way == "anew" or fate > 0.92:
-            await self._start_anew()
+        elif way == "restart" or fate > 0.92:
+            await self._restart()
         else:
             await self._abort()
 
@@ -96,7 +96,7 @@ class SimTransactionalProducer(SimProducer):
             name = self.rng.choice(self.names)
             late = self._send_in_vain(name, transaction, self._identity)
             self._in_vain.append(self.process.spawn(late))
-            return "anew"
+            return "restart"
         if way == "on" and self.rng.random() < 0.5:
             way = await self._write_offset(transaction)
         return way
@@ -179,12 +179,12 @@ class SimTransactionalProducer(SimProducer):
                 return "on"
             if code in FENCED:
                 self._identity = None
-                return "anew"
+                return "restart"
             if code in HOPELESS:
                 return "abort"
             if code not in RETRIABLE:
                 self.unexpected("a step of a transaction", code)
-                return "anew"
+                return "restart"
             self.on_code(code, coordinator=("transaction", self.name))
             self.on_code(code, coordinator=("group", self.group))
             if self.has_passed(begun_s, STEP_PATIENCE_MS):
@@ -202,7 +202,7 @@ class SimTransactionalProducer(SimProducer):
             self.history.counts["transactions committed"] += 1
         else:
             # It may be committed or not: only a new InitProducerId makes sure that it has ended.
-            await self._start_anew()
+            await self._restart()
 
     async def _abort(self) -> None:
         if not self._added and self._version == 1:
@@ -210,9 +210,9 @@ class SimTransactionalProducer(SimProducer):
         if await self._persist(lambda: self._end(commit=False)) == "on":
             self.history.counts["transactions aborted"] += 1
         else:
-            await self._start_anew()
+            await self._restart()
 
-    async def _start_anew(self) -> None:
+    async def _restart(self) -> None:
         """Replace this process by one with the same transactional id; sometimes the old one comes back to commit."""
         zombie, self._identity = self._identity, None
         while self._identity is None and not self.is_winding_down:

@@ -122,7 +122,7 @@ class DiskFaults:
             self.failures_struck += 1
             raise failed(f"{call} {path}: simulated I/O error")
 
-    def is_cut(self, call: DiskCall) -> bool:
+    def power_fails_at(self, call: DiskCall) -> bool:
         """True if the power fails during this call."""
         if self._changes_left is None or call in _LOOKS:
             return False

@@ -23,7 +23,7 @@ class DiskProcess:
     def begin(self, call: DiskCall, path: str) -> None:
         """Start a call: raise the error that is scheduled for it."""
         self.check_alive()
-        if self.faults.is_cut(call):
+        if self.faults.power_fails_at(call):
             self.end()
             self.faults.on_cut()
             raise ProcessGone(f"the power went during {call} {path}")

@@ -71,7 +71,7 @@ class PlatterFile:
             elif at >= start:
                 fresh[at - start : at - start + len(content)] = self._stored_sector(sector, content)
         self.stored[start:] = fresh
-        self._settle()
+        self._mark_clean()
 
     def fail_sync(self) -> None:
         """Do what Linux does when writeback fails: report it once, and treat the pages as clean from then on."""
@@ -107,7 +107,7 @@ class PlatterFile:
         self._dropped.clear()
         self._cold.clear()
         self._mapped = False
-        self._settle()
+        self._mark_clean()
 
     def make_cold(self, start: int, end: int) -> None:
         self._cold.append((start, end))
@@ -127,7 +127,7 @@ class PlatterFile:
             if position < len(content):
                 content[position] ^= mask
 
-    def _settle(self) -> None:
+    def _mark_clean(self) -> None:
         self._changed_from = 0 if self._mapped else len(self.seen)
         self._shortest = self._longest = len(self.seen)
 

@@ -52,12 +52,12 @@ class ClusterFaults:
         self.faults: Mapping[str, Fault] = {
             "brokers cut apart": self._cut_apart,
             "one-way cut": self._cut_one_way,
-            "one broker cut off": self._cut_off,
-            "leader cut off": self._leader_cut_off,
+            "one broker isolated": self._isolate,
+            "leader isolated": self._leader_isolated,
             "leader paused": self._leader_paused,
             "leader killed": self._leader_killed,
             "leader without store": self._leader_without_store,
-            "controller cut off": self._controller_cut_off,
+            "controller isolated": self._controller_isolated,
             "controller paused": self._controller_paused,
             "store outage": self._store_outage,
             "late watches": self._late_watches,
@@ -87,7 +87,7 @@ class ClusterFaults:
         ways = [(machine.host, one) if is_outwards else (one, machine.host) for one in others]
         await self._cut(ways, self._a_while_s())
 
-    async def _cut_off(self, machine: Machine) -> None:
+    async def _isolate(self, machine: Machine) -> None:
         """Isolate the machine from all other brokers, and maybe from the store and from clients."""
         others = [one.host for one in self._machines if one is not machine]
         if self._rng.random() < 0.5:
@@ -100,10 +100,10 @@ class ClusterFaults:
         else:
             await self._cut(both, seconds)
 
-    async def _leader_cut_off(self, machine: Machine) -> None:
-        await self._cut_off(self._some_leader() or machine)
+    async def _leader_isolated(self, machine: Machine) -> None:
+        await self._isolate(self._some_leader() or machine)
 
-    async def _controller_cut_off(self, machine: Machine) -> None:
+    async def _controller_isolated(self, machine: Machine) -> None:
         controller = self._controller() or machine
         await self._cut_store([controller], self._a_while_s())
 
@@ -125,10 +125,10 @@ class ClusterFaults:
 
     async def _cut_store(self, machines: Sequence[Machine], seconds: float) -> None:
         for one in machines:
-            one.store_conditions.is_cut = True
+            one.store_conditions.is_disconnected = True
         await asyncio.sleep(seconds)
         for one in machines:
-            one.store_conditions.is_cut = False
+            one.store_conditions.is_disconnected = False
 
     async def _late_watches(self, machine: Machine) -> None:
         """The machine's watches deliver changes later than those of all others."""
@@ -211,7 +211,7 @@ class ClusterFaults:
         if machine is None or not machine.is_up:
             return
         if self._rng.random() < 0.5:
-            machine.store_conditions.is_cut = True
+            machine.store_conditions.is_disconnected = True
         try:
             await asyncio.sleep(self._rng.choice((0.0, 0.05, 0.3, 1.0)) * self._rng.random())
             how = self._rng.random()
@@ -220,9 +220,9 @@ class ClusterFaults:
             elif how < 0.8:
                 await self._pause(machine)
             else:
-                await self._cut_off(machine)
+                await self._isolate(machine)
         finally:
-            machine.store_conditions.is_cut = False
+            machine.store_conditions.is_disconnected = False
 
     # -- targets and durations ---------------------------------------------------------------------------------------
 

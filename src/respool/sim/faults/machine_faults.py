@@ -122,9 +122,9 @@ class MachineFaults:
     # -- the metadata store ------------------------------------------------------------------------------------------
 
     async def _store_cut(self, machine: Machine) -> None:
-        machine.store_conditions.is_cut = True
+        machine.store_conditions.is_disconnected = True
         await asyncio.sleep(self._rng.choice((0.5, 6.0)) * self._rng.random())
-        machine.store_conditions.is_cut = False
+        machine.store_conditions.is_disconnected = False
 
     async def _store_answers_lost(self, machine: Machine) -> None:
         machine.store_conditions.lost_answer_odds = self._rng.choice((0.2, 0.8))

@@ -107,7 +107,7 @@ class Nemesis:
             client.is_paused = False
         for machine in self._machines:
             conditions = machine.store_conditions
-            conditions.is_cut = False
+            conditions.is_disconnected = False
             conditions.lost_answer_odds = 0.0
             conditions.watch_lag_ms_max = 0.0
             machine.resume()

@@ -69,8 +69,8 @@ class SimNetwork:
         target = server.process.host
         if (
             target in self._hosts_down
-            or self.is_cut(client.host, target)
-            or self.is_cut(target, client.host)
+            or self.is_blocked(client.host, target)
+            or self.is_blocked(target, client.host)
         ):
             # No packet is answered; the client has its own timeout.
             await self._loop.create_future()
@@ -118,7 +118,7 @@ class SimNetwork:
         for link in self._links:
             link.flush()
 
-    def is_cut(self, source: str, target: str) -> bool:
+    def is_blocked(self, source: str, target: str) -> bool:
         return (source, target) in self._cuts
 
     def on_process_gone(self, process: Process, *, power_cut: bool) -> None:

@@ -2,7 +2,7 @@
 
     store = SimStore(clock=clock)
     client = store.client(rng)            # one for each broker process, with its own conditions
-    client.conditions.is_cut = True           # the client is disconnected, and its watches lag
+    client.conditions.is_disconnected = True           # the client is disconnected, and its watches lag
 
 The store itself never fails halfway, as etcd does not for its clients; an outage disconnects all clients. A transaction
 whose reply is lost may have been applied or not: its caller gets StoreUnavailable and must read.
@@ -42,7 +42,7 @@ class StoreConditions:
     # How far a watch may lag behind, at most.
     watch_lag_ms_max: float = 0.0
     # Nothing gets through in either direction.
-    is_cut: bool = False
+    is_disconnected: bool = False
     # The odds that a call is lost before it takes effect, and that its reply is lost afterwards.
     lost_call_odds: float = 0.0
     lost_answer_odds: float = 0.0
@@ -216,7 +216,7 @@ class SimStoreClient:
                     continue
                 if lag_ms := self.conditions.watch_lag_ms_max:
                     await asyncio.sleep(lag_ms * self._rng.random() / 1000)
-                if self.conditions.is_cut:
+                if self.conditions.is_disconnected:
                     await self._time_out()
                 self._check_open()
                 revision += 1
@@ -245,12 +245,12 @@ class SimStoreClient:
         self._check_open()
         conditions = self.conditions
         await self._travel()
-        if conditions.is_cut or self._rng.random() < conditions.lost_call_odds:
+        if conditions.is_disconnected or self._rng.random() < conditions.lost_call_odds:
             await self._time_out()
         self._check_open()
         result = step()
         await self._travel()
-        if conditions.is_cut or self._rng.random() < conditions.lost_answer_odds:
+        if conditions.is_disconnected or self._rng.random() < conditions.lost_answer_odds:
             await self._time_out()
         return result
 

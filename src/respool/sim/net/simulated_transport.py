@@ -152,7 +152,7 @@ class SimTransport(asyncio.Transport):
     def flush(self) -> None:
         network, peer = self._network, self.peer
         source, target = self.process.host, peer.process.host
-        while self._held and not network.is_cut(source, target):
+        while self._held and not network.is_blocked(source, target):
             segment = self._held.popleft()
             self._sent += 1
             arrives_s = max(self._last_arrival_s, self._loop.time() + network.latency_s())

@@ -15,7 +15,7 @@ class CheckpointBehind(SinkError):
     """The query is about to write a batch that is older than its last one in the topic."""
 
 
-class BatchGivenUp(SinkError):
+class BatchFailed(SinkError):
     """The batch was abandoned, and later an attempt was made to commit it."""
 
 

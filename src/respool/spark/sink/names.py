@@ -2,7 +2,7 @@
 
 A task's transactional id is reused every few batches, because a coordinator remembers each id for days. It is never
 shared by two attempts of a task (speculation and retries must not fence each other), nor by two runs. A task that Spark
-has abandoned, but that is still alive, could disturb another only after `LANES` batches.
+has abandoned, but that is still alive, could disturb another only after `ID_SLOTS` batches.
 """
 
 import re
@@ -11,7 +11,7 @@ from respool.spark.sink.protocol import Place
 
 # The topic with the states of all sinks; compacted, so that each state is kept.
 STATE_TOPIC = "respool-spark-sinks"
-LANES = 4
+ID_SLOTS = 4
 _RUN_LETTERS = 8
 
 
@@ -31,7 +31,7 @@ def tasks_of(sink: str) -> re.Pattern[str]:
 
 def transactional_id(sink: str, place: Place, attempt: int) -> str:
     run = place.run.replace("-", "").lower()[:_RUN_LETTERS]
-    return f"{sink}-task-{run}-{place.batch % LANES}-{place.task}-{attempt}"
+    return f"{sink}-task-{run}-{place.batch % ID_SLOTS}-{place.task}-{attempt}"
 
 
 def tasks_of_job(job: str) -> re.Pattern[str]:

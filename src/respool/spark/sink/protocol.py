@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from respool.spark.sink.errors import (
-    BatchGivenUp,
+    BatchFailed,
     CheckpointBehind,
     DecidedLost,
     DeciderFenced,
@@ -155,7 +155,7 @@ def _take_over(place: Place) -> Generator[Effect, Any, SinkState]:
         return state
     _check_not_gone(state, place)
     _check_not_behind(state, place.batch)
-    state = yield from _settle(state, place.batch)
+    state = yield from _resolve(state, place.batch)
     state = state.taken_over_by(place.run)
     yield WriteState(token=token, state=state)
     decided = {one.transaction for one in state.shares}
@@ -163,9 +163,9 @@ def _take_over(place: Place) -> Generator[Effect, Any, SinkState]:
     return state
 
 
-def _settle(state: SinkState, batch: int) -> Generator[Effect, Any, SinkState]:
+def _resolve(state: SinkState, batch: int) -> Generator[Effect, Any, SinkState]:
     """Commit what was decided, or find it lost. Every run would commit it, so committing it twice is harmless."""
-    open_still = tuple(one.transaction for one in state.unsettled)
+    open_still = tuple(one.transaction for one in state.unresolved)
     if not open_still:
         return state
     outcomes: Sequence[Outcome] = yield End(transactions=open_still, is_commit=True)
@@ -177,16 +177,16 @@ def _settle(state: SinkState, batch: int) -> Generator[Effect, Any, SinkState]:
         # The query continued with the next batch, so the driver's commit had ended all of them; their ids were reused.
         if lost:
             raise DecidedLost(
-                f"batch {state.batch} was decided, {_names(lost)} of it aborted since, and the query goes on with "
+                f"batch {state.batch} was decided, {_names(lost)} of it aborted since, and the query continues with "
                 f"batch {batch}: those rows are missing. Go back to a checkpoint before it, with a new query"
             )
-        return state.settled()
+        return state.resolved()
     if unknown:
         raise OutcomeUnknown(
             f"batch {state.batch} was decided, and of {_names(unknown)} nobody knows whether it was committed: another "
-            "process used the same id since. Compare the topic with the batch's input before the query goes on"
+            "process used the same id since. Compare the topic with the batch's input before the query continues"
         )
-    return state.settled(lost=lost)
+    return state.resolved(lost=lost)
 
 
 def _check_not_behind(state: SinkState, batch: int) -> None:
@@ -231,8 +231,8 @@ def _decide(
             f"run {'nobody' if state is None else state.run} writes for this query now, not run {run}: "
             f"batch {batch} of it does not count"
         )
-    if state.given_up == batch:
-        raise BatchGivenUp(f"batch {batch} of run {run} was given up before: nothing of it counts")
+    if state.failed_batch == batch:
+        raise BatchFailed(f"batch {batch} of run {run} has failed before: nothing of it counts")
     _check_not_behind(state, batch)
     if batch == state.batch and not state.lost:
         # It was decided before: by this very call, if its answer was lost, or by one with other transactions.
@@ -254,7 +254,7 @@ def _decide(
 
 
 def _end_decided(state: SinkState, batch: int) -> Generator[Effect, Any, None]:
-    transactions = tuple(one.transaction for one in state.unsettled)
+    transactions = tuple(one.transaction for one in state.unresolved)
     outcomes: Sequence[Outcome] = yield End(transactions=transactions, is_commit=True)
     bad = [one for one, end in zip(transactions, outcomes, strict=True) if end is not Outcome.DONE]
     if bad:
@@ -287,7 +287,7 @@ def mismatch(batch: int, task: int, before: Extent, now: Extent) -> RepairMismat
     return RepairMismatch(
         f"part of batch {batch} was lost after it was decided (its transaction timed out before it was committed), and "
         f"is to be written again. Task {task} had {before}, and now has {now}: the query does not give the same rows "
-        "twice, so that what is missing cannot be told from what is in. Nothing was written. Start it with a new "
+        "twice, so that missing rows cannot be identified. Nothing was written. Start it with a new "
         "checkpoint, from offsets of your choice, and with a larger transactionTimeout"
     )
 
@@ -304,7 +304,7 @@ def _check_open(batch: int, shares: Sequence[Share], seen: Sequence[Seen]) -> No
         )
 
 
-def give_up(run: str, batch: int, *, shares: Sequence[Share]) -> Generator[Effect, Any, None]:
+def fail_batch(run: str, batch: int, *, shares: Sequence[Share]) -> Generator[Effect, Any, None]:
     """Abandon a batch that failed, or whose commit did: abort its transactions, but commit those already decided."""
     if not shares:
         return
@@ -314,7 +314,7 @@ def give_up(run: str, batch: int, *, shares: Sequence[Share]) -> Generator[Effec
     if state.run == run and batch > state.batch:
         # When a query is stopped, Spark may call this while the commit still runs. This prevents a later decision.
         try:
-            yield WriteState(token=token, state=replace(state, given_up=batch))
+            yield WriteState(token=token, state=replace(state, failed_batch=batch))
         except DeciderFenced:
             # The next run ends them.
             return
@@ -323,7 +323,7 @@ def give_up(run: str, batch: int, *, shares: Sequence[Share]) -> Generator[Effec
         is_commit=False,
     )
     if state.run == run and batch == state.batch:
-        yield End(transactions=tuple(one.transaction for one in state.unsettled), is_commit=True)
+        yield End(transactions=tuple(one.transaction for one in state.unresolved), is_commit=True)
 
 
 def _without(

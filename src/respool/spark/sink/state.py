@@ -5,7 +5,7 @@ A sink is the target of one query's writes. Its state is one small record, chang
 """
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,6 +15,9 @@ NO_BATCH = -1
 # How many ended runs are remembered. An older one is refused for its batch, which is behind.
 GONE_MAX = 20
 _FORMAT = 1
+# The names of these fields in the stored text, which other releases read and write too.
+_STORED_NAMES = {"failed_batch": "given_up", "is_resolved": "is_settled"}
+_FIELD_NAMES = {stored: name for name, stored in _STORED_NAMES.items()}
 
 
 class Transaction(NamedTuple):
@@ -45,7 +48,7 @@ class Share:
     transaction: Transaction
     extent: Extent
     # It certainly ended as decided.
-    is_settled: bool = False
+    is_resolved: bool = False
     # It was decided, but then aborted by its timeout: its rows are missing.
     is_lost: bool = False
 
@@ -71,7 +74,7 @@ class SinkState:
     tasks: int = 0
     shares: tuple[Share, ...] = ()
     # A batch of this run that will never count, because it failed.
-    given_up: int = NO_BATCH
+    failed_batch: int = NO_BATCH
 
     @property
     def summary(self) -> Summary:
@@ -82,24 +85,24 @@ class SinkState:
         return tuple(one for one in self.shares if one.is_lost)
 
     @property
-    def unsettled(self) -> tuple[Share, ...]:
-        return tuple(one for one in self.shares if not one.is_lost and not one.is_settled)
+    def unresolved(self) -> tuple[Share, ...]:
+        return tuple(one for one in self.shares if not one.is_lost and not one.is_resolved)
 
     def extent_of(self, task: int) -> Extent:
         return next((one.extent for one in self.shares if one.task == task), Extent())
 
     def taken_over_by(self, run: str) -> "SinkState":
         gone = (*self.gone, self.run)[-GONE_MAX:] if self.run else ()
-        return replace(self, run=run, gone=gone, given_up=NO_BATCH)
+        return replace(self, run=run, gone=gone, failed_batch=NO_BATCH)
 
-    def settled(self, *, lost: Collection[Transaction] = ()) -> "SinkState":
+    def resolved(self, *, lost: Collection[Transaction] = ()) -> "SinkState":
         """Mark all shares as ended: as decided, or as lost if in `lost`."""
         return replace(
             self,
             shares=tuple(
                 replace(one, is_lost=True)
                 if one.is_lost or one.transaction in lost
-                else replace(one, is_settled=True)
+                else replace(one, is_resolved=True)
                 for one in self.shares
             ),
         )
@@ -114,7 +117,9 @@ class SinkState:
         return replace(self, shares=shares)
 
     def to_json(self) -> str:
-        return json.dumps({"format": _FORMAT, **asdict(self)}, separators=(",", ":"))
+        fields = _renamed(asdict(self), _STORED_NAMES)
+        fields["shares"] = [_renamed(one, _STORED_NAMES) for one in fields["shares"]]
+        return json.dumps({"format": _FORMAT, **fields}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "SinkState":
@@ -126,10 +131,11 @@ class SinkState:
             fields: dict[str, Any] = json.loads(text)
             if fields.pop("format") != _FORMAT:
                 raise StateDamaged(f"a sink's state of a newer version of Respool: {text[:100]!r}")
+            fields = _renamed(fields, _FIELD_NAMES)
             shares = tuple(
                 Share(
                     **{
-                        **one,
+                        **_renamed(one, _FIELD_NAMES),
                         "transaction": Transaction(*one["transaction"]),
                         "extent": Extent(**one["extent"]),
                     }
@@ -139,3 +145,7 @@ class SinkState:
             return cls(**{**fields, "gone": tuple(fields["gone"])}, shares=shares)
         except (ValueError, KeyError, TypeError) as error:
             raise StateDamaged(f"no sink's state: {text[:100]!r}") from error
+
+
+def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in {**fields}.items()}

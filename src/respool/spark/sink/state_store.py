@@ -56,14 +56,14 @@ class StateStore:
 
         A change in progress is not waited for: its decider may be dead.
         """
-        found = self._pointer(is_settled=False)
+        found = self._pointer(is_stable=False)
         if found is None:
             return None
         _, text = found
         return _summary_in(text)
 
     def state(self) -> SinkState | None:
-        found = self._pointer(is_settled=True)
+        found = self._pointer(is_stable=True)
         if found is None:
             return self._last_in_topic()
         offset, text = found
@@ -74,13 +74,13 @@ class StateStore:
             )
         return state
 
-    def _pointer(self, *, is_settled: bool) -> tuple[int, str] | None:
+    def _pointer(self, *, is_stable: bool) -> tuple[int, str] | None:
         reply = self._group.ask(
             Api.OFFSET_FETCH,
             {
                 "group_id": self._sink,
                 "topics": [{"name": STATE_TOPIC, "partition_indexes": [_PARTITION]}],
-                "require_stable": is_settled,
+                "require_stable": is_stable,
             },
             doing=f"the state of {self._sink}",
             code_of=_offset_code,

@@ -21,7 +21,7 @@ from respool.spark.sink.protocol import (
     Place,
     WriteAgain,
     decide,
-    give_up,
+    fail_batch,
     join,
     mismatch,
 )
@@ -129,7 +129,7 @@ def write_task(
     )
     if isinstance(part, WriteAgain) and (share is None or share.extent != part.expected):
         # The driver would refuse it, too; raised here, it becomes an error of this task.
-        _take_back(options, share)
+        _abort_share(options, share)
         found = Extent() if share is None else share.extent
         raise mismatch(place.batch, place.task, part.expected, found)
     return message(0 if share is None else share.extent.rows, share)
@@ -153,7 +153,7 @@ def abort_batch(
     shares = _shares(told)
     if shares:
         sink, run = _same(told)
-        _carry_out(options, sink, give_up(run, batch, shares=shares))
+        _carry_out(options, sink, fail_batch(run, batch, shares=shares))
 
 
 def _carry_out(options: SinkOptions, sink: str, steps: Generator[Effect, Any, None]) -> None:
@@ -182,7 +182,7 @@ def _same(told: "Sequence[TaskMessage]") -> tuple[str, str]:
     return sink, run
 
 
-def _take_back(options: SinkOptions, share: Share | None) -> None:
+def _abort_share(options: SinkOptions, share: Share | None) -> None:
     from respool.spark.sink.executing import end_all
 
     if share is not None:

@@ -18,7 +18,7 @@ from respool.spark.options import BadOption
 from respool.spark.sink.sink_columns import SinkColumns, WrongFrame
 from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.sink.state import Extent, Share, Transaction
-from respool.spark.worker import settle
+from respool.spark.worker import freeze_loaded_objects
 
 _INVALID_TRANSACTION_TIMEOUT = 50
 _SUM_BITS = 2**64
@@ -127,7 +127,7 @@ def write_prepared(
         prepared, _ = producer.prepare()
     # The producer has many reference cycles, and objects that exist at the freeze are never collected.
     del producer
-    settle()
+    freeze_loaded_objects()
     return Share(
         task=task,
         transaction=Transaction(prepared.transactional_id, prepared.producer_id, prepared.epoch),
@@ -145,7 +145,7 @@ def write_plainly(
             rows += _write(producer, topic, batch, columns)
         producer.flush()
     del producer
-    settle()
+    freeze_loaded_objects()
     return rows
 
 

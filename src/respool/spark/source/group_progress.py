@@ -40,7 +40,7 @@ class Progress:
             self._paused_until = self._monotonic() + PAUSE_S
             _log.warning(
                 "the stream's progress could not be shown as group %r, so its lag is not up to date; the stream "
-                "goes on, and tries again in %d s: %s",
+                "continues, and tries again in %d s: %s",
                 self.group,
                 PAUSE_S,
                 error,

@@ -29,7 +29,7 @@ class Loss:
         """
         if self.fails:
             raise DataLost(
-                f"{what}. With the option failOnDataLoss = false the query goes on: {instead}"
+                f"{what}. With the option failOnDataLoss = false the query continues: {instead}"
             ) from cause
         if what not in _told:
             # A stream reports the same loss again with each micro-batch.

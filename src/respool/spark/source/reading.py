@@ -13,7 +13,7 @@ from respool.spark.source.filters import Condition
 from respool.spark.source.loss import Loss
 from respool.spark.source.source_options import Isolation, SourceOptions
 from respool.spark.source.splits import Range
-from respool.spark.worker import settle
+from respool.spark.worker import freeze_loaded_objects
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ class Reading:
                     return
                 raise
             else:
-                settle()
+                freeze_loaded_objects()
                 return
 
     def _passed_over(self, wanted: Range, begin: int, error: "ClientError") -> None:
