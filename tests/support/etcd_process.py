@@ -20,6 +20,8 @@ from support.ports import reserve_ports
 from support.waiting import wait_until
 
 START_SECONDS_MAX = 30.0
+_SOLE_MEMBER = ("--heartbeat-interval=10", "--election-timeout=50")
+_SEVERAL_MEMBERS = ("--heartbeat-interval=50", "--election-timeout=500")
 
 
 def find_etcd() -> str | None:
@@ -156,8 +158,8 @@ class EtcdCluster:
                 f"--listen-metrics-urls={alive}",
                 "--log-level=warn",
                 # Never --unsafe-no-fsync: it keeps writes in the process, and kill -9 loses them.
-                "--heartbeat-interval=50",
-                "--election-timeout=500",
+                # A sole member waits this long at a restart, for votes that cannot come.
+                *(_SOLE_MEMBER if members == 1 else _SEVERAL_MEMBERS),
                 *extra,
             ]
             self.members.append(EtcdMemberProcess(command, home, client, alive))

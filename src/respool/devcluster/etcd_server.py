@@ -63,6 +63,9 @@ class EtcdServer(ChildProcess):
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=one={peer}",
             "--auto-compaction-retention=1h",
+            # A sole member needs no other's vote; with etcd's second it would still wait for one at each restart.
+            "--heartbeat-interval=20",
+            "--election-timeout=100",
             "--log-level=warn",
         ]
         super().__init__("etcd", command, log=log)
