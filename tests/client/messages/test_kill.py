@@ -12,7 +12,7 @@ import pytest
 
 import respool
 from client.messages.conftest import SETTINGS
-from client.messages.worker import Worker
+from client.messages.worker import END, Worker
 from respool.client.messages.errors import ClientError, DeliveryFailed
 from support.broker_process import BrokerProcess
 from support.confluent_client import ConfluentClient
@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("messages-kill")]
 
 PARTITIONS = 2
 KILLS = 4
+# A broker is back in less than a second.
+SOON = {"reconnect.backoff.max.ms": 100}
 
 
 class Story:
@@ -32,20 +34,30 @@ class Story:
         self.effects = folder / "effects"
         self.target = topics.new("target", partitions=PARTITIONS)
         self.source = ""
+        self.partitions = 0
         self.messages = 0
 
     def fill(self, messages: int, *, partitions: int) -> None:
         self.source = self.topics.new("source", partitions=partitions)
+        self.partitions = partitions
         self.messages = messages
         with respool.Producer(self.broker.address, pace="throughput") as producer:
             for number in range(messages):
                 producer.send(self.source, str(number), partition=number % partitions)
+
+    def work_to_the_end(self, delivery: str, **wish: Any) -> None:
+        """One more life, which ends when it has read everything."""
+        with respool.Producer(self.broker.address) as producer:
+            for partition in range(self.partitions):
+                producer.send(self.source, END, partition=partition)
+        assert self.worker(delivery, **wish).wait() == 0
 
     def worker(self, delivery: str, **wish: Any) -> Worker:
         return Worker(
             self.broker.address,
             delivery=delivery,
             source=self.source,
+            partitions=self.partitions,
             target=self.target,
             effects=str(self.effects),
             # Groups remember a static member's topics.
@@ -90,7 +102,7 @@ def test_the_message_in_hand_when_it_dies_is_handled_as_often_as_was_promised(
     story.fill(12, partitions=1)
     exact = {"pace": "latency", "commit_every_ms": 0, "is_async": is_async}
     assert story.worker(delivery, die=die, die_at=7, **exact).wait() == -9
-    assert story.worker(delivery, **exact).wait() == 0
+    story.work_to_the_end(delivery, **exact)
     assert story.handled() == Counter({**dict.fromkeys(range(12), 1), 7: times}) - Counter()
 
 
@@ -98,7 +110,7 @@ def test_the_message_in_hand_when_it_dies_is_handled_as_often_as_was_promised(
 def test_what_was_written_in_a_transaction_that_died_is_there_once(story: Story, die: str) -> None:
     story.fill(12, partitions=1)
     assert story.worker("exactly-once", die=die, die_at=7).wait() == -9
-    assert story.worker("exactly-once").wait() == 0
+    story.work_to_the_end("exactly-once")
     assert story.made() == Counter(range(12))
 
 
@@ -121,7 +133,7 @@ def _kill_at_random(story: Story, delivery: str, *, seed: int, pace: str = "bala
         )
         assert worker.is_running, "all was done before the last kill"
         worker.kill()
-    assert story.worker(delivery, pace=pace).wait() == 0
+    story.work_to_the_end(delivery, pace=pace)
 
 
 def test_at_most_once_never_handles_a_message_twice(story: Story) -> None:
@@ -157,7 +169,9 @@ def _send_while_it_dies(broker: BrokerProcess, delivery: Any) -> tuple[list[int]
     """What is in the log afterwards, and how many messages the producer said were not delivered."""
     topic = Topics(broker.address).new("sent")
     failed = 0
-    with respool.Producer(broker.address, delivery=delivery, pace="latency") as producer:
+    with respool.Producer(
+        broker.address, delivery=delivery, pace="latency", settings=SOON
+    ) as producer:
         for number in range(2_000):
             if number % 500 == 250:
                 broker.kill()
@@ -196,7 +210,7 @@ def test_a_transaction_over_which_the_broker_dies_counts_once_or_is_said_not_to(
     topic = Topics(mortal.address).new("sent")
     committed: list[int] = []
     with respool.Producer(
-        mortal.address, delivery="exactly-once", transactional_id="writer"
+        mortal.address, delivery="exactly-once", transactional_id="writer", settings=SOON
     ) as producer:
         for number in range(20):
             try:
@@ -220,7 +234,12 @@ def test_a_consumer_lives_through_the_death_of_its_broker(
     topic = Topics(mortal.address).new("sent")
     found: list[int] = []
     with respool.Consumer(
-        topic, group="g", bootstrap=mortal.address, delivery=delivery, commit_every_ms=0
+        topic,
+        group="g",
+        bootstrap=mortal.address,
+        delivery=delivery,
+        commit_every_ms=0,
+        settings=SOON,
     ) as consumer:
         for life in range(3):
             with respool.Producer(mortal.address) as producer:
@@ -248,19 +267,26 @@ def test_exactly_once_goes_on_after_its_broker_was_away(mortal: BrokerProcess) -
             producer.send(source, str(number))
     with (
         respool.Producer(
-            mortal.address, delivery="exactly-once", transactional_id="copier"
+            mortal.address, delivery="exactly-once", transactional_id="copier", settings=SOON
         ) as producer,
         respool.Consumer(
-            source, group="copier", bootstrap=mortal.address, delivery="exactly-once"
+            source,
+            group="copier",
+            bootstrap=mortal.address,
+            delivery="exactly-once",
+            settings=SOON,
         ) as consumer,
     ):
-        transactions = consumer.transactions(producer, messages_max=5, idle_s=5)
-        for number, transaction in enumerate(transactions):
+        done = 0
+        for number, transaction in enumerate(consumer.transactions(producer, messages_max=5)):
             if number in (1, 3):
                 mortal.kill()
                 mortal.start()
             with transaction as messages:
                 for message in messages:
                     producer.send(target, message.value)
+            done += len(transaction) if transaction.is_committed else 0
+            if done == 30:
+                break
     (copied,) = ConfluentClient().read(mortal.address, [(target, 0)]).values()
     assert [int(one.value or b"") for one in copied] == list(range(30))

@@ -17,7 +17,8 @@ from typing import Any
 
 import respool
 
-IDLE_S = 2.0
+# The last message of a partition: nothing to handle. Who has read it in every partition ends.
+END = b"end"
 # So that a kill from outside finds it at work.
 WORK_S = 0.001
 
@@ -96,22 +97,46 @@ def _arguments(wish: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+class Ends:
+    """Which partitions were read to their end."""
+
+    def __init__(self, wish: dict[str, Any]) -> None:
+        self._places: set[tuple[str, int]] = set()
+        self._expected: int = wish["partitions"]
+
+    @property
+    def is_everywhere(self) -> bool:
+        return len(self._places) == self._expected
+
+    def is_here(self, message: respool.Message) -> bool:
+        if message.value != END:
+            return False
+        self._places.add(message.place)
+        return True
+
+
 def _handle(wish: dict[str, Any]) -> None:
-    effects = Effects(wish)
+    effects, ends = Effects(wish), Ends(wish)
     with respool.Consumer(**_arguments(wish)) as consumer:
-        for message in consumer.messages(idle_s=IDLE_S):
-            effects.handle(message)
+        for message in consumer:
+            if not ends.is_here(message):
+                effects.handle(message)
+            elif ends.is_everywhere:
+                break
 
 
 async def _handle_async(wish: dict[str, Any]) -> None:
-    effects = Effects(wish)
+    effects, ends = Effects(wish), Ends(wish)
     async with respool.AsyncConsumer(**_arguments(wish)) as consumer:
-        async for message in consumer.messages(idle_s=IDLE_S):
-            effects.handle(message)
+        async for message in consumer:
+            if not ends.is_here(message):
+                effects.handle(message)
+            elif ends.is_everywhere:
+                break
 
 
 def _transform(wish: dict[str, Any]) -> None:
-    effects = Effects(wish)
+    effects, ends = Effects(wish), Ends(wish)
     with (
         respool.Producer(
             wish["address"],
@@ -121,9 +146,11 @@ def _transform(wish: dict[str, Any]) -> None:
         ) as producer,
         respool.Consumer(**_arguments(wish)) as consumer,
     ):
-        for transaction in consumer.transactions(producer, messages_max=50, idle_s=IDLE_S):
+        for transaction in consumer.transactions(producer, messages_max=50):
             with transaction:
                 for message in transaction:
+                    if ends.is_here(message):
+                        continue
                     effects.maybe_die(message, "before")
                     # Only for who wants to know how far it is: this file knows no transactions.
                     effects.work(message)
@@ -133,6 +160,8 @@ def _transform(wish: dict[str, Any]) -> None:
                     if wish.get("die_at") == message.offset:
                         producer.flush()
                     effects.maybe_die(message, "after")
+            if transaction.is_committed and ends.is_everywhere:
+                break
 
 
 if __name__ == "__main__":
