@@ -1,6 +1,5 @@
 """A cluster of real processes that a test may hurt: brokers and etcd members, each behind links that can be cut."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from respool.model.operator_errors import OperatorError
+from respool.node.config import load_settings
+from respool.operate.cluster_store import ClusterAddress, run_on_cluster
+from respool.operate.status import read_status
 from support.broker_process import BrokerProcess
 from support.etcd_process import EtcdCluster
 from support.links import Link, Links
@@ -18,6 +21,8 @@ from support.topics import Topics
 from support.waiting import wait_until
 
 WELL_SECONDS_MAX = 90.0
+# Between two looks at the cluster.
+STATUS_S = 0.1
 # Short, so that a test sees many takeovers.
 SETTINGS = {
     "session_ttl_ms": 3_000,
@@ -154,20 +159,27 @@ class BrokerCluster:
         )
 
     def status(self) -> dict[str, Any]:
-        done = self.run("status", "--json")
-        assert done.returncode == 0, done.stderr
-        shown = json.loads(done.stdout)
-        assert isinstance(shown, dict)
-        return shown
+        """What `respool cluster status --json` prints; read here, for a process takes half a second."""
+        flags = {"etcd": self.etcd_address, "etcd_allow_old_versions": True}
+        address = ClusterAddress(settings=load_settings(file=None, environ={}, flags=flags))
+        return run_on_cluster(address, read_status)
 
     def is_well(self) -> bool:
         """Every partition has a leader, and all its replicas are in sync."""
-        return self.run("status", "--check").returncode == 0
+        try:
+            return bool(self.status()["is_well"])
+        except OperatorError:
+            return False
 
     def wait_until_well(self, *, seconds: float = WELL_SECONDS_MAX) -> None:
-        wait_until(self._all_are_there, "all brokers have joined", seconds=seconds)
         wait_until(
-            self.is_well, "every partition is led and has all its replicas in sync", seconds=seconds
+            self._all_are_there, "all brokers have joined", seconds=seconds, every_s=STATUS_S
+        )
+        wait_until(
+            self.is_well,
+            "every partition is led and has all its replicas in sync",
+            seconds=seconds,
+            every_s=STATUS_S,
         )
 
     def stop(self) -> None:

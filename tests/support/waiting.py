@@ -6,9 +6,11 @@ from collections.abc import Callable
 POLL_S = 0.01
 
 
-def wait_until(holds: Callable[[], object], what: str, *, seconds: float = 15.0) -> None:
+def wait_until(
+    holds: Callable[[], object], what: str, *, seconds: float = 15.0, every_s: float = POLL_S
+) -> None:
     """Return as soon as it holds; fail with what was waited for when it does not in time."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(POLL_S)
+        time.sleep(every_s)
