@@ -24,18 +24,18 @@ def test_a_fourth_broker_takes_its_part_and_one_is_drained_under_load(tmp_path: 
     with BrokerCluster(tmp_path) as cluster:
         topic = Topics(cluster.bootstrap).new("rides", partitions=PARTITIONS, replicas=3)
         producers: list[dict[str, Any]] = [
-            {"rest_s": 0.05},
-            {"rest_s": 0.05, "compression_type": "zstd"},
+            {"rest_s": 0.1},
+            {"rest_s": 0.1, "compression_type": "zstd"},
         ]
         with Flood(cluster.bootstrap, topic, partitions=PARTITIONS, producers=producers) as flood:
-            flood.wait_for_acknowledgements(1_000)
+            flood.wait_for_acknowledgements(500)
             cluster.add(4).wait_until_listening()
             cluster.wait_until_well()
             run(cluster, "balance", "--yes", "--wait")
             assert spread(cluster, topic).keys() == {1, 2, 3, 4}
-            flood.wait_for_acknowledgements(500)
+            flood.wait_for_acknowledgements(250)
             run(cluster, "drain", "1", "--wait")
-            flood.wait_for_acknowledgements(500)
+            flood.wait_for_acknowledgements(250)
         assert [one.account.errors for one in flood.producers] == [[], []]
         flood.check(ConfluentClient().read(cluster.bootstrap, flood.places))
         counts = {one["broker"]: one["replica_count"] for one in cluster.status()["brokers"]}

@@ -5,6 +5,7 @@ can say of each value whether it was sent, by whom, and in which order.
 """
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -97,7 +98,13 @@ class FloodProducer:
             self.account.sent[partition] += 1
             turn += 1
             # A short rest now and then: it is the moments of the kills that count, not the bytes.
-            self._producer.poll(0 if turn % 50 else self._rest_s)
+            self._rest() if turn % 50 == 0 else self._producer.poll(0)
+
+    def _rest(self) -> None:
+        """`poll` returns at the first answer that comes, and would not let it rest."""
+        end = time.monotonic() + self._rest_s
+        while (left := end - time.monotonic()) > 0:
+            self._producer.poll(left)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
