@@ -14,10 +14,11 @@ from random import Random
 from typing import Any
 
 from broker.wire_client import decode_reply, encode_request
-from respool.broker.broker import Broker, World
+from respool.broker.broker import Broker
 from respool.broker.dispatch import handle
 from respool.broker.outcome import Pipelined, Reply
 from respool.broker.partitions.partition import Partition
+from respool.broker.world import World
 from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.model.cluster import PartitionImage
 from respool.model.errors import DiskFailed, RequestError

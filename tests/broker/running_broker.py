@@ -6,9 +6,10 @@ from random import Random
 from typing import Any, TypeAlias, TypeVar
 
 from broker.wire_client import decode_reply, encode_request
-from respool.broker.broker import Broker, World
+from respool.broker.broker import Broker
 from respool.broker.dispatch import handle
 from respool.broker.outcome import Pipelined, Reply
+from respool.broker.world import World
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_random import SystemRandomSource
 from respool.model.errors import DiskFailed

@@ -21,8 +21,9 @@ from broker.transaction_client import (
     state_of,
     wait_until_loaded,
 )
-from respool.broker.broker import Broker, World
+from respool.broker.broker import Broker
 from respool.broker.peer_link import PeerLink
+from respool.broker.world import World
 from respool.cluster import keys
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_random import SystemRandomSource

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -30,40 +29,14 @@ from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.broker.replication.wiring import Replication
 from respool.broker.steady_clock import SteadyClock
+from respool.broker.world import World
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
-from respool.ports.clock import Clock
-from respool.ports.disk import Disk
-from respool.ports.local_reader import LocalReader
-from respool.ports.metadata_store import MetadataStore
-from respool.ports.metrics import Metrics
-from respool.ports.offload import Offload
-from respool.ports.peers import Peers
-from respool.ports.random_source import RandomSource
-from respool.ports.record_scan import RecordScanner
-from respool.records.plain_scan import PlainScanner
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """Everything outside the broker, as ports."""
-
-    clock: Clock
-    disk: Disk
-    store: MetadataStore
-    offload: Offload
-    metrics: Metrics
-    rng: RandomSource
-    scanner: RecordScanner = field(default_factory=PlainScanner)
-    # The other brokers of a cluster; None for a single broker with a store of its own.
-    peers: Peers | None = None
-    # Reads files that leaders on this host name; None: no local reads.
-    local_reader: LocalReader | None = None
 
 
 class Broker:
@@ -149,11 +122,27 @@ class Broker:
             StorageError: the data folder as a whole cannot be used.
             StoreUnavailable: the metadata store does not answer.
         """
+        self.folder = await self._open_folder()
+        self._create_components()
+        self._subscribe()
+        await self._load_metadata()
+        topics = await self._open_partitions()
+        if self.member is None:
+            await self._take_roles(topics)
+        for work in (
+            self.hosted_replicas.keep_opening(),
+            self.housekeeping.run_retention(),
+            self.housekeeping.run_checkpoints(),
+            self.housekeeping.run_compaction(),
+        ):
+            self.spawn(work)
+
+    async def _open_folder(self) -> DataFolder:
         new_cluster_id = cluster_id_text(self._new_uuid())
         cluster_id: str | None = None
         if self.member is not None:
             cluster_id = await self.catalog.cluster_id(new_cluster_id)
-        self.folder = await self.offload.run(
+        return await self.offload.run(
             lambda: DataFolder.open(
                 disk=self.world.disk,
                 broker_id=self.id,
@@ -164,6 +153,9 @@ class Broker:
                 tail_bytes_max=self.settings.fetch.tail_bytes_max,
             )
         )
+
+    def _create_components(self) -> None:
+        """Create what needs the data folder."""
         replication = self._new_replication()
         self.partitions = Partitions(
             folder=self.folder,
@@ -197,7 +189,6 @@ class Broker:
         )
         self.broker_configs = BrokerConfigs(self.catalog)
         self.coordinators = self._new_coordinators()
-        self.roles.on_changed = self.coordinators.on_role
         self.groups = self.coordinators.groups
         self.markers = self.coordinators.markers
         self.transactions = self.coordinators.transactions
@@ -209,34 +200,11 @@ class Broker:
             clock=self.clock,
             link=self.link,
         )
-        self.housekeeping = Housekeeping(
-            partitions=self.partitions,
-            folder=self.folder,
-            deferred_deletion=self.deferred_deletion,
-            offload=self.offload,
-            clock=self.clock,
-            settings=self.settings,
-            compactor=Compactor(
-                partitions=self.partitions,
-                deferred_deletion=self.deferred_deletion,
-                offload=self.offload,
-                clock=self.clock,
-                rng=self.world.rng,
-                scanner=self.world.scanner,
-                memory_bytes_max=self.settings.storage.compaction_memory_bytes_max,
-            ),
-        )
-        # Provisional: the port is known once the socket is bound.
-        self._me = self._endpoint(*self.settings.network.listen_address)
-        await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._me)
-        if self.member is None and not self.folder.was_clean:
-            await self.catalog.bump_leader_epochs()
-        wanted = list(self.hosted_replicas.wanted())
-        self._partitions_to_open = len(wanted)
-        await self.partitions.open_all(wanted)
-        self._partitions_to_open = None
-        await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
-        self.deferred_deletion.delete_later(self.folder.folders_to_delete(), delay_ms=0)
+        self.housekeeping = self._new_housekeeping()
+
+    def _subscribe(self) -> None:
+        """Connect the components to each other's events; each needs the other, so no constructor can."""
+        self.roles.on_changed = self.coordinators.on_role
         self.topics.on_changed = self.groups.on_topics_changed
         if self.member is not None:
             self.member.wire(
@@ -245,15 +213,29 @@ class Broker:
             self.member.on_topics_changed = self.groups.on_topics_changed
             self.member.on_leaders_changed = self.markers.on_leaders_changed
             self.member.on_acting_again = self.groups.on_acting_again
-        else:
-            names = dict.fromkeys(topic.name for topic, _ in wanted)
-            # Coordinators last, since their first records go to other partitions that must be led by then.
-            await self.hosted_replicas.take_roles(one for one in names if not is_internal(one))
-            await self.hosted_replicas.take_roles(one for one in names if is_internal(one))
-        self.spawn(self.hosted_replicas.keep_opening())
-        self.spawn(self.housekeeping.run_retention())
-        self.spawn(self.housekeeping.run_checkpoints())
-        self.spawn(self.housekeeping.run_compaction())
+
+    async def _load_metadata(self) -> None:
+        # Provisional: the port is known once the socket is bound.
+        self._me = self._endpoint(*self.settings.network.listen_address)
+        await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._me)
+        if self.member is None and not self.folder.was_clean:
+            await self.catalog.bump_leader_epochs()
+
+    async def _open_partitions(self) -> list[str]:
+        """Open the logs of all hosted replicas; return their topics, in the order of the metadata."""
+        wanted = list(self.hosted_replicas.wanted())
+        self._partitions_to_open = len(wanted)
+        await self.partitions.open_all(wanted)
+        self._partitions_to_open = None
+        await self.offload.run(lambda: self.folder.put_strays_aside(self.partitions.names()))
+        self.deferred_deletion.delete_later(self.folder.folders_to_delete(), delay_ms=0)
+        return list(dict.fromkeys(topic.name for topic, _ in wanted))
+
+    async def _take_roles(self, topics: list[str]) -> None:
+        """Lead everything, as a single broker does."""
+        # Coordinators last, since their first records go to other partitions that must be led by then.
+        await self.hosted_replicas.take_roles(one for one in topics if not is_internal(one))
+        await self.hosted_replicas.take_roles(one for one in topics if is_internal(one))
 
     def on_listening(self, host: str, port: int) -> None:
         """Set the address for clients: the advertised one, else the address that was bound."""
@@ -376,6 +358,25 @@ class Broker:
             link=self.link,
             is_clustered=self.member is not None,
             spawn=self.spawn,
+        )
+
+    def _new_housekeeping(self) -> Housekeeping:
+        return Housekeeping(
+            partitions=self.partitions,
+            folder=self.folder,
+            deferred_deletion=self.deferred_deletion,
+            offload=self.offload,
+            clock=self.clock,
+            settings=self.settings,
+            compactor=Compactor(
+                partitions=self.partitions,
+                deferred_deletion=self.deferred_deletion,
+                offload=self.offload,
+                clock=self.clock,
+                rng=self.world.rng,
+                scanner=self.world.scanner,
+                memory_bytes_max=self.settings.storage.compaction_memory_bytes_max,
+            ),
         )
 
     def _endpoint(self, host: str, port: int) -> BrokerEndpoint:

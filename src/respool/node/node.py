@@ -16,10 +16,11 @@ from typing import Any, Protocol, TypeVar
 import uvloop
 
 from respool import __version__
-from respool.broker.broker import Broker, World
+from respool.broker.broker import Broker
 from respool.broker.dispatch import handle
 from respool.broker.handlers.support.registration import Handler
 from respool.broker.membership.broker_lifecycle import NotAdmitted
+from respool.broker.world import World
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.folder_lock import FolderLock
 from respool.drivers.local_disk import LocalDisk

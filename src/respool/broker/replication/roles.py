@@ -46,8 +46,12 @@ class Roles:
         lag_ms_max: int,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         following: Following | None = None,
+        on_sound: Callable[[Partition], None] = lambda _: None,
     ) -> None:
-        """`following` is None for a single broker, which leads all its partitions."""
+        """`following` is None for a single broker, which leads all its partitions.
+
+        `on_sound` is called with an online partition that the image marks as offline on this broker.
+        """
         self._me = me
         self._catalog = catalog
         self._offload = offload
@@ -61,8 +65,7 @@ class Roles:
         self._awaiting_retry: set[Partition] = set()
         # Called with a partition that has become led here, or has ceased to be.
         self.on_changed: Callable[[Partition], None] = lambda _: None
-        # Called with an online partition that the image marks as offline on this broker.
-        self.on_sound: Callable[[Partition], None] = lambda _: None
+        self._on_sound = on_sound
 
     def end_stale_role(self, partition: Partition, stored: PartitionImage | None = None) -> bool:
         """End a role that the image, or a newer state read from the store, no longer assigns to this broker.
@@ -120,7 +123,7 @@ class Roles:
         if image is None or not partition.is_online or self._me not in image.replicas:
             return
         if self._me in image.offline:
-            self.on_sound(partition)
+            self._on_sound(partition)
         if partition.role.epoch_transition is not None and self._knows_more_than_the_image(
             partition
         ):

@@ -80,14 +80,17 @@ class Replication:
             lag_ms_max=lag_ms_max,
             spawn=spawn,
             following=following,
+            on_sound=self._clear_offline,
         )
-        if self._offline_replicas is not None:
-            self.roles.on_sound = self._offline_replicas.clear
 
     def on_offline(self, partition: Partition) -> None:
         """Report the offline replica, so that another broker may lead the partition."""
         if self._offline_replicas is not None:
             self._offline_replicas.report(partition)
+
+    def _clear_offline(self, partition: Partition) -> None:
+        if self._offline_replicas is not None:
+            self._offline_replicas.clear(partition)
 
     def _see(self, partition: Partition, image: PartitionImage) -> None:
         self.roles.end_stale_role(partition, image)

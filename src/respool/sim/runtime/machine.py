@@ -7,7 +7,8 @@ clock, threads, random source, metadata store) and what is below asyncio (time a
 import asyncio
 import logging
 
-from respool.broker.broker import Broker, World
+from respool.broker.broker import Broker
+from respool.broker.world import World
 from respool.drivers.tcp_peers import TcpPeers
 from respool.model.errors import RespoolError
 from respool.model.ids import BrokerId

@@ -1,0 +1,29 @@
+"""The ports of a broker: everything outside it."""
+
+from dataclasses import dataclass, field
+
+from respool.ports.clock import Clock
+from respool.ports.disk import Disk
+from respool.ports.local_reader import LocalReader
+from respool.ports.metadata_store import MetadataStore
+from respool.ports.metrics import Metrics
+from respool.ports.offload import Offload
+from respool.ports.peers import Peers
+from respool.ports.random_source import RandomSource
+from respool.ports.record_scan import RecordScanner
+from respool.records.plain_scan import PlainScanner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    clock: Clock
+    disk: Disk
+    store: MetadataStore
+    offload: Offload
+    metrics: Metrics
+    rng: RandomSource
+    scanner: RecordScanner = field(default_factory=PlainScanner)
+    # The other brokers of a cluster; None for a single broker with a store of its own.
+    peers: Peers | None = None
+    # Reads files that leaders on this host name; None: no local reads.
+    local_reader: LocalReader | None = None
