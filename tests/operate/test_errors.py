@@ -23,6 +23,8 @@ from respool.operate.errors import NobodyLeads, TopicExists, client_errors_trans
         (refused("listing offsets", Code.leader_not_available), NobodyLeads),
         (refused("creating topic 't'", Code.topic_already_exists), TopicExists),
         (refused("altering configs of t", Code.invalid_config, "no such setting"), UsageError),
+        (refused("creating topic 't'", Code.invalid_topic_exception, "it collides"), UsageError),
+        (refused("creating topic 't'", Code.invalid_partitions, "too many"), UsageError),
         (refused("deleting topic 't'", Code.unknown_topic_or_partition), NotFound),
         (refused("deleting topic 't'", Code.policy_violation), OperatorError),
         (UnknownTopic("t"), NotFound),

@@ -41,7 +41,12 @@ EPILOG = (
 
 @to_broker
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", parser=options.topic_name, show_default=False, help="The topic."
+        ),
+    ],
     *,
     group: Annotated[
         str | None,

@@ -46,14 +46,11 @@ def list_groups(
     connection: BrokerConnection,
 ) -> None:
     """List groups: name, state and protocol."""
-    from respool.operate.consumer_groups import ConsumerGroups
+    from respool.operate.consumer_groups import ConsumerGroups, state_named
 
+    wanted = None if state is None else state_named(state)
     listing = ConsumerGroups(connection.connect().cluster).list()
-    groups = [
-        info
-        for info in listing.groups
-        if state is None or info.state.lower() == state.strip().lower()
-    ]
+    groups = [info for info in listing.groups if wanted in (None, info.state)]
     if as_json:
         output.print_json(
             {
@@ -70,7 +67,7 @@ def list_groups(
     # The known groups are printed; an incomplete list is still an error.
     listing.check()
     if not groups and not as_json:
-        output.note("no groups" if state is None else f"no groups in state {state}")
+        output.note("no groups" if state is None else f"no groups in state {wanted}")
 
 
 @app.command(epilog="Example:\n  respool group describe billing --json | jq .members")

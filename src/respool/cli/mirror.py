@@ -304,7 +304,13 @@ def status(
 @option_group("connection", broker_connection, broker=PromotedAt)
 def promote(
     names: Annotated[
-        list[str], typer.Argument(metavar="TOPIC...", help="The mirror topics.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="TOPIC...",
+            parser=options.topic_name,
+            help="The mirror topics.",
+            show_default=False,
+        ),
     ],
     *,
     connection: BrokerConnection,

@@ -156,14 +156,21 @@ def topics_and_partitions(texts: Iterable[str], *, option: str) -> dict[str, lis
     """`rides`, `fares:0,2` -> `{"rides": None, "fares": [0, 2]}`; None stands for all partitions.
 
     Raises:
-        UsageError: the partitions are not numbers.
+        UsageError: the partitions are not numbers, or no topic can have this name.
     """
+    from respool.model.errors import InvalidTopic
+    from respool.model.ids import check_topic_name
+
     found: dict[str, list[int] | None] = {}
     for text in texts:
         # Topic names contain no colon.
         name, colon, numbers = text.partition(":")
         if not name or (colon and not _PARTITIONS.fullmatch(numbers)):
             raise UsageError(f"{option} {text!r} is not TOPIC or TOPIC:PARTITION,…")
+        try:
+            check_topic_name(name)
+        except InvalidTopic as error:
+            raise UsageError(f"{option}: {error}") from None
         before = found.get(name, [])
         if not colon or before is None:
             found[name] = None
@@ -181,6 +188,22 @@ def broker_number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise typer.BadParameter(f"{text!r} is not the number of a broker, such as 3")
     return int(text)
+
+
+def topic_name(text: str) -> str:
+    """Parse an argument whose value is the name of a topic. Brokers refuse other names, or know no such topic.
+
+    Raises:
+        typer.BadParameter: no topic can have this name.
+    """
+    from respool.model.errors import InvalidTopic
+    from respool.model.ids import check_topic_name
+
+    try:
+        check_topic_name(text)
+    except InvalidTopic as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
 
 
 def byte_count(text: str, *, option: str, or_word: str) -> int:

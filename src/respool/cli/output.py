@@ -246,14 +246,28 @@ def confirm(
 
     Raises:
         UsageError: there is no terminal to ask on.
-        typer.Exit: the answer is no.
+        typer.Exit: the answer is no, or the input has ended.
+        KeyboardInterrupt: Ctrl-C was pressed.
     """
     if not can_ask():
         raise UsageError(f"{why}, and there is no terminal to ask on", hint=hint)
     explain()
-    if not typer.confirm(question, err=True):
+    if not _agrees(question):
         note("nothing was changed")
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _agrees(question: str) -> bool:
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort as end:
+        # The cursor is still behind the question.
+        note("")
+        # typer raises Abort for both Ctrl-C and the end of the input; only its context says which.
+        if isinstance(end.__context__, KeyboardInterrupt):
+            note("nothing was changed")
+            raise KeyboardInterrupt from None
+        return False
 
 
 def can_ask() -> bool:

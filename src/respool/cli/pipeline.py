@@ -86,10 +86,20 @@ def run(
         str, typer.Option(metavar="TIME", help="With --continuous: how often, such as 10s.")
     ] = "10s",
     topic: Annotated[
-        str, typer.Option("--topic", "-t", metavar="TOPIC", help="Where the ride events are.")
+        str,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            parser=options.topic_name,
+            help="Where the ride events are.",
+        ),
     ] = "rides",
     scores_topic: Annotated[
-        str, typer.Option(metavar="TOPIC", help="Where fraud writes its scores.")
+        str,
+        typer.Option(
+            metavar="TOPIC", parser=options.topic_name, help="Where fraud writes its scores."
+        ),
     ] = "fraud-scores",
     lateness: Annotated[
         str,

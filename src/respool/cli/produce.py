@@ -48,7 +48,12 @@ EPILOG = (
 
 @to_broker
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", parser=options.topic_name, show_default=False, help="The topic."
+        ),
+    ],
     *,
     messages: Annotated[
         list[str] | None,

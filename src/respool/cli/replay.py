@@ -64,7 +64,13 @@ app = typer.Typer(
 @to_broker
 def run(
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", show_default=False, help="The topic to read.")
+        str | None,
+        typer.Argument(
+            metavar="TOPIC",
+            parser=options.topic_name,
+            show_default=False,
+            help="The topic to read.",
+        ),
     ] = None,
     *,
     from_text: Annotated[
@@ -84,7 +90,9 @@ def run(
     into: Annotated[
         str | None,
         typer.Option(
-            metavar="TOPIC2", help="Copy into this topic; it is created if it does not exist."
+            metavar="TOPIC2",
+            parser=options.topic_name,
+            help="Copy into this topic; it is created if it does not exist.",
         ),
     ] = None,
     group: Annotated[

@@ -36,7 +36,13 @@ def generate(
     *,
     topic: Annotated[
         str,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="It is created when it is not there."),
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            parser=options.topic_name,
+            help="It is created when it is not there.",
+        ),
     ] = "rides",
     partitions: Annotated[
         int | None,

@@ -26,9 +26,17 @@ app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and 
 
 LONG_MAX = 2**63 - 1
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.", show_default=False)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", parser=options.topic_name, help="The topic.", show_default=False
+    ),
+]
 Names = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="The topics.", show_default=False)
+    list[str],
+    typer.Argument(
+        metavar="NAME...", parser=options.topic_name, help="The topics.", show_default=False
+    ),
 ]
 
 

@@ -135,7 +135,10 @@ def hanging(
     topic: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TOPIC]", help="Look only in this topic; else in all.", show_default=False
+            metavar="[TOPIC]",
+            parser=options.topic_name,
+            help="Look only in this topic; else in all.",
+            show_default=False,
         ),
     ] = None,
     *,

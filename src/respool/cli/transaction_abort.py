@@ -43,7 +43,13 @@ def abort(
     *,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="The topic of a hanging transaction."),
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC",
+            parser=options.topic_name,
+            help="The topic of a hanging transaction.",
+        ),
     ] = None,
     partition: Annotated[
         int | None,

@@ -14,7 +14,7 @@ from respool.client.kafka.groups import (
 )
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place
-from respool.model.operator_errors import NotFound, OperatorError
+from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.operate.errors import client_errors_translated
 
 
@@ -111,6 +111,22 @@ class ConsumerGroups:
     def delete(self, name: str) -> None:
         with client_errors_translated():
             client_groups.delete_group(self._cluster, name)
+
+
+def state_named(name: str) -> str:
+    """The state of groups that this names, in any case, as brokers spell it.
+
+    Raises:
+        UsageError: groups have no such state.
+    """
+    known = {state.lower(): state for state in client_groups.STATES}
+    found = known.get(name.strip().lower())
+    if found is None:
+        raise UsageError(
+            f"--state {name!r} is not a state of groups",
+            hint=f"they are {', '.join(client_groups.STATES)}",
+        )
+    return found
 
 
 # -- lag -------------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _refusal(error: client_errors.BrokerRefused) -> OperatorError:
             return NotFound(text, hint="see: respool topic list")
         case Code.topic_already_exists:
             return TopicExists(text)
-        case Code.invalid_config:
+        case Code.invalid_config | Code.invalid_topic_exception | Code.invalid_partitions:
             return UsageError(text)
         case code if code in _LEADERLESS:
             return NobodyLeads(text)

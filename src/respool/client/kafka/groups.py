@@ -31,6 +31,16 @@ CLASSIC, CONSUMER = "classic", "consumer"
 _CONSUMERS = {"consumer", ""}
 # The state of a group that does not exist.
 DEAD = "Dead"
+# As Kafka spells them; classic groups prepare and complete rebalances, KIP-848 groups assign and reconcile.
+STATES = (
+    "Empty",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    DEAD,
+)
 
 NO_GENERATION = -1
 # A member of a KIP-848 group leaves by a heartbeat with this epoch.
