@@ -8,6 +8,8 @@ import pytest
 
 from respool.pipeline import plots
 
+# Of the report's font (12px), above its baseline.
+GLYPH_HEIGHT = 9
 NAME = "<script>Köln & Bonn"
 
 
@@ -70,6 +72,20 @@ def test_a_log_axis_begins_at_one_and_ends_at_a_power_of_ten() -> None:
     none, one, hundred, many = (float(bar.attrib["height"]) for bar in drawn.iter("rect"))
     assert none == 0 < one < hundred < many
     assert hundred == pytest.approx((plots.HEIGHT - 44) / 2, abs=0.1)
+
+
+def test_the_name_of_a_series_is_above_its_line_not_on_it() -> None:
+    drawn = parts(plots.lines(["a", "b"], [("first", [9, 9]), ("second", [9, 0])]))
+    names = {one.text: float(one.attrib["y"]) for one in drawn.iter("text")}
+    for name, line in zip(("first", "second"), drawn.iter("polyline"), strict=True):
+        highest = min(float(point.split(",")[1]) for point in line.attrib["points"].split())
+        assert names[name] < highest
+        assert names[name] - GLYPH_HEIGHT >= 0
+    lowest = max(
+        float(point.split(",")[1])
+        for point in next(drawn.iter("polyline")).attrib["points"].split()
+    )
+    assert names["second"] - GLYPH_HEIGHT > lowest
 
 
 def test_lines_of_two_series_do_not_cross() -> None:

@@ -8,7 +8,7 @@ WIDTH = 860
 HEIGHT = 240
 _LEFT, _RIGHT, _BOTTOM, _TOP = 70, 10, 30, 14
 # The height of a panel of `lines`, and of its plot area.
-_PANEL, _PANEL_LINE = 70, 52
+_PANEL, _PANEL_LINE = 76, 52
 _LEAST_BAR = 2.0
 # The width of most glyphs in the report's font (12px), rounded up.
 GLYPH_WIDTH = 7
@@ -50,7 +50,8 @@ def lines(labels: Sequence[str], series: Sequence[tuple[str, Sequence[float]]]) 
             + _tick(top, f"{most:,.0f}")
             + _tick(top + _PANEL_LINE, "0")
             + f'<polyline points="{points}" fill="none" stroke="{_colour(number)}" stroke-width="1.6"/>'
-            + f'<text x="{_LEFT + 8}" y="{top + 10}">{escape(name)}</text>'
+            # Above the plot area, where no line is.
+            + f'<text x="{_LEFT + 8}" y="{top - 3}">{escape(name)}</text>'
         )
     step = width / max(1, len(labels) - 1)
     parts.append(_below(labels, [_LEFT + at * step for at in range(len(labels))], bottom + 10))

@@ -1,5 +1,6 @@
 """Reports in one HTML file: the pipeline's tables, and a replay compared with live scores. Needs no Spark."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 svg { width: 100%; font: 12px system-ui, sans-serif } svg text { fill: #4a5568 }
 .key { margin-right: 1.2rem } .key i { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem }
 """
+
+_NUMBER = re.compile(r"-?[\d,]+(\.\d+)?%?")
 
 Rows = Sequence[Sequence[object]]
 
@@ -217,17 +220,18 @@ def _section(title: str, body: str) -> str:
 
 
 def _grid(names: Sequence[str], rows: Rows) -> str:
-    def cell(value: object, tag: str, *, is_number: bool) -> str:
-        shown = f"{value:,}" if isinstance(value, int) else str(value)
-        return f"<{tag}{' class=number' if is_number else ''}>{escape(shown)}</{tag}>"
+    shown = [[f"{one:,}" if isinstance(one, int) else str(one) for one in row] for row in rows]
+    # Numbers are aligned at their last digit, words at their first letter.
+    are_numbers = [all(_NUMBER.fullmatch(row[at]) for row in shown) for at in range(len(names))]
 
-    head = "".join(cell(name, "th", is_number=at > 0) for at, name in enumerate(names))
-    body = "".join(
-        "<tr>"
-        + "".join(cell(value, "td", is_number=at > 0) for at, value in enumerate(row))
-        + "</tr>"
-        for row in rows
-    )
+    def cells(texts: Sequence[str], tag: str) -> str:
+        return "".join(
+            f"<{tag}{' class=number' if is_number else ''}>{escape(text)}</{tag}>"
+            for text, is_number in zip(texts, are_numbers, strict=True)
+        )
+
+    head = cells(names, "th")
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in shown)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
