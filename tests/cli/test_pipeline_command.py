@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 from cli.running import Run
 from respool.cli import pipeline, pipeline_run
 from respool.cli.exit_codes import ExitCode
+from respool.cli.pipeline_progress import Lines
 from respool.cli.pipeline_run import cause_of
 from respool.model.operator_errors import OperatorError
 from respool.pipeline.job_outcome import JobOutcome
@@ -148,8 +149,9 @@ def test_a_query_that_ended_ends_the_run_before_the_next_job(
     monkeypatch.setattr(pipeline_run, "job", job)
     monkeypatch.setattr(pipeline_run, "_start", lambda *_: [Ended()])
     run: Any = pipeline_run._run_continuously
+    shown = Lines(lambda _text: None, now=lambda: 0.0)
     with pytest.raises(OperatorError, match="bronze has ended"):
-        run(None, ["bronze", "silver"], PipelineSettings(data=tmp_path), None, 1)
+        run(None, ["bronze", "silver"], PipelineSettings(data=tmp_path), shown, 1)
     assert ran == ["bronze"]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from respool.cli import output
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.interrupts import noticing_ctrl_c
+from respool.cli.pipeline_progress import JobsProgress, shown_progress
 from respool.client.kafka import errors as client_errors
 from respool.model.errors import RespoolError
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from respool.pipeline.job_outcome import JobOutcome
+    from respool.pipeline.job_outcome import JobOutcome, ProgressListener
     from respool.pipeline.job_settings import PipelineSettings
 
 # The interval at which Ctrl-C and the streaming queries are checked.
@@ -58,17 +59,21 @@ def run(
         if READ_TOPIC.intersection(jobs):
             BrokerConnection(bootstrap=settings.bootstrap).connect().close()
             topic_frames.readers(settings, settings.topic)
-    with _errors_in_words(log), output.progress("Spark starts", total=None, unit="rows") as shown:
-        tell = _Teller(shown)
-        with _session(master, spark_settings, log) as spark:
-            if every_ms is None:
-                for name in jobs:
-                    began = time.monotonic()
-                    outcomes.append(job(name)(spark, settings, tell))
-                    output.note(f"{name} done in {time.monotonic() - began:.1f} seconds")
-            else:
-                output.note(f"running every {every_ms / 1000:g} seconds, Ctrl-C ends it")
-                outcomes = _run_continuously(spark, jobs, settings, tell, every_ms)
+    with (
+        _errors_in_words(log),
+        shown_progress() as shown,
+        _session(master, spark_settings, log) as spark,
+        shown.watching(spark),
+    ):
+        if every_ms is None:
+            for name in jobs:
+                began = time.monotonic()
+                outcomes.append(job(name)(spark, settings, shown.of(name)))
+                shown.ended(name, is_final=True)
+                output.note(f"{name} done in {time.monotonic() - began:.1f} seconds")
+        else:
+            output.note(f"running every {every_ms / 1000:g} seconds, Ctrl-C ends it")
+            outcomes = _run_continuously(spark, jobs, settings, shown, every_ms)
     tell_outcomes(outcomes, as_json=as_json)
 
 
@@ -111,7 +116,7 @@ def _run_continuously(
     spark: "SparkSession",
     jobs: Sequence[str],
     settings: "PipelineSettings",
-    tell: "_Teller",
+    shown: JobsProgress,
     every_ms: int,
 ) -> "list[JobOutcome]":
     """Streaming jobs keep running; the others run in turn. The final counts are those of the last turn."""
@@ -128,7 +133,9 @@ def _run_continuously(
                         continue
                     # Jobs may take longer than a turn: also check here whether a query has ended.
                     _raise_if_ended(queries)
+                    tell = shown.of(name)
                     last[name] = job(name)(spark, settings, tell)
+                    shown.ended(name, is_final=False)
                     if name in STREAMING:
                         # Its first run has created the tables that the next jobs need; from now on it keeps running.
                         queries += _start(name, spark, settings, tell, every_ms)
@@ -143,7 +150,11 @@ def _run_continuously(
 
 
 def _start(
-    name: str, spark: "SparkSession", settings: "PipelineSettings", tell: "_Teller", every_ms: int
+    name: str,
+    spark: "SparkSession",
+    settings: "PipelineSettings",
+    tell: "ProgressListener",
+    every_ms: int,
 ) -> "list[StreamingQuery]":
     from importlib import import_module
 
@@ -158,17 +169,6 @@ def _raise_if_ended(queries: "Sequence[StreamingQuery]") -> None:
         if not query.isActive:
             error = query.exception()
             raise error or OperatorError(f"the query {query.name} has ended, and did not say why")
-
-
-class _Teller:
-    def __init__(self, shown: output.Progress) -> None:
-        self._shown = shown
-
-    def step(self, text: str) -> None:
-        self._shown.describe(text)
-
-    def rows(self, count: int) -> None:
-        self._shown.advance(count)
 
 
 @contextmanager
