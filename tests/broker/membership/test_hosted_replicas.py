@@ -8,7 +8,9 @@ from uuid import uuid4
 import pytest
 
 from broker.running_broker import RunningBroker
+from respool.broker.membership.hosted_replicas import STARTED_AT_ONCE
 from respool.broker.metadata.topic_changes import NewTopic
+from respool.broker.partitions.partition import Partition
 from respool.cluster import keys
 from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.errors import (
@@ -346,3 +348,34 @@ def test_what_is_offline_for_a_broken_disk_stays_so(rides: RunningBroker) -> Non
     broken.go_offline(DiskFailed("it does not turn"))
     rides.run(rides.broker.hosted_replicas.open_again())
     assert rides.broker.partitions.find("rides", 0) is broken
+
+
+def test_other_requests_are_served_while_a_topic_of_many_partitions_is_created(
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """5,000 partitions in one request started 5,000 roles in one turn of the loop, and blocked it for half a second."""
+    broker = running_broker.broker
+    started = 0
+    most_between_turns = 0
+    take_role = broker.roles.take_role
+
+    async def counted(partition: Partition) -> None:
+        nonlocal started
+        started += 1
+        await take_role(partition)
+
+    async def watch() -> None:
+        nonlocal started, most_between_turns
+        while True:
+            most_between_turns, started = max(most_between_turns, started), 0
+            await asyncio.sleep(0)
+
+    async def create() -> None:
+        watching = asyncio.ensure_future(watch())
+        await broker.topics.create("rides", partition_count=4 * STARTED_AT_ONCE)
+        watching.cancel()
+
+    monkeypatch.setattr(broker.roles, "take_role", counted)
+    running_broker.run(create())
+    assert 0 < most_between_turns <= STARTED_AT_ONCE
+    assert all(one.is_leading for one in broker.partitions.of_topic("rides"))

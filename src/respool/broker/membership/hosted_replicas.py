@@ -16,6 +16,8 @@ from respool.model.cluster import TopicImage
 from respool.model.ids import BrokerId
 
 OPEN_AGAIN_S = 5.0
+# Taking a role keeps the event loop busy for about 0.1 ms.
+STARTED_AT_ONCE = 50
 
 
 class HostedReplicas:
@@ -110,10 +112,13 @@ class HostedReplicas:
 
     async def take_roles(self, names: Iterable[str]) -> None:
         """Make the partitions of these topics on this broker lead or follow as the image says."""
+        partitions = [one for name in names for one in self._partitions.of_topic(name)]
         async with asyncio.TaskGroup() as group:
-            for name in names:
-                for partition in self._partitions.of_topic(name):
-                    group.create_task(self._roles.take_role(partition))
+            for started, partition in enumerate(partitions):
+                if started and started % STARTED_AT_ONCE == 0:
+                    # Serve requests before the next ones: a topic may have thousands of partitions.
+                    await asyncio.sleep(0)
+                group.create_task(self._roles.take_role(partition))
 
     async def _close(self, superfluous: list[Partition]) -> None:
         by_delay: dict[int, list[Partition]] = {}
