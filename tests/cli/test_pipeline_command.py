@@ -17,6 +17,7 @@ from respool.cli import pipeline, pipeline_run
 from respool.cli.exit_codes import ExitCode
 from respool.cli.pipeline_progress import Lines
 from respool.cli.pipeline_run import cause_of
+from respool.client.kafka.security import Login, Security
 from respool.model.operator_errors import OperatorError
 from respool.pipeline.job_outcome import JobOutcome
 from respool.pipeline.job_settings import PipelineSettings
@@ -186,3 +187,40 @@ def test_tables_are_reported_and_cleaned_without_spark(tmp_path: Path, command: 
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "reports" / "pipeline.html").exists() == (command == "report")
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_security_of_options_or_a_file_reaches_the_jobs(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_variable: bool
+) -> None:
+    found: list[PipelineSettings] = []
+    monkeypatch.setattr(
+        pipeline_run, "run", lambda _jobs, settings, *_, **__: found.append(settings)
+    )
+    security = Security(login=Login(mechanism="SCRAM-SHA-512", username="app", password="open up"))
+    if by_variable:
+        file = tmp_path / "client.properties"
+        file.write_text(
+            "bootstrap.servers=kafka-1:9093\nclient.id=night-job\nrequest.timeout.ms=61000\n"
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=app\n"
+            "sasl.password=open up\n"
+        )
+        monkeypatch.setenv("RESPOOL_CLIENT_CONFIG", str(file))
+        monkeypatch.delenv("RESPOOL_BROKER", raising=False)
+        arguments = []
+        client = {"client_id": "night-job", "request_timeout_ms": 61_000}
+    else:
+        file = tmp_path / "password"
+        file.write_text("open up\n")
+        arguments = [
+            *("--bootstrap", "kafka-1:9093", "--security-protocol", "SASL_PLAINTEXT"),
+            *("--sasl-mechanism", "SCRAM-SHA-512", "--username", "app"),
+            *("--password-file", str(file)),
+        ]
+        client = {}
+    ended = run("pipeline", "run", "bronze", "--data", str(tmp_path), *arguments)
+    assert ended.code == 0, ended.err
+    assert [(one.bootstrap, one.security, one.client) for one in found] == [
+        ("kafka-1:9093", security, client)
+    ]
+    assert "open up" not in repr(found)

@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+import trustme
 
 import respool
 from pipeline.making import TOPIC
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.security import Login, Security, Tls
 from respool.pipeline import topic_frames
+from respool.pipeline.job_errors import PipelineError
 from respool.pipeline.job_settings import PipelineSettings
 from respool.testing import Broker
+from support.secured_gate import secured_broker, server_side
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,3 +63,54 @@ def test_a_broker_that_restarts_is_asked_again(
     broker.stop()
     assert topic_frames.readers(told, TOPIC) == before
     assert waited
+
+
+def test_a_topic_behind_tls_and_a_login_is_created_read_and_written(
+    spark: "SparkSession", tmp_path: "Path", capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = trustme.CA()
+    file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    password = "four strings"
+    with secured_broker(tls=server_side(authority), users={"app": password}) as gate:
+        told = PipelineSettings(
+            data=tmp_path,
+            bootstrap=gate.address,
+            security=Security(
+                tls=Tls(authorities=str(file)),
+                login=Login(mechanism="SCRAM-SHA-512", username="app", password=password),
+            ),
+            client={"client_id": "night-job", "connect_timeout_ms": 7_000, "retry_ms": 20_000},
+        )
+        topic_frames.ensure(told, "scores", like=TOPIC)
+        # A second time there is nothing to do.
+        topic_frames.ensure(told, "scores", like=TOPIC)
+        assert len(topic_frames.readers(told, "scores")) == 3
+        table = pa.table({"value": pa.array([b"1", b"2"], pa.binary())})
+        respool.write_table(table, TOPIC, bootstrap=told.bootstrap, security=told.security)
+        first, last = topic_frames.ends(told, TOPIC)
+        frame = topic_frames.read_between(spark, told, TOPIC, start=first, end=last)
+        assert sorted(bytes(row["value"]) for row in frame.collect()) == [b"1", b"2"]
+        frame.explain(mode="extended")
+        assert password not in capsys.readouterr().out
+        stream = topic_frames.read_stream(spark, told, TOPIC, group="copy").select("key", "value")
+        query = (
+            topic_frames.write_stream(stream, told, "scores")
+            # The gate does not announce transactions of version 2.
+            .option("exactlyOnce", "false")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        written = respool.read_table("scores", bootstrap=told.bootstrap, security=told.security)
+        assert sorted(written["value"].to_pylist()) == [b"1", b"2"]
+
+
+def test_a_topic_that_may_not_be_created_is_an_error_with_the_brokers_words(
+    broker: Broker, tmp_path: "Path"
+) -> None:
+    broker.create_topic(TOPIC, partitions=1)
+    told = PipelineSettings(data=tmp_path, bootstrap=broker.bootstrap)
+    with pytest.raises(PipelineError, match=r"'a b' cannot be made: .*INVALID_TOPIC_EXCEPTION"):
+        topic_frames.ensure(told, "a b", like=TOPIC)

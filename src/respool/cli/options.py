@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import typer
 
-from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
+from respool.client.kafka.bootstrap import ENVIRONMENT
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
 
@@ -35,8 +35,6 @@ def flag(*names: str, text: str) -> Any:
     """An option that takes no value. Without an empty metavar, typer's help would promise one."""
     return typer.Option(*names, metavar="", help=text)
 
-
-DEFAULT_BROKER = DEFAULT_BOOTSTRAP
 
 Broker = Annotated[
     str,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from respool.cli import options, output
+from respool.cli.connection_options import BrokerConnection, to_broker_or_bootstrap
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted
 
@@ -22,7 +23,7 @@ _MASTER = re.compile(
     rf"local|local\[{_COUNT}(, *\d+)?\]|local-cluster\[[\d, ]+\]|yarn|[a-z][a-z0-9]*://.+"
 )
 # Packages that commands import. The extras `pipeline` and `report` bring them.
-RUN_NEEDS = ("pyspark", "deltalake", "pyarrow", "numba", "confluent_kafka")
+RUN_NEEDS = ("pyspark", "deltalake", "pyarrow", "numba")
 TABLES_NEED = ("deltalake", "pyarrow")
 
 app = typer.Typer(no_args_is_help=True, help="Run the ride company's jobs on Spark.")
@@ -59,6 +60,7 @@ Data = Annotated[
 
 
 @app.command(epilog=EPILOG)
+@to_broker_or_bootstrap
 def run(
     jobs: Annotated[
         list[str],
@@ -157,17 +159,7 @@ def run(
     as_json: Annotated[
         bool, options.flag("--json", text="Print what was counted as JSON.")
     ] = False,
-    broker: Annotated[
-        str,
-        typer.Option(
-            "--broker",
-            "-b",
-            "--bootstrap",
-            envvar="RESPOOL_BROKER",
-            metavar="HOST:PORT",
-            help="The broker to talk to; several, with commas, for a cluster.",
-        ),
-    ] = options.DEFAULT_BROKER,
+    connection: BrokerConnection,
 ) -> None:
     """Run jobs one after the other, each up to the end of what there is."""
     _check_jobs(jobs, continuous=continuous)
@@ -190,7 +182,9 @@ def run(
 
     settings = PipelineSettings(
         data=data.absolute(),
-        bootstrap=broker,
+        bootstrap=connection.bootstrap,
+        security=connection.security,
+        client={} if connection.config is None else connection.config.cluster_settings(),
         topic=topic,
         scores_topic=scores_topic,
         lateness_ms=options.duration_ms(lateness, option="--lateness"),
@@ -208,6 +202,7 @@ def run(
     pipeline_run.run(
         jobs,
         settings,
+        connection,
         master=master,
         spark_settings=spark_settings,
         every_ms=every_ms if continuous else None,

@@ -43,6 +43,7 @@ _CAUSE = re.compile(
 def run(
     jobs: Sequence[str],
     settings: "PipelineSettings",
+    connection: BrokerConnection,
     *,
     master: str,
     spark_settings: Mapping[str, str],
@@ -57,7 +58,7 @@ def run(
         # Before Spark starts, which takes a while, and whose errors are longer.
         _check_tables(jobs, settings)
         if READ_TOPIC.intersection(jobs):
-            BrokerConnection(bootstrap=settings.bootstrap).connect().close()
+            connection.connect().close()
             topic_frames.readers(settings, settings.topic)
     with (
         _errors_in_words(log),

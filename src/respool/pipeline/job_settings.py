@@ -1,10 +1,12 @@
 """Settings of all jobs: one value, created once from the command line."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.security import IN_THE_CLEAR, Security
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -26,6 +28,9 @@ class PipelineSettings:
     # The folder of tables, checkpoints, models and reports. All executors must see it at the same path.
     data: Path
     bootstrap: str = field(default_factory=lambda: Bootstrap.resolve(None).servers)
+    security: Security = IN_THE_CLEAR
+    # Client id and timeouts as arguments of `Cluster`, in place of the defaults.
+    client: Mapping[str, Any] = field(default_factory=dict)
     topic: str = "rides"
     scores_topic: str = "fraud-scores"
     # Maximum lateness: later events go to quarantine, and the dashboards' windows close after it.

@@ -4,10 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from respool.client.kafka.admin import create_topic
 from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
 from respool.client.kafka.cluster import RETRY_MS, Cluster
-from respool.client.kafka.errors import UnknownTopic
+from respool.client.kafka.codes import Code
+from respool.client.kafka.errors import BrokerRefused, UnknownTopic
 from respool.client.kafka.list_offsets import offsets_for
+from respool.client.kafka.security_properties import properties_of
 from respool.pipeline.job_errors import PipelineError
 
 if TYPE_CHECKING:
@@ -19,8 +22,13 @@ if TYPE_CHECKING:
 FORMAT = "respool"
 _EARLIEST = -2
 _LATEST = -1
-_TOPIC_EXISTS = 36
-_CREATE_S = 30
+# Arguments of `Cluster` -> the options of `format("respool")` with the same meaning.
+_CLIENT_OPTIONS = {
+    "client_id": "kafka.client.id",
+    "connect_timeout_ms": "kafka.socket.connection.setup.timeout.ms",
+    "request_timeout_ms": "kafka.request.timeout.ms",
+    "retry_ms": "kafka.default.api.timeout.ms",
+}
 
 
 def read_stream(
@@ -85,16 +93,13 @@ def write_stream(
     """Return a writer of `key` and `value` to a topic, exactly once with the help of its checkpoint."""
     return (
         frame.writeStream.format(FORMAT)
-        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .options(**connection_options(settings))
         .option("topic", topic)
     )
 
 
 def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
     """Create the topic if it does not exist, with as many partitions as topic `like`."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     with _cluster(settings) as cluster:
         try:
             # `topic` retries while a broker restarts; nothing is cached in the new client, so it sends a request.
@@ -103,13 +108,12 @@ def ensure(settings: "PipelineSettings", topic: str, *, like: str) -> None:
             partitions = cluster.topic(like).partitions
         else:
             return
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap, "log_level": 4})
-    made = admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic]
-    try:
-        made.result(timeout=_CREATE_S)
-    except KafkaException as error:
-        if error.args[0].code() != _TOPIC_EXISTS:
-            raise PipelineError(f"topic {topic!r} cannot be made: {error.args[0].str()}") from error
+        try:
+            cluster.retrying(lambda: create_topic(cluster, topic, partitions=partitions))
+        except BrokerRefused as error:
+            # Created meanwhile, by another job or by the attempt before.
+            if error.code != Code.topic_already_exists:
+                raise PipelineError(f"topic {topic!r} cannot be made: {error}") from error
 
 
 def readers(settings: "PipelineSettings", topic: str) -> dict[int, str]:
@@ -137,14 +141,28 @@ def ends(settings: "PipelineSettings", topic: str) -> tuple[dict[int, int], dict
 
 def _cluster(settings: "PipelineSettings") -> Cluster:
     # Each call makes a new client, so it must tolerate a restarting broker at first contact.
-    return Cluster(settings.bootstrap, first_contact_ms=LASTING_CONTACT_MS)
+    return Cluster(
+        settings.bootstrap,
+        first_contact_ms=LASTING_CONTACT_MS,
+        security=settings.security,
+        **settings.client,
+    )
+
+
+def connection_options(settings: "PipelineSettings") -> dict[str, str]:
+    """How sources and sinks connect. Spark redacts the values of passwords where it shows options."""
+    return {
+        "kafka.bootstrap.servers": settings.bootstrap,
+        **{_CLIENT_OPTIONS[name]: str(value) for name, value in settings.client.items()},
+        **{f"kafka.{name}": value for name, value in properties_of(settings.security).items()},
+    }
 
 
 def _common(settings: "PipelineSettings", topic: str) -> dict[str, str]:
     return {
-        "kafka.bootstrap.servers": settings.bootstrap,
         # Set explicitly, so that each round of a job tolerates a broker restart, as the first does.
         "kafka.default.api.timeout.ms": str(RETRY_MS),
+        **connection_options(settings),
         "subscribe": topic,
         "includeHeaders": "true",
     }

@@ -20,6 +20,7 @@ PREFIX = "kafka."
 SECURITY_NAMES = tuple(PREFIX + name for name in security_properties.NAMES)
 RETRY_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class ClientOptions:
     # The same on the driver, until a broker has answered for the first time.
     first_contact_ms: int = FIRST_CONTACT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    connect_timeout_ms: int = CONNECT_TIMEOUT_MS
     security: Security = IN_THE_CLEAR
 
     @classmethod
@@ -59,9 +61,13 @@ class ClientOptions:
         client_id = options.text("kafka.client.id", "respool-spark")
         retry_ms = options.whole(API_TIMEOUT, RETRY_MS, least=1)
         request_ms = options.whole("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS, least=1)
+        connect_ms = options.whole(
+            "kafka.socket.connection.setup.timeout.ms", CONNECT_TIMEOUT_MS, least=1
+        )
         assert client_id is not None
         assert retry_ms is not None
         assert request_ms is not None
+        assert connect_ms is not None
         return cls(
             bootstrap=brokers.servers,
             origin=brokers.origin,
@@ -70,6 +76,7 @@ class ClientOptions:
             # A retry time set for the driver also applies to its first contact.
             first_contact_ms=LASTING_CONTACT_MS if options.has(API_TIMEOUT) else FIRST_CONTACT_MS,
             request_timeout_ms=request_ms,
+            connect_timeout_ms=connect_ms,
             security=security,
         )
 
@@ -96,6 +103,7 @@ class ClientOptions:
                 retry_ms=self.retry_ms if retry_ms is None else retry_ms,
                 first_contact_ms=first_contact_ms,
                 request_timeout_ms=self.request_timeout_ms,
+                connect_timeout_ms=self.connect_timeout_ms,
                 security=self.security,
             )
         except BadArgument as error:

@@ -8,10 +8,15 @@ import trustme
 
 from respool.client.kafka.client_config import parse_client_config, read_client_config
 from respool.client.kafka.errors import BadArgument
-from respool.client.kafka.security import IN_THE_CLEAR, Login, Security, Tls
-from respool.client.kafka.security_properties import library_settings
+from respool.client.kafka.security import IN_THE_CLEAR, PEM_MARK, Login, Security, Tls
+from respool.client.kafka.security_properties import (
+    library_settings,
+    properties_of,
+    security_of,
+)
 
 SECRET = "hunter2"
+LOGIN = Login(mechanism="SCRAM-SHA-512", username="u", password=SECRET)
 
 
 def test_a_file_says_how_to_reach_a_secured_cluster(tmp_path: Path) -> None:
@@ -121,6 +126,21 @@ def test_librdkafka_takes_the_same_security() -> None:
     assert settings["ssl.key.pem"] == pem
     assert settings["ssl.endpoint.identification.algorithm"] == "none"
     confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **settings})
+
+
+@pytest.mark.parametrize(
+    "security",
+    [
+        IN_THE_CLEAR,
+        Security(tls=Tls()),
+        Security(tls=Tls(authorities="ca.pem", newest_only=True, checks_host=False)),
+        Security(tls=Tls(certificate="me.pem", key="me.key", key_password=" k ")),
+        Security(tls=Tls(certificate=f"{PEM_MARK}CERTIFICATE-----"), login=LOGIN),
+        Security(login=LOGIN),
+    ],
+)
+def test_properties_of_a_security_make_the_same_one(security: Security) -> None:
+    assert security_of(properties_of(security)) == security
 
 
 def test_settings_for_librdkafka_name_files_and_timeouts() -> None:

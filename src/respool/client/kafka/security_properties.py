@@ -96,32 +96,46 @@ def security_of(properties: Mapping[str, str], *, prefix: str = "") -> Security:
         raise BadArgument(f"{given.name(PROTOCOL)} = {protocol!r}: {error}") from None
 
 
+def properties_of(security: Security) -> dict[str, str]:
+    """The properties from which `security_of` makes this security; none for a connection in the clear."""
+    tls, login = security.tls, security.login
+    if security == IN_THE_CLEAR:
+        return {}
+    channel = "PLAINTEXT" if tls is None else "SSL"
+    properties = {PROTOCOL: channel if login is None else f"SASL_{channel}"}
+    if tls is not None:
+        properties |= _pem_setting("ssl.ca", tls.authorities)
+        properties |= _pem_setting("ssl.certificate", tls.certificate)
+        properties |= _pem_setting("ssl.key", tls.key)
+        if tls.key_password is not None:
+            properties[_KEY_PASSWORD] = tls.key_password
+        if tls.newest_only:
+            properties[_VERSIONS[1]] = "TLSv1.3"
+        properties[_HOST_CHECK] = "https" if tls.checks_host else "none"
+    if login is not None:
+        properties |= {
+            _MECHANISM[0]: login.mechanism,
+            _USERNAME: login.username,
+            _PASSWORD: login.password,
+        }
+    return properties
+
+
 def library_settings(security: Security) -> dict[str, str]:
     """The same security as settings of confluent-kafka (librdkafka).
 
     Raises:
         BadArgument: librdkafka has no equivalent setting.
     """
-    tls, login = security.tls, security.login
-    channel = "PLAINTEXT" if tls is None else "SSL"
-    settings = {PROTOCOL: channel if login is None else f"SASL_{channel}"}
+    settings = {PROTOCOL: "PLAINTEXT", **properties_of(security)}
+    tls = security.tls
     if tls is not None:
         if tls.newest_only:
             raise BadArgument(
                 "TLS 1.3 alone cannot be asked of librdkafka: allow TLSv1.2 as well, or require 1.3 at the brokers"
             )
-        settings |= _pem_setting("ssl.ca", tls.authorities)
-        settings |= _pem_setting("ssl.certificate", tls.certificate)
-        settings |= _pem_setting("ssl.key", tls.key or tls.certificate)
-        if tls.key_password is not None:
-            settings[_KEY_PASSWORD] = tls.key_password
-        settings[_HOST_CHECK] = "https" if tls.checks_host else "none"
-    if login is not None:
-        settings |= {
-            "sasl.mechanism": login.mechanism,
-            _USERNAME: login.username,
-            _PASSWORD: login.password,
-        }
+        if tls.key is None:
+            settings |= _pem_setting("ssl.key", tls.certificate)
     return settings
 
 

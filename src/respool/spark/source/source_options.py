@@ -46,6 +46,7 @@ NAMES = (
     "kafka.max.partition.fetch.bytes",
     "kafka.request.timeout.ms",
     "kafka.security.protocol",
+    "kafka.socket.connection.setup.timeout.ms",
     "kafkaConsumer.pollTimeoutMs",
     "maxBytesPerTrigger",
     "maxLateness",
