@@ -50,7 +50,7 @@ def test_every_command_has_help_with_an_example(run: Run, command: list[str]) ->
     ended = run(*command, "--help")
     assert ended.code == 0
     assert f"respool {' '.join(command)}" in ended.out.replace("\n", " ")
-    assert "xample" in ended.out or "respool topic list | cut" in ended.out
+    assert "xample" in ended.out
 
 
 @pytest.mark.parametrize("command", [[], ["topic"], ["mirror"], *COMMANDS], ids=" ".join)

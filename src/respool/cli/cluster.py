@@ -114,7 +114,7 @@ Wait = Annotated[
     "Ctrl-C stops everything cleanly, a second one at once. The data stays: run it again to continue.\n\n"
     "Examples:\n"
     "  respool cluster up\n"
-    "  respool cluster up --brokers 5 --data ./five --listen 127.0.0.1:9092 --set num_partitions=6\n"
+    "  respool cluster up --brokers 5 --data ./five --set num_partitions=6\n"
     "  respool cluster up --racks a,b,c\n"
     "  respool cluster status --config respool-cluster/cluster.toml"
 )
@@ -264,7 +264,7 @@ def remove(
     "to it.\n\n"
     "Examples:\n"
     "  respool cluster add 4 --balance\n"
-    "  respool cluster add 3      after it was drained or removed"
+    "  respool cluster add 3      # after it was drained or removed"
 )
 @on_cluster
 def add(

@@ -34,8 +34,8 @@ EPILOG = (
     "  respool consume rides\n"
     "  respool consume rides --follow --since '3 hours ago'\n"
     "  respool consume rides --group pricing --follow\n"
-    "  respool consume rides --offset -10 --format '{partition}/{offset} {key}: {value}'\n"
-    "  respool consume rides --since '2026-11-12 08:00' --until '2026-11-12 09:00' --json | jq .value"
+    "  respool consume rides --offset -10 --format '{offset} {key}: {value}'\n"
+    "  respool consume rides --since '2 days ago' --until 1h --json | jq .key"
 )
 
 

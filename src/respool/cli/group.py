@@ -33,7 +33,9 @@ Names = Annotated[
 
 
 @app.command(
-    "list", epilog="Piped, the columns are separated by tabs: respool group list | cut -f1"
+    "list",
+    epilog="Piped, the columns are separated by tabs.\n\n"
+    "Examples:\n  respool group list --state Stable\n  respool group list | cut -f1",
 )
 @to_broker
 def list_groups(

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="Dump and verify a log's files, wit
     epilog="FILE is a .log, .index, .timeindex, .txnindex or .snapshot file, or a checkpoint such as "
     "leader-epoch-checkpoint. Safe while a broker runs.\n\n"
     "Examples:\n"
-    "  respool log dump respool-data/rides-0/00000000000000000000.log --records --limit 5\n"
+    "  respool log dump respool-data/rides-0/00000000000000000000.log --limit 5\n"
     "  respool log dump respool-data/rides-0/*.timeindex"
 )
 def dump(

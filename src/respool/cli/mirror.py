@@ -37,9 +37,9 @@ EPILOG = (
     "It runs until Ctrl-C or SIGTERM. Its position is stored nowhere but in the copy itself: killed at any moment, on "
     "either side, and started again, it continues without gaps or duplicates. Two at once do no harm.\n\n"
     "Examples:\n"
-    "  respool mirror --from kafka-1:9092 --to 127.0.0.1:9092 --topics 'rides.*' --exclude 'rides-test.*'\n"
-    "  respool mirror --from 10.0.0.1:9092 --to 10.1.0.1:9092 --topics '.*' --groups '.*'\n"
-    "  respool mirror --from 10.0.0.1:9092 --to 10.1.0.1:9092 --topics rides --once"
+    "  respool mirror --from kafka-1:9092 --to 127.0.0.1:9092 --topics 'rides.*'\n"
+    "  respool mirror --from a:9092 --to b:9092 --topics '.*' --groups '.*'\n"
+    "  respool mirror --from a:9092 --to b:9092 --topics rides --once"
 )
 
 From = Annotated[
@@ -259,7 +259,7 @@ def run(
 
 
 @app.command(
-    epilog="Example:\n  respool mirror status --from 10.0.0.1:9092 --to 10.1.0.1:9092 --topics 'rides.*'"
+    epilog="Example:\n  respool mirror status --from a:9092 --to b:9092 --topics 'rides.*'"
 )
 @option_group("clusters", both_clusters)
 def status(
@@ -299,7 +299,7 @@ def status(
 
 @app.command(
     epilog="If the source still answers, first wait until 'respool mirror status' shows 0 behind, and stop the "
-    "mirror.\n\nExample:\n  respool mirror promote rides fares --to 10.1.0.1:9092"
+    "mirror.\n\nExample:\n  respool mirror promote rides fares --to b:9092"
 )
 @option_group("connection", broker_connection, broker=PromotedAt)
 def promote(

@@ -45,7 +45,7 @@ EPILOG = (
     "Examples:\n"
     "  respool pipeline run bronze silver gold --data ./lake\n"
     "  respool pipeline run fraud --data ./lake --truth truth.parquet\n"
-    "  respool pipeline run replay-fraud --data ./lake --new-model v2:logistic --days 3 --truth truth.parquet\n"
+    "  respool pipeline run replay-fraud --new-model v2:logistic --truth t.parquet\n"
     "  respool pipeline run warehouse --data ./lake --master spark://host:7077\n"
     "  respool pipeline run bronze silver gold fraud --data ./lake --continuous"
 )
@@ -210,7 +210,7 @@ def run(
     )
 
 
-@app.command()
+@app.command(epilog="Example:\n  respool pipeline report --data ./lake")
 def report(*, data: Data = Path("respool-lake")) -> None:
     """Write an HTML page of what is in the tables. It needs no Spark (extra: report)."""
     _check_packages(TABLES_NEED, extra="report")
@@ -222,7 +222,7 @@ def report(*, data: Data = Path("respool-lake")) -> None:
     output.print_line(str(write_report(PipelineSettings(data=data.absolute()))))
 
 
-@app.command()
+@app.command(epilog="Example:\n  respool pipeline clean --data ./lake --keep 30d")
 def clean(
     *,
     data: Data = Path("respool-lake"),

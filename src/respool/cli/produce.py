@@ -39,7 +39,7 @@ EPILOG = (
     "Clients on librdkafka choose another unless they set partitioner=murmur2_random. "
     "It ends with 0 only when every message was acknowledged.\n\n"
     "Examples:\n"
-    "  echo hello | respool produce greetings\n\n"
+    "  echo hello | respool produce greetings\n"
     "  respool produce rides --file rides.txt --key-separator : --compression zstd\n"
     "  respool produce greetings -m hello -m 'hello again' --header lang=en\n"
     "  respool consume rides --json | respool produce rides-copy --json-lines"

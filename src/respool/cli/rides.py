@@ -20,7 +20,7 @@ EPILOG = (
     "The same seed, --until and options give the same events, byte for byte. docs/rides.md says what is in them.\n\n"
     "Examples:\n"
     "  respool rides generate --days 3 --rate 50\n"
-    "  respool rides generate --count 1000000 --partitions 6 --compression zstd --truth truth.parquet\n"
+    "  respool rides generate --count 1000000 --partitions 6 --truth truth.parquet\n"
     "  respool rides generate --rate 200 --live --for 10m\n"
     "  respool rides generate --until 2026-11-12T08:00Z --seed 7 --print 5"
 )

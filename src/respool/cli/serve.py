@@ -14,9 +14,9 @@ EPILOG = (
     "It runs until Ctrl-C or SIGTERM, and prints one line when it accepts clients.\n\n"
     "Examples:\n"
     "  respool serve\n"
-    "  respool serve --data /var/lib/respool --listen 127.0.0.1:9092 --metrics 127.0.0.1:9100\n"
+    "  respool serve --data /var/lib/respool --metrics 127.0.0.1:9100\n"
     "  respool serve --config respool.toml --set num_partitions=4 --print-config\n"
-    "  respool serve --broker-id 2 --etcd 10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379 --rack b --set insecure=true"
+    "  respool serve --broker-id 2 --etcd 10.0.0.1:2379 --rack b --insecure"
 )
 
 

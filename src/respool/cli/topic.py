@@ -43,7 +43,7 @@ Names = Annotated[
 @app.command(
     epilog="Examples:\n"
     "  respool topic create rides --partitions 4\n"
-    "  respool topic create audit --set retention.ms=-1 --set respool.flush=always --if-not-exists"
+    "  respool topic create audit --set respool.flush=always --if-not-exists"
 )
 @to_broker
 def create(
@@ -100,7 +100,9 @@ def create(
 
 
 @app.command(
-    "list", epilog="Piped, the columns are separated by tabs: respool topic list | cut -f1"
+    "list",
+    epilog="Piped, the columns are separated by tabs.\n\n"
+    "Examples:\n  respool topic list\n  respool topic list --internal | cut -f1",
 )
 @to_broker
 def list_topics(

@@ -28,8 +28,9 @@ app.command("abort", epilog=transaction_abort.EPILOG)(transaction_abort.abort)
 
 @app.command(
     "list",
-    epilog="Piped, the columns are separated by tabs: respool transaction list | cut -f1\n\n"
+    epilog="Piped, the columns are separated by tabs.\n\n"
     "Examples:\n"
+    "  respool transaction list | cut -f1\n"
     "  respool transaction list --state Ongoing\n"
     "  respool transaction list --open-longer-than '10 minutes'",
 )

@@ -28,7 +28,7 @@ EPILOG = (
     "partition, named by its first offset there.\n\n"
     "Examples:\n"
     "  respool transaction abort billing-1\n"
-    "  respool transaction abort --topic rides --partition 0 --start-offset 4711 --yes"
+    "  respool transaction abort --topic rides --partition 0 --start-offset 4711"
 )
 
 THROWS_AWAY = "aborting a transaction discards its records"
