@@ -14,7 +14,7 @@ from respool.wire.codec import Request, encode_reply
 @serves(
     Api.OFFSET_FOR_LEADER_EPOCH,
     versions=(2, 4),
-    rights=(DESCRIBE_TOPIC.when("a consumer asks"), CLUSTER_ACTION.when("a replica asks")),
+    rights=(DESCRIBE_TOPIC | CLUSTER_ACTION,),
 )
 def offset_for_leader_epoch(request: Request, broker: Broker) -> Reply:
     topics = [

@@ -13,7 +13,11 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.config_entries import topic_entries
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
-from respool.broker.handlers.support.rights import CREATE_ON_CLUSTER, CREATE_TOPIC
+from respool.broker.handlers.support.rights import (
+    CREATE_ON_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from respool.broker.metadata.topic_changes import USE_DEFAULT, NewTopic
 from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
@@ -29,7 +33,14 @@ from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
 
-@serves(Api.CREATE_TOPICS, versions=(2, 7), rights=(CREATE_ON_CLUSTER | CREATE_TOPIC,))
+@serves(
+    Api.CREATE_TOPICS,
+    versions=(2, 7),
+    rights=(
+        CREATE_ON_CLUSTER | CREATE_TOPIC,
+        DESCRIBE_TOPIC_CONFIGS.when("the reply has configs and counts (version 5 on)"),
+    ),
+)
 async def create_topics(request: Request, broker: Broker) -> Reply:
     body = request.body
     times_named = Counter(topic.name for topic in body.topics)

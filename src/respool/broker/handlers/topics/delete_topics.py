@@ -10,7 +10,7 @@ from typing import NamedTuple
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
-from respool.broker.handlers.support.rights import DELETE_ON_CLUSTER, DELETE_TOPIC
+from respool.broker.handlers.support.rights import DELETE_ON_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
 from respool.broker.outcome import Reply
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
@@ -31,7 +31,15 @@ class _Asked(NamedTuple):
     topic_id: TopicId | None
 
 
-@serves(Api.DELETE_TOPICS, versions=(1, 6), rights=(DELETE_ON_CLUSTER | DELETE_TOPIC,))
+@serves(
+    Api.DELETE_TOPICS,
+    versions=(1, 6),
+    rights=(
+        DELETE_ON_CLUSTER | DELETE_TOPIC,
+        # Otherwise absent topics are refused like existing ones, and those named by id keep their names to themselves.
+        DESCRIBE_TOPIC.when("a topic is absent, or named by its id"),
+    ),
+)
 async def delete_topics(request: Request, broker: Broker) -> Reply:
     asked = _asked(request)
     topics = {one: _find(broker, one) for one in asked}

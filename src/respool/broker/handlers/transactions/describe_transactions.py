@@ -6,7 +6,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.coordinator_requests import ask_coordinators
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_code
-from respool.broker.handlers.support.rights import DESCRIBE_TRANSACTIONAL_ID
+from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from respool.broker.outcome import Reply
 from respool.coordination.transactions.transaction_requests import (
     DescribedTransaction,
@@ -16,7 +16,12 @@ from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
-@serves(Api.DESCRIBE_TRANSACTIONS, versions=(0, 0), rights=(DESCRIBE_TRANSACTIONAL_ID,))
+@serves(
+    Api.DESCRIBE_TRANSACTIONS,
+    versions=(0, 0),
+    # Topics that the client may not describe are left out of the reply.
+    rights=(DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC.when("the transaction has partitions")),
+)
 async def describe_transactions(request: Request, broker: Broker) -> Reply:
     described = await ask_coordinators(
         broker.transactions.runtimes,
