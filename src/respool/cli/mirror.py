@@ -28,7 +28,6 @@ from respool.cli.interrupts import calling_on_signals
 from respool.cli.options import option_group
 from respool.client.kafka.bootstrap import DEFAULT_BOOTSTRAP, ENVIRONMENT
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
-from respool.records.mirrored_batches import MIRROR_CLIENT_ID
 
 DEFAULT_COMMAND = "run"
 # The interval between updates of the live table.
@@ -133,6 +132,8 @@ def both_clusters(
     _check_address("--to", target, "--client-config", client_config, at_target)
     for connection in (at_source, at_target):
         if connection.config is not None and connection.config.client_id is not None:
+            from respool.records.mirrored_batches import MIRROR_CLIENT_ID
+
             output.note(
                 f"client.id of {connection.config.origin} is not used: brokers know a mirror by the client id "
                 f"{MIRROR_CLIENT_ID}"
