@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from respool.client.messages import library
 from support.broker_process import BrokerProcess
 from support.topics import Topics
 
@@ -25,3 +26,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture(scope="module")
 def topics(broker: BrokerProcess) -> Topics:
     return Topics(broker.address)
+
+
+@pytest.fixture(autouse=True)
+def _topics_are_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client waits three seconds for a topic that may just have been made; here it is there or will never be."""
+    monkeypatch.setattr(library, "TOPIC_SECONDS", 0.3)

@@ -11,7 +11,6 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition
 
 import respool
-from respool.client.messages import library
 from respool.client.messages.errors import (
     BadArgument,
     BrokerUnreachable,
@@ -498,11 +497,7 @@ def test_a_message_of_a_partition_that_went_to_another_is_not_committed(story: S
             consumer.commit(foreign)
 
 
-def test_a_topic_that_is_not_there_is_said_at_once(
-    story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # It could be on its way to this broker.
-    monkeypatch.setattr(library, "TOPIC_SECONDS", 0.2)
+def test_a_topic_that_is_not_there_is_said_at_once(story: Story) -> None:
     with pytest.raises(UnknownTopic, match="'nowhere'"):
         respool.Consumer("nowhere", group="g", bootstrap=story.broker.address)
 
