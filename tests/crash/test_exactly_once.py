@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from crash.conftest import StartBroker
 from support.broker_process import BrokerProcess
@@ -139,7 +139,7 @@ def _done(address: str, source: str) -> int:
 def _read(address: str, topic: str, number: int) -> Iterator[bytes]:
     """What a read_committed reader finds, to the end."""
     reader = consumer(address, isolation_level="read_committed")
-    reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING)])
+    reader.assign([TopicPartition(topic, number, 0)])
     try:
         while True:
             for message in reader.consume(5_000, 0.2):

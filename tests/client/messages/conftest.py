@@ -10,6 +10,7 @@ from support.topics import Topics
 
 SETTINGS = {
     "group_initial_rebalance_delay_ms": 0,
+    "group_min_session_timeout_ms": 1_000,
     "group_consumer_heartbeat_interval_ms": 200,
     "offsets_topic_partitions": 2,
     "transactions_topic_partitions": 2,
