@@ -101,6 +101,6 @@ def test_requests_without_replies_leave_nothing_behind(
         await turn()
         assert [name for name, _ in client.door.times] == 5 * ["Produce"]
         assert client.door.sent == []
-        assert client.connection._session.taken == []
+        assert client.connection._replies.taken == []
 
     play(running_broker, story)

@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(frame_bytes_max=broker.settings.network.frame_bytes_max)
         self._flow = FlowControl(reader=self._reader, memory=broker.memory, loop=self._loop)
-        self._session = ReplyOrder()
+        self._replies = ReplyOrder()
         self._pipelined_max = broker.settings.network.requests_pipelined_max
         self._current: asyncio.Task[Reply] | None = None
         self._is_writing_paused = False
@@ -102,11 +102,11 @@ class Connection(asyncio.BufferedProtocol):
         # Each write is tried immediately; bytes that the kernel does not accept pause this connection.
         transport.set_write_buffer_limits(high=0)
         if not self._owner.on_connected(self):
-            self._is_closing = self._flow.is_closing = True
+            self._begin_closing()
             transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._is_closing = self._flow.is_closing = True
+        self._begin_closing()
         if self._current is not None and self._is_only_waiting():
             # The reply has no receiver. Requests that change something are finished: a topic must not be half created.
             self._current.cancel()
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """True while requests are in flight or replies unsent."""
-        return self._current is not None or self._session.waiting > 0 or self._is_writing_paused
+        return self._current is not None or self._replies.waiting > 0 or self._is_writing_paused
 
     @property
     def is_waiting_for_memory(self) -> bool:
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def stop_taking_requests(self) -> None:
         """Begin to close: requests in flight are finished and answered."""
-        self._is_closing = self._flow.is_closing = True
+        self._begin_closing()
         if self._transport.is_closing():
             return
         self._flow.pause_reading()
@@ -184,8 +184,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_closing and self._transport.is_closing():
             return
         self._log_closed(reason, kind=kind, level=level)
-        self._is_closing = self._flow.is_closing = True
+        self._begin_closing()
         self._transport.abort()
+
+    def _begin_closing(self) -> None:
+        """Take no further requests, and do not resume reading."""
+        self._is_closing = self._flow.is_closing = True
 
     def _log_closed(self, reason: str, *, kind: str = "", level: int = logging.WARNING) -> None:
         message = "closed the connection from %s: %s"
@@ -204,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         has_taken_any = False
         try:
             while True:
-                if self._session.waiting >= self._pipelined_max:
+                if self._replies.waiting >= self._pipelined_max:
                     self._send_ready()
                 if self._is_held_back():
                     break
@@ -239,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error), kind=type(error).__name__)
             return
         self._log_closed(foreign.reason)
-        self._is_closing = self._flow.is_closing = True
+        self._begin_closing()
         if foreign.reply:
             # Nothing was sent on this connection yet, so the kernel accepts these few bytes immediately.
             self._transport.writelines([foreign.reply])
@@ -255,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             except UnsupportedApi as error:
                 if error.key != Api.API_VERSIONS:
                     raise
-                self._session.open_reply().fill([api_versions_fallback(error.correlation_id)])
+                self._replies.open_reply().fill([api_versions_fallback(error.correlation_id)])
                 self._send_ready()
         return None
 
@@ -265,17 +269,17 @@ class Connection(asyncio.BufferedProtocol):
         Only produce requests are pipelined, since their replies are small. Larger replies would pile up behind one that
         is not ready or that the client does not read.
         """
-        if not self._session.waiting or request.api.key == Api.PRODUCE:
+        if not self._replies.waiting or request.api.key == Api.PRODUCE:
             return False
         self._send_ready()
-        return self._session.waiting > 0 or self._is_writing_paused
+        return self._replies.waiting > 0 or self._is_writing_paused
 
     def _is_held_back(self) -> bool:
         return (
             self._current is not None
             or self._is_writing_paused
             or self._is_closing
-            or self._session.waiting >= self._pipelined_max
+            or self._replies.waiting >= self._pipelined_max
         )
 
     def _arrived_at(self) -> float | None:
@@ -298,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
         request.client_host = f"/{self.peer}"
         self.client_id = request.client_id
         self._traffic.on_request(request)
-        slot = self._session.open_reply()
+        slot = self._replies.open_reply()
         slot.api = request.api
         try:
             outcome = (self._handler or handle)(request, self._broker)
@@ -406,7 +410,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- replies -----------------------------------------------------------------------------------------------------
 
     def _send_ready(self) -> None:
-        ready = self._session.take_ready()
+        ready = self._replies.take_ready()
         if ready and not self._transport.is_closing():
             self._transport.writelines(ready)
             self._note_written()
@@ -416,13 +420,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._count_sent()
         else:
             # There are only requests without a reply.
-            self._session.taken.clear()
+            self._replies.taken.clear()
         if self._is_closing and not self.is_busy and not self._transport.is_closing():
             self._transport.close()
 
     def _note_written(self) -> None:
         # Do not keep the slots: they would keep the replies in memory.
-        taken = self._session.taken
+        taken = self._replies.taken
         self._written += [(one.api, one.ready_at) for one in taken if one.api and one.buffers]
         taken.clear()
 

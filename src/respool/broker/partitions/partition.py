@@ -307,9 +307,12 @@ class Partition:
         except StorageError as error:
             raise self._refusal(error) from error
         if is_new:
-            segments, log_end = log.segment_count, log.log_end
+            # Batches before an error may be written; a roll before it needs no sync, which only shortens a recovery.
+            log_end, has_rolled = log.log_end, False
             try:
-                log.append_fetched(copied.data, now_ms=now_ms, leader_epoch=self.leader_epoch)
+                has_rolled = log.append_fetched(
+                    copied.data, now_ms=now_ms, leader_epoch=self.leader_epoch
+                ).has_rolled
             except StorageError as error:
                 raise self._refusal(error) from error
             finally:
@@ -317,7 +320,7 @@ class Partition:
                     size = len(copied.data)
                     self.traffic.messages_in += log.log_end - log_end
                     self.traffic.bytes_in += size
-                    self._on_appended(log, size, has_rolled=log.segment_count != segments)
+                    self._on_appended(log, size, has_rolled=has_rolled)
         return copied.end
 
     def append_marker(
