@@ -10,7 +10,15 @@ from collections.abc import Sequence
 import pytest
 
 # Long groups, the longest first; see the figures in `.durations/`.
-LONG_GROUPS = ("spark", "cluster", "messages-kill", "etcd", "messages-consumer", "kill")
+LONG_GROUPS = (
+    "spark",
+    "spark-processes",
+    "cluster",
+    "messages-kill",
+    "etcd",
+    "messages-consumer",
+    "kill",
+)
 # Marks of cases that start processes.
 PROCESS_MARKS = ("crash", "clients")
 

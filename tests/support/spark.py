@@ -42,6 +42,9 @@ def the_session() -> "SparkSession":
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.streaming.stopTimeout": "60s",
                 "spark.sql.streaming.pollingDelay": "10ms",
+                # For tests that connect to this Spark: any free port.
+                "spark.connect.grpc.binding.address": "127.0.0.1",
+                "spark.connect.grpc.binding.port": "0",
             },
         )
     made.sparkContext.setLogLevel("ERROR")

@@ -1,6 +1,7 @@
 """One job, wherever it runs: reads a topic in a batch, and streams it into another with totals of each city.
 
-`same_job.py PLACE BOOTSTRAP FOLDER OUT`, where PLACE is `--master`'s argument, or `connect`. Prints JSON.
+`same_job.py PLACE BOOTSTRAP FOLDER OUT` prints JSON. PLACE is `--master`'s argument, `connect` for a server of Spark
+Connect of its own, or `sc://HOST:PORT` for one that runs.
 """
 
 import json
@@ -14,18 +15,23 @@ if TYPE_CHECKING:
 
 
 def spark_at(place: str) -> "SparkSession":
-    if place == "connect":
+    if place == "connect" or place.startswith("sc://"):
         prepare_environment()
         from pyspark.sql import SparkSession
 
-        made: SparkSession = SparkSession.builder.remote("local[2]").getOrCreate()
+        remote = "local[2]" if place == "connect" else place
+        made: SparkSession = SparkSession.builder.remote(remote).getOrCreate()
         return made
     return session("same job", master=place, settings={"spark.executor.memory": "512m"})
 
 
 def main(place: str, bootstrap: str, folder: str, out: str) -> None:
     spark = spark_at(place)
+    print(json.dumps(run(spark, bootstrap, folder, out)))
+    spark.stop()
 
+
+def run(spark: "SparkSession", bootstrap: str, folder: str, out: str) -> dict[str, Any]:
     def read(topic: str) -> Any:
         reader = spark.read.format("respool").option("kafka.bootstrap.servers", bootstrap)
         return reader.option("subscribe", topic).load()
@@ -52,8 +58,7 @@ def main(place: str, bootstrap: str, folder: str, out: str) -> None:
         )
         query.awaitTermination()
     copied = read(out).selectExpr("count(*)", "count(DISTINCT value)").collect()
-    print(json.dumps({"totals": [list(row) for row in totals], "copied": list(copied[0])}))
-    spark.stop()
+    return {"totals": [list(row) for row in totals], "copied": list(copied[0])}
 
 
 if __name__ == "__main__":
