@@ -9,6 +9,7 @@ LOCK   := requirements/dev.txt
 
 help:
 	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time; then Spark"
+	@echo "             its HTML reports stay in ./respool-demo, or OUT=dir"
 	@echo "make serve   run a broker on 127.0.0.1:9092, data in ./respool-data"
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import layers"
@@ -31,7 +32,7 @@ $(STAMP): $(LOCK) pyproject.toml
 	@touch $@
 
 demo: setup
-	$(BIN)/python -m demo
+	$(BIN)/python -m demo $(if $(OUT),--out $(OUT))
 
 serve: setup
 	$(BIN)/respool serve

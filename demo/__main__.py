@@ -4,6 +4,7 @@ Then, where it is installed, the same with Spark: tables, dashboards, fraud scor
 Exits with 0 only if every count is what it must be.
 """
 
+import argparse
 import signal
 import subprocess
 import sys
@@ -35,13 +36,22 @@ DAY_MS = 24 * 60 * MINUTE_MS
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("respool-demo"),
+        metavar="DIR",
+        help="the folder for the reports, which stay when the demo ends (default: respool-demo)",
+    )
+    out: Path = parser.parse_args().out.absolute()
     with tempfile.TemporaryDirectory(prefix="respool-demo-") as data:
         console.rule("[bold]Respool: a message broker that can replay history")
         with broker(data) as address:
             console.print(f"broker up on {address}, data in a fresh folder")
             counts = _run(address)
             with tempfile.TemporaryDirectory(prefix="respool-lake-") as lake:
-                counts |= spark_act.run(address, Path(lake))
+                counts |= spark_act.run(address, Path(lake), out=out)
             return report(counts)
 
 

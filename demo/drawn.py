@@ -4,7 +4,7 @@ import sys
 from unittest.mock import patch
 
 from respool.cli import output
-from respool.cli.main import main
+from respool.cli.start import main
 
 if __name__ == "__main__":
     with patch.object(output, "is_terminal", return_value=True):

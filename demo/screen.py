@@ -27,12 +27,15 @@ def progress() -> Progress:
     )
 
 
-def respool(address: str, *arguments: str) -> None:
+def respool(address: str, *arguments: str, has_broker: bool = True) -> None:
     """Show the command, run it, and let it speak for itself, with its tables drawn also in a pipe."""
     console.print(f"[bold]$ respool {shlex.join(arguments)}", soft_wrap=True)
     subprocess.run(
         # Unbuffered: its table and what it says about it stay in their order.
-        [sys.executable, "-u", "-m", "demo.drawn", *arguments, "--broker", address],
+        [
+            *(sys.executable, "-u", "-m", "demo.drawn", *arguments),
+            *(("--broker", address) if has_broker else ()),
+        ],
         check=True,
     )
 

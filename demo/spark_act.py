@@ -4,6 +4,7 @@ What is in the tables is counted here without Spark, and must be what came out o
 """
 
 import json
+import shutil
 import time
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -22,8 +23,8 @@ DAY_MS = 86_400_000
 NEEDED = ("pyspark", "deltalake", "numba", "pyarrow")
 
 
-def run(address: str, folder: Path) -> Counts:
-    """Play it, if what it needs is installed."""
+def run(address: str, folder: Path, *, out: Path) -> Counts:
+    """Play it, if what it needs is installed. Its reports are kept in `out`."""
     if any(find_spec(name) is None for name in NEEDED):
         title("Spark")
         missing = f"not installed, so this part is left out: {how_to_install('pipeline')}"
@@ -47,8 +48,18 @@ def run(address: str, folder: Path) -> Counts:
         *("--truth", str(truth), "--model", "v1:logistic", "--new-model", "v2:forest"),
         *("--days", str(REPLAYED_DAYS), "--until", until),
     )
-    console.print("[dim]this folder goes when the demo ends, and the report with it")
+    respool(address, "pipeline", "report", "--data", str(lake), has_broker=False)
+    console.print("[dim]the tables go when the demo ends; the reports stay:")
+    for kept in keep_reports(lake, out):
+        console.print(f"report: {kept}", soft_wrap=True, markup=False)
     return _counted(address, lake, truth, since_ms=until_ms - REPLAYED_DAYS * DAY_MS)
+
+
+def keep_reports(lake: Path, out: Path) -> list[Path]:
+    """Copy the reports from a folder that is deleted when the demo ends."""
+    out.mkdir(parents=True, exist_ok=True)
+    reports = sorted((lake / "reports").glob("*.html"))
+    return [Path(shutil.copy(one, out)) for one in reports]
 
 
 def _counted(address: str, lake: Path, truth: Path, *, since_ms: int) -> Counts:

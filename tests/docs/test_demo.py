@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from demo import spark_act
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +27,8 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
 @pytest.mark.xdist_group("spark")
-def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not() -> None:
-    done = run("-m", "demo")
+def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not(tmp_path: Path) -> None:
+    done = run("-m", "demo", "--out", str(tmp_path / "kept"))
     assert done.returncode == 0, done.stdout
     # It is moved only by the second command, and both say the same of it.
     first, _, second = done.stdout.partition("--dry-run\n")[2].partition("$ respool group reset")
@@ -53,9 +54,29 @@ def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not() -> None:
     aborted = re.search(r"then aborted +([\d,]+)  ok", counted)
     assert aborted is not None
     assert int(aborted[1].replace(",", "")) > 0
+    # Its reports are kept, and it says where.
+    for name in ("pipeline", "replay-v2-*"):
+        (kept,) = (tmp_path / "kept").glob(f"{name}.html")
+        assert f"report: {kept}\n" in done.stdout
+        assert "<svg" in kept.read_text()
     # What librdkafka logs by itself has no place in it.
     assert "%6|" not in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_reports_are_kept_where_they_were_asked_for_or_in_the_users_folder(tmp_path: Path) -> None:
+    reports = tmp_path / "lake" / "reports"
+    reports.mkdir(parents=True)
+    (reports / "pipeline.html").write_text("new")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "pipeline.html").write_text("of the last demo")
+    (out / "theirs.txt").write_text("stays")
+    assert spark_act.keep_reports(tmp_path / "lake", out) == [out / "pipeline.html"]
+    assert (out / "pipeline.html").read_text() == "new"
+    assert (out / "theirs.txt").read_text() == "stays"
+    shown = run("-m", "demo", "--help").stdout
+    assert "default: respool-demo" in shown
 
 
 def test_a_wrong_count_makes_the_demo_fail() -> None:
