@@ -17,6 +17,7 @@ from respool.cli import pipeline, pipeline_run
 from respool.cli.exit_codes import ExitCode
 from respool.cli.pipeline_progress import Lines
 from respool.cli.pipeline_run import cause_of
+from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import Login, Security
 from respool.model.operator_errors import OperatorError
 from respool.pipeline.job_outcome import JobOutcome
@@ -54,8 +55,18 @@ def test_a_truth_that_is_not_there_is_not_found(run: Run, tmp_path: Path) -> Non
     assert "none.parquet" in ended.err
 
 
-def test_nobody_at_the_address_is_told_before_spark_is_started(run: Run, tmp_path: Path) -> None:
-    ended = run("pipeline", "run", "bronze", "-b", "127.0.0.1:1", "--data", str(tmp_path / "lake"))
+@pytest.mark.parametrize("job", ["bronze", "fraud", "replay-fraud", "warehouse"])
+def test_nobody_at_the_address_is_told_before_spark_is_started(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    """`fraud` noticed it after its scoring, a minute later."""
+    waited: list[float] = []
+    monkeypatch.setattr(Cluster, "sleep", lambda _cluster, seconds: waited.append(seconds))
+    monkeypatch.setattr(pipeline_run, "_check_tables", lambda *_: None)
+    monkeypatch.setattr(pipeline_run, "_session", lambda *_: pytest.fail("Spark was started"))
+    ended = run("pipeline", "run", job, "-b", "127.0.0.1:1", "--data", str(tmp_path / "lake"))
+    # A refused connection takes no time; all else within the two seconds is start-up.
+    assert sum(waited) <= 1
     assert ended.code == ExitCode.UNREACHABLE
     assert "no broker at 127.0.0.1:1, from --broker (127.0.0.1:1: connection refused)" in ended.err
     assert "start one with: respool serve. Another address: --broker HOST:PORT" in ended.err
@@ -224,3 +235,16 @@ def test_security_of_options_or_a_file_reaches_the_jobs(
         ("kafka-1:9093", security, client)
     ]
     assert "open up" not in repr(found)
+
+
+@pytest.mark.parametrize("command", ["report", "clean"])
+def test_a_damaged_table_is_named_in_one_sentence(run: Run, tmp_path: Path, command: str) -> None:
+    """It was a traceback of 74 lines, and none of them named the table."""
+    path = tmp_path / "tables" / "gold_cities"
+    write_deltalake(str(path), pa.table({"city": ["Köln"]}))
+    (path / "_delta_log" / f"{0:020}.json").write_text("{broken")
+    ended = run("pipeline", command, "--data", str(tmp_path))
+    assert ended.code == ExitCode.FAILED
+    assert ended.err.startswith("error: the table gold_cities cannot be read: ")
+    assert len(ended.err.splitlines()) == 1
+    assert "delete the table" in ended.err

@@ -11,10 +11,11 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
 from pipeline.making import PARTITIONS, TOPIC, publish, rides, settings
 from respool.cli.main import main
+from respool.pipeline.job_errors import TableUnreadable
 from respool.pipeline.job_settings import PipelineSettings
 from respool.pipeline.table_schemas import table
 from respool.testing import Broker
@@ -56,7 +57,7 @@ class Topic:
 def rows_of(told: PipelineSettings, name: str) -> int:
     try:
         return int(table(told, name).delta().count())
-    except (TableNotFoundError, DeltaError, FileNotFoundError):
+    except (TableNotFoundError, TableUnreadable, FileNotFoundError):
         return 0
 
 

@@ -1,6 +1,8 @@
 """`respool pipeline`: the ride company's jobs on Spark."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +11,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker_or_bootstrap
+from respool.model.errors import RespoolError
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted
 
@@ -219,7 +222,8 @@ def report(*, data: Data = Path("respool-lake")) -> None:
     from respool.pipeline.job_settings import PipelineSettings
     from respool.pipeline.report import write_report
 
-    output.print_line(str(write_report(PipelineSettings(data=data.absolute()))))
+    with _errors_in_words():
+        output.print_line(str(write_report(PipelineSettings(data=data.absolute()))))
 
 
 @app.command(epilog="Example:\n  respool pipeline clean --data ./lake --keep 30d")
@@ -243,12 +247,23 @@ def clean(
     from respool.pipeline.table_schemas import SCHEMAS, table
 
     settings = PipelineSettings(data=data.absolute())
-    dropped = {name: table(settings, name).clean(kept_hours=hours) for name in SCHEMAS}
+    with _errors_in_words():
+        dropped = {name: table(settings, name).clean(kept_hours=hours) for name in SCHEMAS}
     output.print_rows(
         output.Columns("table", "deleted", numbers=["deleted"]),
         [row for row in dropped.items() if row[1]],
     )
     output.note(f"{counted(sum(dropped.values()), 'file')} deleted")
+
+
+@contextmanager
+def _errors_in_words() -> Iterator[None]:
+    try:
+        yield
+    except OperatorError:
+        raise
+    except RespoolError as error:
+        raise OperatorError(str(error)) from error
 
 
 def _check_lake(data: Path) -> None:

@@ -19,7 +19,7 @@ from respool.model.errors import RespoolError
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable
 from respool.pipeline import topic_frames
 from respool.pipeline.job_errors import TableMissing
-from respool.pipeline.jobs import READ_TOPIC, STANDS_ON, STREAMING, job
+from respool.pipeline.jobs import READ_TOPIC, STANDS_ON, STREAMING, USE_BROKER, job
 from respool.pipeline.table_schemas import table
 from respool.spark.java import NoJava
 
@@ -57,8 +57,9 @@ def run(
     with _errors_in_words(log):
         # Before Spark starts, which takes a while, and whose errors are longer.
         _check_tables(jobs, settings)
-        if READ_TOPIC.intersection(jobs):
+        if USE_BROKER.intersection(jobs):
             connection.connect().close()
+        if READ_TOPIC.intersection(jobs):
             topic_frames.readers(settings, settings.topic)
     with (
         _errors_in_words(log),

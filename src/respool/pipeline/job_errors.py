@@ -1,5 +1,7 @@
 """Errors that end a job of the pipeline. Each message says what to do."""
 
+from pathlib import Path
+
 from respool.model.errors import RespoolError
 
 
@@ -33,6 +35,17 @@ class TableReplaced(PipelineError):
         super().__init__(
             f"the table {name} is not the one that was read before: it was deleted and made again, and counts its "
             f"versions from 0 again, so its new rows are unknown; {remedy}, and run the job again"
+        )
+
+
+class TableUnreadable(PipelineError):
+    """A table's log is damaged, or written by a version that this one does not understand."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        # delta-rs adds a backtrace of its own.
+        super().__init__(
+            f"the table {path.name} cannot be read: {reason.partition(chr(10))[0]} (its log is {path / '_delta_log'}). "
+            "Restore it from a copy, or delete the table and its queries' folders in checkpoints, and run its job again"
         )
 
 

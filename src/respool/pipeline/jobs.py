@@ -25,6 +25,8 @@ JOBS = {
 STREAMING = ("bronze", "gold")
 # Jobs that read the topic itself.
 READ_TOPIC = frozenset({"bronze", "replay-fraud", "warehouse"})
+# Jobs that read or write any topic.
+USE_BROKER = READ_TOPIC | {"fraud"}
 # Job -> the job whose table it reads.
 STANDS_ON = {"silver": "bronze", "gold": "silver", "fraud": "silver"}
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from respool.pipeline.job_errors import HistoryGone, TableChanged, TableReplaced
+from respool.pipeline.job_errors import HistoryGone, TableChanged, TableReplaced, TableUnreadable
 from respool.pipeline.staging import Staged, drop, drop_old_tries, put_in_place, stage
 
 if TYPE_CHECKING:
@@ -83,7 +83,16 @@ class Table:
         return self.delta().version() if self.exists else -1
 
     def delta(self, version: int | None = None) -> DeltaTable:
-        return DeltaTable(str(self.path), version=version)
+        """
+        Raises:
+            TableUnreadable: its log is damaged.
+        """
+        try:
+            return DeltaTable(str(self.path), version=version)
+        except TableNotFoundError:
+            raise
+        except DeltaError as error:
+            raise TableUnreadable(self.path, str(error)) from error
 
     def arrow_dataset(self, version: int | None = None) -> "Dataset":
         """The rows of a version as an Arrow dataset, read with Arrow's own file system.
