@@ -6,6 +6,9 @@ from collections.abc import Mapping
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 # What users named: settings with Kafka's dots. And what they sent: pairs, because a header may occur twice.
 _SETTINGS = ("settings", "counts", "figures")
+# What programs compare.
+_STATES = ("state", "reason", "why", "type", "kind", "membership", "need", "subject", "outcome")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*\Z")
 _FROM_USERS = ("headers", "key", "value")
 
 
@@ -27,6 +30,8 @@ def _check_object(document: Mapping[object, object], where: str) -> None:
             _check_list(value, place)
         elif name.endswith("_count"):
             assert value is None or isinstance(value, int), f"{place} is no number"
+        elif name in _STATES:
+            assert value is None or _WORD.match(str(value)), f"{place} is prose: {value!r}"
 
 
 def _check_list(elements: list[object] | tuple[object, ...], where: str) -> None:

@@ -15,6 +15,7 @@ from respool.cli import output
         {"spans": [[0, 5]]},
         {"partition_count": "3"},
         {"max.bytes": 5},
+        {"state": "waiting for broker 3"},
     ],
 )
 def test_a_document_of_another_shape_is_found(document: object) -> None:

@@ -192,7 +192,11 @@ def run(
     cluster = _connect(connection)
     if dry_run:
         with cluster:
-            _print_spans(request.topic, find_spans(cluster, request.topic, wanted))
+            spans = find_spans(cluster, request.topic, wanted)
+        if as_json:
+            output.print_json(_spans_document(request.topic, spans))
+        else:
+            _print_spans(request.topic, spans)
         return
     replay = start(cluster, request, wanted, copy_options, again=again, on_note=_on_note)
     if group is not None:
@@ -362,12 +366,8 @@ def _print_group(replay: "Replay", group: str, *, as_json: bool) -> None:
             {
                 "id": entry.id,
                 "group": group,
-                "topic": entry.source,
+                **_spans_document(entry.source, spans),
                 "messages": left,
-                "partitions": [
-                    {"partition": number, "from": span.start, "to": span.stop}
-                    for number, span in sorted(spans.items())
-                ],
             }
         )
         return
@@ -383,6 +383,17 @@ def _print_group(replay: "Replay", group: str, *, as_json: bool) -> None:
         f"replay {entry.id}: a consumer with group.id={group} begins at 'from' in each partition, and has read the "
         f"replay ({messages}) when it is at 'until'; later messages are not part of it"
     )
+
+
+def _spans_document(topic: str, spans: "Mapping[int, Span]") -> dict[str, object]:
+    return {
+        "topic": topic,
+        "messages": sum(span.messages for span in spans.values()),
+        "partitions": [
+            {"partition": number, "from": span.start, "to": span.stop}
+            for number, span in sorted(spans.items())
+        ],
+    }
 
 
 def _print_spans(topic: str, spans: "Mapping[int, Span]") -> None:

@@ -1,0 +1,163 @@
+"""Every command with `--json` prints one object, or one in each line, of the shape of docs/json.md: data, not prose."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from cli.command_tree import all_commands, has_option
+from cli.json_shape import check_shape
+from cli.running import Run
+from respool.cli import pipeline_run
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.groups import Committed, commit_offsets
+from respool.pipeline.job_outcome import JobOutcome
+from respool.testing import Broker
+
+HERE = Path(__file__).parent
+# By the line that is run, in this order; {data} is the broker's folder, and {other} another broker.
+LINES = [
+    "status",
+    "produce rides -m ride-7:one -m ride-9:two --key-separator :",
+    "consume rides",
+    "topic create fares --partitions 2",
+    "topic list --internal",
+    "topic describe rides fares",
+    "topic describe rides --keys",
+    "topic alter fares --set retention.ms=1d",
+    "group list",
+    "group describe billing",
+    "group lag",
+    "group reset billing --to-earliest --yes --dry-run",
+    "group reset billing --to-latest --yes",
+    "transaction list",
+    "transaction describe open",
+    "transaction hanging",
+    "replay run rides --from 1h --into again --dry-run",
+    "replay run rides --from 1h --into again",
+    "replay run rides --from 1h --group check",
+    "replay list",
+    "rides generate --until 2026-11-12T08:00Z --count 20 --topic generated",
+    "mirror run --topics rides --once",
+    "mirror status --topics rides",
+    "mirror promote rides",
+    "transaction abort open --yes",
+    "topic delete fares --yes",
+    "group delete billing --yes",
+    "log dump {data}/rides-0/00000000000000000000.log",
+    "log verify {data}",
+]
+# In files of their own, with an etcd: the fixtures of this folder check what they print, too.
+WITH_ETCD = {
+    "cluster status": "test_cluster.py",
+    "cluster drain": "test_cluster.py",
+    "cluster remove": "test_cluster.py",
+    "cluster add": "test_cluster.py",
+    "cluster balance": "test_cluster.py",
+    "cluster elect": "test_cluster_elect.py",
+    "cluster throttle": "test_cluster_brokers.py",
+}
+ON_SPARK = "pipeline run"
+JSON_OPTIONS = {"mirror run": "--status-json"}
+BETWEEN_CLUSTERS = ("mirror run", "mirror status")
+WITHOUT_BROKER = ("log ",)
+
+
+def command_of(line: str) -> str:
+    names = [" ".join(path) for path in all_commands()]
+    return next(name for name in names if f"{line} ".startswith(f"{name} "))
+
+
+def commands_with_json() -> set[str]:
+    return {
+        " ".join(path)
+        for path, command in all_commands().items()
+        if has_option(command, "--json") or has_option(command, "--status-json")
+    }
+
+
+def test_the_page_says_what_each_command_prints() -> None:
+    page = (HERE.parents[1] / "docs" / "json.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([^`-][^`]*)`", row)}
+    assert named == commands_with_json()
+
+
+def test_every_command_with_json_is_run() -> None:
+    assert commands_with_json() == {command_of(line) for line in LINES} | WITH_ETCD.keys() | {
+        ON_SPARK
+    }
+
+
+@pytest.mark.parametrize("command", WITH_ETCD)
+def test_commands_on_etcd_are_run_with_json_by_their_tests(command: str) -> None:
+    text = (HERE / WITH_ETCD[command]).read_text()
+    _, name = command.split()
+    assert any(f'"{name}"' in line and '"--json"' in line for line in text.splitlines())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("json") / "data"
+
+
+@pytest.fixture(scope="module")
+def broker(data: Path) -> Iterator[Broker]:
+    """With a group that lags behind, and a transaction that stays open."""
+    with Broker(data=data, topics={"rides": 2}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "open"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("rides", b"uncommitted", partition=1)
+        producer.flush()
+        with Cluster(broker.bootstrap) as cluster:
+            commit_offsets(cluster, "billing", {("rides", 0): Committed(0)})
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.mark.xdist_group("json of commands")
+def test_each_command_prints_data(run: Run, broker: Broker, other: Broker, data: Path) -> None:
+    """One story: later lines show what earlier ones did."""
+    wrong: dict[str, str] = {}
+    for line in LINES:
+        try:
+            for document in documents(run, line, broker, other, data):
+                check_shape(document)
+        except (AssertionError, ValueError) as error:
+            wrong[line] = str(error)
+    assert wrong == {}
+
+
+def documents(run: Run, line: str, broker: Broker, other: Broker, data: Path) -> list[Any]:
+    command = command_of(line)
+    words = line.format(data=data).split()
+    if command in BETWEEN_CLUSTERS:
+        words += ["--from", broker.bootstrap, "--to", other.bootstrap]
+    elif command == "mirror promote":
+        words += ["--to", other.bootstrap]
+    elif not command.startswith(WITHOUT_BROKER):
+        words += ["--broker", broker.bootstrap]
+    ended = run(*words, JSON_OPTIONS.get(command, "--json"))
+    assert ended.code == 0, ended.err
+    try:
+        return [json.loads(ended.out)]
+    except json.JSONDecodeError:
+        found = [json.loads(one) for one in ended.out.splitlines()]
+        assert found, "it printed nothing"
+        return found
+
+
+def test_a_pipeline_s_jobs_are_data(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = JobOutcome(job="gold", counts={"fares": 5}, figures={"auc": 0.5}, files=("a b.html",))
+    pipeline_run.tell_outcomes([outcome], as_json=True)
+    check_shape(json.loads(capsys.readouterr().out))
