@@ -108,6 +108,7 @@ def _words(line: str) -> str:
 
 RETIRED = [
     Retired(pattern=r"dices?", instead="random source"),
+    Retired(pattern=r"giv(e|es|en|ing) back|gave back", instead="release"),
     Retired(pattern=r"holdings|let go", instead="hosted replicas; closed"),
     Retired(pattern=r"seats?|seated", instead="controller lease, election"),
     Retired(pattern=r"(death|dead) watch", instead="failure detector"),
@@ -141,7 +142,8 @@ RETIRED = [
         allowed={"src/respool/sim/sim_world.py": "names a random source, as in sim_plan.py"},
     ),
     Retired(
-        pattern=r"cut offs?|cuts off|cutting off|end after cut|(is|was|are|were|be) cut",
+        pattern=r"cut offs?|cuts off|cutting off|end after cut|(is|was|are|were|be) cut|cuts? (it|them) off"
+        r"|bytes cut|cut batch",
         instead="truncate",
     ),
     Retired(
@@ -190,7 +192,7 @@ RETIRED = [
         instead="subject, verb, object",
     ),
     Retired(
-        pattern=r"(is|are|be|was|were|been) told",
+        pattern=r"(is|are|be|was|were|been)( not)? told",
         instead="is reported, is logged, is notified",
     ),
     Retired(pattern=r"so long|so many", instead="a number or a duration with its name; while"),

@@ -21,7 +21,7 @@ class Receiver:
 
     def finish(self) -> None:
         held, self.held = self.held, 0
-        self._budget.give_received(held)
+        self._budget.release_received(held)
 
     def _on_granted(self) -> None:
         self.held += self._asked
@@ -117,8 +117,8 @@ def test_what_was_held_until_it_is_charged_does_not_count_as_come_back() -> None
     crowd = [Receiver(budget) for _ in range(3)]
     assert all(one.ask(25) for one in crowd)
     assert not any(one.ask(25) for one in crowd)
-    budget.take(10)
-    budget.release(10)
+    budget.charge(10)
+    budget.release_reservation(10)
     assert [one.held for one in crowd] == [25, 25, 25]
     budget.relieve(overdraft=30)
     assert [one.held for one in crowd] == [50, 25, 25]
@@ -127,22 +127,22 @@ def test_what_was_held_until_it_is_charged_does_not_count_as_come_back() -> None
 def test_who_waits_is_told_of_room_that_is_let_go() -> None:
     budget = MemoryBudget(100)
     woken = []
-    budget.take(75)
+    budget.charge(75)
     receiver = Receiver(budget)
     assert receiver.ask(20)
     assert not receiver.ask(40)
     budget.when_room(lambda: woken.append("fetch"))
-    budget.release(75)
+    budget.release_reservation(75)
     assert woken == ["fetch"]
     assert receiver.held == 60
     with pytest.raises(AssertionError):
-        budget.release(1)
+        budget.release_reservation(1)
 
 
 def test_replies_leave_a_part_for_requests() -> None:
     # Else consumers that take nothing would stop every producer.
     budget = MemoryBudget(100)
-    budget.take(75)
+    budget.charge(75)
     assert budget.available_for_replies == 0
     assert Receiver(budget).ask(25)
 
@@ -157,31 +157,31 @@ def test_requests_leave_a_part_for_replies() -> None:
 
 def test_replies_beyond_all_limits_hold_requests_back_until_they_are_taken() -> None:
     budget = MemoryBudget(100)
-    budget.take(200)
+    budget.charge(200)
     receiver = Receiver(budget)
     assert not receiver.ask(10)
-    budget.give(100)
+    budget.release(100)
     assert receiver.held == 0
-    budget.give(50)
+    budget.release(50)
     assert receiver.held == 10
 
 
 def test_every_fetch_that_waits_is_woken_once_when_memory_comes_back() -> None:
     budget = MemoryBudget(100)
-    budget.take(100)
+    budget.charge(100)
     woken: list[str] = []
     budget.when_room(lambda: woken.append("first"))
     budget.when_room(lambda: woken.append("second"))
     assert budget.is_short_for_replies
-    budget.give(10)
-    budget.give(10)
+    budget.release(10)
+    budget.release(10)
     assert woken == ["first", "second"]
     assert not budget.is_short_for_replies
 
 
 def test_a_fetch_that_finds_too_little_may_wait_again() -> None:
     budget = MemoryBudget(100)
-    budget.take(100)
+    budget.charge(100)
     found: list[int] = []
 
     def look_again() -> None:
@@ -190,16 +190,16 @@ def test_a_fetch_that_finds_too_little_may_wait_again() -> None:
             budget.when_room(look_again)
 
     budget.when_room(look_again)
-    budget.give(30)
-    budget.give(30)
-    budget.give(30)
+    budget.release(30)
+    budget.release(30)
+    budget.release(30)
     assert found == [5, 35]
 
 
 def test_consumers_leave_a_part_for_followers() -> None:
     # Else slow consumers would stop replication, and with it acks=all.
     budget = MemoryBudget(800, has_followers=True)
-    budget.take(500)
+    budget.charge(500)
     assert budget.available_for_replies == 0
     assert budget.available_for_followers == 100
     # Requests still get all of their part, and no more.
@@ -210,46 +210,46 @@ def test_consumers_leave_a_part_for_followers() -> None:
 
 def test_what_followers_have_taken_of_their_part_is_not_kept_twice() -> None:
     budget = MemoryBudget(800, has_followers=True)
-    budget.take(60, is_to_follower=True)
+    budget.charge(60, is_to_follower=True)
     assert (budget.available_for_replies, budget.available_for_followers) == (500, 540)
-    budget.take(500)
+    budget.charge(500)
     assert (budget.available_for_replies, budget.available_for_followers) == (0, 40)
-    budget.take(40, is_to_follower=True)
+    budget.charge(40, is_to_follower=True)
     assert budget.available_for_followers == 0
-    budget.release(40, is_to_follower=True)
-    budget.give(60, is_to_follower=True)
+    budget.release_reservation(40, is_to_follower=True)
+    budget.release(60, is_to_follower=True)
     assert (budget.available_for_replies, budget.available_for_followers) == (0, 100)
 
 
 def test_followers_keep_their_part_when_others_went_beyond_the_limit() -> None:
     budget = MemoryBudget(800, has_followers=True)
-    budget.take(2_000)
+    budget.charge(2_000)
     assert budget.available_for_followers == 100
-    budget.take(100, is_to_follower=True)
+    budget.charge(100, is_to_follower=True)
     assert budget.available_for_followers == 0
 
 
 def test_a_broker_alone_keeps_nothing_for_followers() -> None:
     budget = MemoryBudget(800)
-    budget.take(500)
+    budget.charge(500)
     assert budget.available_for_replies == budget.available_for_followers == 100
 
 
 def test_giving_back_more_than_was_taken_is_a_broken_invariant() -> None:
     with pytest.raises(AssertionError):
-        MemoryBudget(100).give(1)
+        MemoryBudget(100).release(1)
     with pytest.raises(AssertionError):
-        MemoryBudget(100).give_received(1)
+        MemoryBudget(100).release_received(1)
     with pytest.raises(AssertionError):
-        MemoryBudget(100).give(1, is_to_follower=True)
+        MemoryBudget(100).release(1, is_to_follower=True)
 
 
 def test_what_was_taken_for_a_consumer_is_not_given_back_for_a_follower() -> None:
     budget = MemoryBudget(100, has_followers=True)
-    budget.take(10)
-    budget.take(10, is_to_follower=True)
+    budget.charge(10)
+    budget.charge(10, is_to_follower=True)
     with pytest.raises(AssertionError):
-        budget.give(11, is_to_follower=True)
+        budget.release(11, is_to_follower=True)
     with pytest.raises(AssertionError):
-        budget.give(11)
+        budget.release(11)
     assert budget.used == 20

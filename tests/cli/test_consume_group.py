@@ -173,7 +173,7 @@ def test_an_offset_that_is_not_there_any_more_is_told(terminal: Terminal) -> Non
     [
         (["--partition", "0"], "a group assigns partitions to its members"),
         (["--offset", "3"], "respool group reset g --to-offset N"),
-        (["--offset", "-3"], "a group goes on at its committed offsets"),
+        (["--offset", "-3"], "a group continues at its committed offsets"),
         (["--group", " "], "--group needs a name"),
     ],
 )

@@ -83,7 +83,7 @@ def test_what_other_clients_wrote_comes_out(build: Builder, codec: Codec) -> Non
 def test_nothing_comes_of_nothing() -> None:
     decoded = decode(b"", begin=5)
     assert (list(decoded.batches), decoded.rows, decoded.next_offset) == ([], 0, 5)
-    assert (decoded.whole_batches, decoded.cut_batch_bytes) == (0, None)
+    assert (decoded.whole_batches, decoded.partial_batch_bytes) == (0, None)
 
 
 def test_a_batch_cut_off_at_the_end_is_left_for_the_next_fetch() -> None:
@@ -91,7 +91,7 @@ def test_a_batch_cut_off_at_the_end_is_left_for_the_next_fetch() -> None:
     decoded = decode((first + second)[:-1], begin=0)
     assert [row["value"] for row in rows_of(decoded)] == [b"a", b"b"]
     assert (decoded.next_offset, decoded.whole_batches) == (2, 1)
-    assert decoded.cut_batch_bytes == len(second)
+    assert decoded.partial_batch_bytes == len(second)
 
 
 @pytest.mark.parametrize("left", [0, 5, 12, 17, 60, 62])
@@ -99,7 +99,7 @@ def test_a_fetch_too_small_for_its_first_batch_says_so(left: int) -> None:
     data = value_batch(3, b"a")
     decoded = decode(data[:left], begin=3)
     assert (decoded.rows, decoded.whole_batches, decoded.next_offset) == (0, 0, 3)
-    assert decoded.cut_batch_bytes == (len(data) if left >= 12 else None)
+    assert decoded.partial_batch_bytes == (len(data) if left >= 12 else None)
 
 
 def test_compressed_and_plain_batches_stand_in_the_order_of_their_offsets() -> None:

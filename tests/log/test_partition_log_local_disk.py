@@ -122,7 +122,7 @@ def test_a_torn_tail_in_a_real_file_is_cut(tmp_path: Path) -> None:
     real.open(recovery_point=0, clean=False)
     real.check(100)
     assert real.log.recovery is not None
-    assert real.log.recovery.bytes_cut == 300
+    assert real.log.recovery.bytes_truncated == 300
 
 
 def test_open_files_do_not_grow_with_the_log(tmp_path: Path) -> None:

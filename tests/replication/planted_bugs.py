@@ -252,12 +252,12 @@ def truncates_by_epoch(patch: pytest.MonkeyPatch) -> None:
         before = self.image.leader_epoch
         effects = on_image(self, image)
         if self.image.leader_epoch > before and not self._is_busy:
-            return self._cut_to(self.high_watermark)
+            return self._truncate_to(self.high_watermark)
         return effects
 
     def cut_at_once(self: Replica, follower: Follower) -> None:
         on_following(self, follower)
-        self._as_follower(follower._cut_to(self.high_watermark))
+        self._as_follower(follower._truncate_to(self.high_watermark))
 
     plant(patch, Follower, "on_image", cut_on_image)
     plant(patch, Follower, "_epoch_to_compare", lambda self: NO_LEADER_EPOCH)
@@ -295,12 +295,12 @@ def compares_in_every_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def trims_epochs_at_the_end(patch: pytest.MonkeyPatch) -> None:
     """8: truncating at the log's end still removes epochs without records."""
-    cut_to = Follower._cut_to
+    cut_to = Follower._truncate_to
 
     def cut_before_the_end(self: Follower, offset: Offset) -> list[FollowerEffect]:
         return [] if offset >= self._log_end else cut_to(self, offset)
 
-    plant(patch, Follower, "_cut_to", cut_before_the_end)
+    plant(patch, Follower, "_truncate_to", cut_before_the_end)
 
 
 def drops_replies_of_other_epochs(patch: pytest.MonkeyPatch) -> None:

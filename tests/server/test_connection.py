@@ -276,7 +276,7 @@ def test_a_large_buffer_is_given_back_at_once_when_others_wait_for_memory(
         )
         client.send(produce(b"x" * 100))
         assert granted == [memory.limit]
-        memory.give_received(memory.limit)
+        memory.release_received(memory.limit)
 
     play(running_broker, story)
 
@@ -286,13 +286,13 @@ def test_one_that_leaves_while_it_waits_for_memory_is_forgotten(
 ) -> None:
     async def story(client: Client) -> None:
         memory = client.broker.broker.memory
-        memory.take(memory.limit)
+        memory.charge(memory.limit)
         client.send(produce(b"x" * 200_000))
         assert client.connection.is_waiting_for_memory
         client.transport.abort()
         await turn()
         assert not memory.is_short_for_requests
-        memory.give(memory.limit)
+        memory.release(memory.limit)
 
     play(running_broker, story)
 
@@ -319,12 +319,12 @@ def test_a_client_is_stalled_while_it_takes_nothing_of_its_reply(
 def test_a_large_request_waits_for_memory_and_is_then_read(start_broker: StartBroker) -> None:
     async def story(client: Client) -> None:
         memory = client.broker.broker.memory
-        memory.take(memory.limit)
+        memory.charge(memory.limit)
         frame = numbered(produce(b"x" * 200_000), 7)
         data = struct.pack(">i", len(frame)) + frame
         client.send_bytes(data[:65_536])
         assert client.transport.is_reading_paused
-        memory.give(memory.limit)
+        memory.release(memory.limit)
         assert not client.transport.is_reading_paused
         client.send_bytes(data[65_536:])
         await turn()

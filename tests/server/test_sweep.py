@@ -108,13 +108,13 @@ def test_half_a_frame_is_not_waited_for_long_when_others_need_memory(
 ) -> None:
     async def story(room: Room) -> None:
         room.send(HALF_A_FRAME)
-        room.memory.take(room.memory.limit)
+        room.memory.charge(room.memory.limit)
         turn = room.memory.next_turn()
         assert not room.memory.receive(2**30, turn=turn, on_granted=lambda: None)
         assert room.is_open_after(STALL_IN_NEED_S - 1)
         assert not room.is_open_after(STALL_IN_NEED_S + 2)
         room.memory.forget_receiver(turn)
-        room.memory.give(room.memory.limit)
+        room.memory.release(room.memory.limit)
 
     play(running_broker, story)
 
@@ -145,11 +145,11 @@ def test_a_guest_who_takes_nothing_is_shown_out_soon_when_others_need_memory(
 def test_a_guest_who_waits_for_our_memory_is_not_to_blame(running_broker: RunningBroker) -> None:
     async def story(room: Room) -> None:
         # More than the overdraft can help with.
-        room.memory.take(room.memory.limit * 2)
+        room.memory.charge(room.memory.limit * 2)
         room.send(struct.pack(">i", 200_000) + bytes(65_532))
         assert room.connection.is_waiting_for_memory
         assert room.is_open_after(10 * MINUTE_S - 1)
-        room.memory.give(room.memory.limit * 2)
+        room.memory.release(room.memory.limit * 2)
         assert not room.connection.is_waiting_for_memory
         assert not room.transport.is_reading_paused
 
@@ -158,11 +158,11 @@ def test_a_guest_who_waits_for_our_memory_is_not_to_blame(running_broker: Runnin
 
 def test_requests_that_hold_each_other_up_are_helped_on(running_broker: RunningBroker) -> None:
     async def story(room: Room) -> None:
-        room.memory.take(room.memory.limit)
+        room.memory.charge(room.memory.limit)
         room.send(struct.pack(">i", 200_000) + bytes(65_532))
         assert room.connection.is_waiting_for_memory
         assert room.is_open_after(1)
         assert not room.connection.is_waiting_for_memory
-        room.memory.give(room.memory.limit)
+        room.memory.release(room.memory.limit)
 
     play(running_broker, story)

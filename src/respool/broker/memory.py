@@ -42,7 +42,7 @@ class MemoryBudget:
         self._queue: list[int] = []
         # Wake functions of fetches that wait for memory for their replies.
         self._fetches: deque[Callable[[], None]] = deque()
-        self._was_given_back = False
+        self._was_released = False
 
     @property
     def used(self) -> int:
@@ -93,10 +93,10 @@ class MemoryBudget:
         heapq.heappush(self._queue, turn)
         return False
 
-    def give_received(self, amount: int) -> None:
-        assert amount <= self._requests, f"{amount} bytes given back, {self._requests} were taken"
+    def release_received(self, amount: int) -> None:
+        assert amount <= self._requests, f"{amount} bytes released, {self._requests} were taken"
         self._requests -= amount
-        self._on_given_back(amount)
+        self._on_released(amount)
 
     def forget_receiver(self, turn: int) -> None:
         """Remove a waiting receiver, if there is one."""
@@ -108,9 +108,9 @@ class MemoryBudget:
         Otherwise requests that have arrived in part could hold all memory and wait for each other. Together they exceed
         the limit by at most the overdraft.
         """
-        was_given_back, self._was_given_back = self._was_given_back, False
+        was_released, self._was_released = self._was_released, False
         oldest = self._oldest_turn()
-        if oldest is None or was_given_back:
+        if oldest is None or was_released:
             return
         if self.used + self._receivers[oldest][0] <= self.limit + overdraft:
             self._grant(oldest)
@@ -135,7 +135,7 @@ class MemoryBudget:
 
     # Replies.
 
-    def take(self, amount: int, *, is_to_follower: bool = False) -> None:
+    def charge(self, amount: int, *, is_to_follower: bool = False) -> None:
         """Charge a reply that waits for its client. It is in memory already, so this may exceed the limit.
 
         Memory taken with `is_to_follower` must be released with it.
@@ -144,18 +144,18 @@ class MemoryBudget:
         if is_to_follower:
             self._to_followers += amount
 
-    def give(self, amount: int, *, is_to_follower: bool = False) -> None:
-        self._give(amount, is_to_follower=is_to_follower)
-        self._on_given_back(amount)
-
     def release(self, amount: int, *, is_to_follower: bool = False) -> None:
+        self._subtract(amount, is_to_follower=is_to_follower)
+        self._on_released(amount)
+
+    def release_reservation(self, amount: int, *, is_to_follower: bool = False) -> None:
         """Release a reservation that a charged reply replaces. It does not count as released memory."""
-        self._give(amount, is_to_follower=is_to_follower)
+        self._subtract(amount, is_to_follower=is_to_follower)
         self._on_room()
 
-    def _give(self, amount: int, *, is_to_follower: bool) -> None:
+    def _subtract(self, amount: int, *, is_to_follower: bool) -> None:
         taken = self._to_followers if is_to_follower else self._replies - self._to_followers
-        assert amount <= taken, f"{amount} bytes given back, {taken} were taken"
+        assert amount <= taken, f"{amount} bytes released, {taken} were taken"
         self._replies -= amount
         if is_to_follower:
             self._to_followers -= amount
@@ -164,9 +164,9 @@ class MemoryBudget:
         """Call `wake` once when memory is released. It must check again: others may be faster."""
         self._fetches.append(wake)
 
-    def _on_given_back(self, amount: int) -> None:
+    def _on_released(self, amount: int) -> None:
         if amount:
-            self._was_given_back = True
+            self._was_released = True
             self._on_room()
 
     def _on_room(self) -> None:

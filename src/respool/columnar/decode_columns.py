@@ -31,7 +31,7 @@ class Decoded:
     # The number of whole batches. If there is data but no whole batch, the first one is larger than the fetch.
     whole_batches: int
     # The size of an incomplete batch at the end, if known: the next fetch must be that large.
-    cut_batch_bytes: int | None
+    partial_batch_bytes: int | None
 
 
 def decode(
@@ -88,7 +88,7 @@ def decode(
         rows=rows,
         next_offset=fetched.next_offset,
         whole_batches=fetched.whole_batches,
-        cut_batch_bytes=fetched.cut_batch_bytes,
+        partial_batch_bytes=fetched.partial_batch_bytes,
     )
 
 

@@ -78,7 +78,7 @@ class FetchedBatches:
     next_offset: int = field(init=False)
     whole_batches: int = 0
     # The full size of an incomplete last batch, once known.
-    cut_batch_bytes: int | None = None
+    partial_batch_bytes: int | None = None
     _decompressed: int = 0
     # What follows the whole batches, and why it is not a whole batch.
     _rest_at: int = field(init=False)
@@ -164,7 +164,7 @@ class FetchedBatches:
         size = LENGTH_BYTES + int.from_bytes(self._rest(8, LENGTH_BYTES), signed=True)
         if self._rest_why != INCOMPLETE:
             raise self._rest_error(size)
-        self.cut_batch_bytes = size
+        self.partial_batch_bytes = size
 
     def _rest_error(self, size: int) -> BatchUnreadable:
         offset = int.from_bytes(self._rest(0, 8), signed=True)

@@ -36,7 +36,7 @@ REMEDY_ABORTED = (
     "stop the broker and bring this file back from a backup: it tells read_committed readers "
     "what was aborted"
 )
-REMEDY_TAIL = "nothing: a broker is writing there now, or cuts it off when it starts after a crash"
+REMEDY_TAIL = "nothing: a broker is writing there now, or truncates it when it starts after a crash"
 
 
 class FindingKind(StrEnum):

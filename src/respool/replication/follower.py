@@ -158,7 +158,7 @@ class Follower:
             if not diverging.is_known:
                 # The leader's epochs do not reach back that far. Its log range shows where to continue.
                 return self._ask_range()
-            return self._cut_to_agreement(diverging, leader_log_start=reply.log_start)
+            return self._truncate_to_agreement(diverging, leader_log_start=reply.log_start)
         self._leader_high_watermark = reply.high_watermark
         self._leader_log_start = reply.log_start
         if reply.has_records:
@@ -185,7 +185,7 @@ class Follower:
             self._is_busy = True
             return [ResetLogTo(offset=log_start)]
         if self._log_end > log_end:
-            return self._cut_to(log_end)
+            return self._truncate_to(log_end)
         # The fetch offset is in range again: fetch after a pause.
         return [WaitFor(delay_ms=BACKOFF_MS)]
 
@@ -278,7 +278,7 @@ class Follower:
         self._awaits_range = True
         return [AskLeaderRange(leader=leader, leader_epoch=self.image.leader_epoch)]
 
-    def _cut_to_agreement(
+    def _truncate_to_agreement(
         self, diverging: EndOfEpoch, *, leader_log_start: Offset
     ) -> list[FollowerEffect]:
         end = agreed_end(self._history, diverging, log_end=self._log_end)
@@ -286,9 +286,9 @@ class Follower:
             # The leader has no epochs of deleted records, so nothing below its log start can be compared.
             self._is_busy = True
             return [ResetLogTo(offset=leader_log_start)]
-        return self._cut_to(end)
+        return self._truncate_to(end)
 
-    def _cut_to(self, offset: Offset) -> list[FollowerEffect]:
+    def _truncate_to(self, offset: Offset) -> list[FollowerEffect]:
         # Even at the log end: epochs without records must be removed (KAFKA-10706).
         self._is_busy = True
         if offset < self._log_start:

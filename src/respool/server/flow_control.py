@@ -47,7 +47,7 @@ class FlowControl:
         self._turn = None
         if self._memory.is_short_for_requests:
             # Other connections wait for the memory of the last request; this one's next request takes a new turn.
-            self._give_received(self._reader.release())
+            self._release_received(self._reader.release())
 
     def adjust_reading(self) -> None:
         """Pause or resume reading, after requests were parsed or memory was granted."""
@@ -67,7 +67,7 @@ class FlowControl:
 
     def shrink(self) -> None:
         """Release the memory of an earlier large request."""
-        self._give_received(self._reader.maybe_shrink())
+        self._release_received(self._reader.maybe_shrink())
 
     def _grow_buffer(self, growth: int) -> bool:
         if self._bytes_wanted:
@@ -90,11 +90,11 @@ class FlowControl:
         self._grow()
         self.adjust_reading()
 
-    def _give_received(self, amount: int) -> None:
+    def _release_received(self, amount: int) -> None:
         if amount:
             self._bytes_grown -= amount
             assert self._bytes_grown >= 0, self._bytes_grown
-            self._memory.give_received(amount)
+            self._memory.release_received(amount)
 
     # -- replies -----------------------------------------------------------------------------------------------------
 
@@ -108,14 +108,14 @@ class FlowControl:
             if not self._bytes_unsent:
                 # Kept until everything is sent: later replies are small, and are released together with this one.
                 self._is_unsent_of_follower = self.is_of_follower
-            self._memory.take(
+            self._memory.charge(
                 unsent - self._bytes_unsent, is_to_follower=self._is_unsent_of_follower
             )
             self._bytes_unsent = unsent
 
     def give_unsent(self) -> None:
         amount, self._bytes_unsent = self._bytes_unsent, 0
-        self._memory.give(amount, is_to_follower=self._is_unsent_of_follower)
+        self._memory.release(amount, is_to_follower=self._is_unsent_of_follower)
 
     def stalled_s(self, now: float) -> float:
         """Return how long the client has read nothing; called periodically while writing is paused."""
@@ -129,6 +129,6 @@ class FlowControl:
         """Release all memory."""
         if self._turn is not None:
             self._memory.forget_receiver(self._turn)
-        self._memory.give_received(self._bytes_grown)
+        self._memory.release_received(self._bytes_grown)
         self.give_unsent()
         self._bytes_grown = self._bytes_wanted = 0

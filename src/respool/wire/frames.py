@@ -165,10 +165,10 @@ class FrameReader:
             return 0
         if self._capacity == self._buffer_bytes or self._start != self._end:
             return 0
-        given_back = self._capacity - self._buffer_bytes
+        released = self._capacity - self._buffer_bytes
         self._replace_buffer(self._buffer_bytes)
         self._start = self._end = 0
-        return given_back
+        return released
 
     def release(self) -> int:
         """Shrink to the unread bytes, because memory is short; return the number of bytes freed.
@@ -177,13 +177,13 @@ class FrameReader:
         """
         unread = self._readable[self._start : self._end]
         capacity = max(self._buffer_bytes, len(unread))
-        given_back = self._capacity - capacity
-        if given_back <= 0:
+        released = self._capacity - capacity
+        if released <= 0:
             return 0
         self._replace_buffer(capacity)
         self._writable[: len(unread)] = unread
         self._start, self._end = 0, len(unread)
-        return given_back
+        return released
 
     def _replace_buffer(self, capacity: int) -> None:
         self._capacity = capacity

@@ -175,7 +175,7 @@ def test_a_timer_moved_away_does_not_ring_at_its_old_time() -> None:
         runtime = await world.loaded_runtime()
         first = runtime.ask(Park(b"a", after_ms=5))
         runtime.ask(Park(b"b", after_ms=6))
-        runtime.tell(
+        runtime.apply(
             Decision(timers=(SetTimer(key=(b"a",), due_at_ms=world.clock.now_ms() + 10**7),))
         )
         world.clock.advance(1_000)

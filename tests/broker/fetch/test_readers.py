@@ -138,7 +138,7 @@ async def test_a_follower_is_answered_though_consumers_hold_all_memory_for_repli
     """Else it would leave the ISR, and acks=all would be refused, because consumers are slow."""
     await replicated(cluster)
     memory = cluster[ONE].broker.memory
-    memory.take(memory.available_for_replies)
+    memory.charge(memory.available_for_replies)
     for value in (b"a", b"b", b"c"):
         assert (await cluster.produce(value, at=ONE)).error_code == 0
     await cluster.pass_time(3 * LAG_MS)
@@ -154,7 +154,7 @@ async def test_a_follower_that_is_read_for_from_the_disk_takes_of_what_is_kept_f
     await replicated(cluster, b"a")
     cluster.cut(ONE, TWO)
     memory, log = cluster[ONE].broker.memory, cluster[ONE].log()
-    memory.take(memory.available_for_replies)
+    memory.charge(memory.available_for_replies)
     read, kept = log.read, [memory.available_for_followers]
 
     def cold_read(spec: ReadSpec) -> Any:
@@ -181,7 +181,7 @@ async def test_who_only_calls_itself_a_follower_gets_no_memory_that_is_kept_for_
     cluster.cut(ONE, TWO)
     await cluster.produce(b"a", at=ONE, acks=1)
     memory = cluster[ONE].broker.memory
-    memory.take(memory.available_for_replies)
+    memory.charge(memory.available_for_replies)
     assert (await follower_fetch(cluster)).records
     pretended = await follower_fetch(cluster, broker_epoch=1 << 40)
     assert (pretended.error_code, pretended.records or b"") == (0, b"")

@@ -85,9 +85,9 @@ def test_later_requests_name_only_what_changed(sessions: FetchSessions) -> None:
 
 def test_a_changed_partition_keeps_what_its_reader_was_told(sessions: FetchSessions) -> None:
     first = ask(sessions, target(0))
-    first.targets[0].told_high_watermark = 7
+    first.targets[0].sent_high_watermark = 7
     scope = ask(sessions, target(0, offset=7), session_id=1, epoch=1)
-    assert scope.targets[0].told_high_watermark == 7
+    assert scope.targets[0].sent_high_watermark == 7
 
 
 def test_forgotten_partitions_are_gone(sessions: FetchSessions) -> None:

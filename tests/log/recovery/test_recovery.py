@@ -38,7 +38,7 @@ def test_after_kill_everything_written_is_there_and_on_the_disk() -> None:
     world.open(clean=False)
     assert world.log.log_end == world.log.synced_end == world.log_end
     assert world.log.recovery is not None
-    assert world.log.recovery.bytes_cut == 0
+    assert world.log.recovery.bytes_truncated == 0
     assert world.log.recovery.damage == ""
     world.check()
     world.check_indexes()
@@ -77,7 +77,7 @@ def test_a_torn_tail_is_cut_off(lost: int) -> None:
     world.open(clean=False)
     world.batches.pop()
     assert world.log.recovery is not None
-    assert world.log.recovery.bytes_cut > 0
+    assert world.log.recovery.bytes_truncated > 0
     world.check()
     world.check_indexes()
     world.fill(5)

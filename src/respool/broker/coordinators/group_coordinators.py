@@ -40,7 +40,7 @@ class Groups:
         self._new_group_machine = new_group_machine
         # By partition: its machine, and the topics when the machine was last notified of them.
         self._machines: dict[int, GroupMachine] = {}
-        self._topics_told: dict[int, TopicsView] = {}
+        self._notified_topics: dict[int, TopicsView] = {}
 
     def ask(self, group_id: str, request: Any) -> "asyncio.Future[Any]":
         """Send a request to the group's machine: see `CoordinatorRuntimes.ask`."""
@@ -65,33 +65,33 @@ class Groups:
         for number, runtime in self.runtimes:
             # A coordinator that is still loading is notified once it has loaded.
             if runtime.is_active:
-                self._tell_topics(number, runtime, view)
+                self._notify_of_topics(number, runtime, view)
 
     def new_machine(self, number: int) -> GroupMachine:
         view = self._topics_view()
         machine = self._machines[number] = self._new_group_machine()
         machine.on_topics_changed(view, now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms())
         # Keeps an earlier machine's view: topics deleted since then must still be reported after the log is loaded.
-        self._topics_told.setdefault(number, view)
+        self._notified_topics.setdefault(number, view)
         return machine
 
     def on_loaded(self, number: int, runtime: CoordinatorRuntime) -> None:
         # Topics may have changed while the log was loaded.
-        self._tell_topics(number, runtime, self._topics_view())
+        self._notify_of_topics(number, runtime, self._topics_view())
 
     def on_effect(self, runtime: CoordinatorRuntime, effect: Any) -> None:
         raise AssertionError(f"groups have no effects, here one of {runtime}: {effect}")
 
-    def _tell_topics(self, number: int, runtime: CoordinatorRuntime, view: TopicsView) -> None:
-        machine, told = self._machines[number], self._topics_told[number]
+    def _notify_of_topics(self, number: int, runtime: CoordinatorRuntime, view: TopicsView) -> None:
+        machine, told = self._machines[number], self._notified_topics[number]
         now_ms = self._clock.now_ms()
         deleted = [name for name in told if name not in view]
         if deleted:
-            runtime.tell(machine.on_topics_deleted(deleted, now_ms=now_ms))
-        runtime.tell(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))
+            runtime.apply(machine.on_topics_deleted(deleted, now_ms=now_ms))
+        runtime.apply(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))
         if runtime.is_active:
             # If the records could not be written, the next coordinator is notified instead.
-            self._topics_told[number] = view
+            self._notified_topics[number] = view
 
     def _topics_view(self) -> TopicsView:
         return {

@@ -226,9 +226,9 @@ class _Marking:
             self._on_fenced_here(name, error)
         except NotLeader as error:
             if not self._send(name):
-                self._tell("%s: the transaction marker cannot be written yet: %s", name, error)
+                self._log_retry("%s: the transaction marker cannot be written yet: %s", name, error)
         except RequestError as error:
-            self._tell("%s: the transaction marker cannot be written yet: %s", name, error)
+            self._log_retry("%s: the transaction marker cannot be written yet: %s", name, error)
 
     def _wait_for_disk(self, partition: Partition, end: Offset, name: TopicPartition) -> None:
         # Set before the wait is requested: the marker may be on disk already.
@@ -248,17 +248,17 @@ class _Marking:
             if partition.log.has_open_transaction(self.marker.producer_id):
                 # A marker from outside claimed to come from a newer coordinator. If this one counted as written, only
                 # half of the transaction would have ended.
-                self._tell(
+                self._log_retry(
                     "%s: the transaction marker is refused, and the transaction is open there: %s",
                     name,
                     error,
                 )
                 return
-            self._tell_not_needed(name, error)
+            self._log_not_needed(name, error)
             # The marker in the log may be our own first attempt, which is not on disk yet.
             self._wait_for_disk(partition, partition.log.log_end, name)
         except RequestError as refused:
-            self._tell("%s: the transaction marker cannot be written yet: %s", name, refused)
+            self._log_retry("%s: the transaction marker cannot be written yet: %s", name, refused)
 
     def _send(self, name: TopicPartition) -> bool:
         """Send the marker to the partition's leader. Return False if there is no leader now."""
@@ -278,7 +278,7 @@ class _Marking:
         if error is None:
             self._pending.on_written(name)
         elif isinstance(error, InvalidProducerEpoch):
-            self._tell_not_needed(name, error)
+            self._log_not_needed(name, error)
             self._pending.on_written(name)
         elif isinstance(error, TransactionCoordinatorFenced):
             logger.error(
@@ -290,8 +290,8 @@ class _Marking:
         elif isinstance(error, PolicyViolation):
             self._leave_to_promotion(name, error)
         else:
-            self._tell("%s: the transaction marker is to be written again: %s", name, error)
-        self._look_on()
+            self._log_retry("%s: the transaction marker is to be written again: %s", name, error)
+        self._on_progress()
 
     def _leave_to_promotion(self, name: TopicPartition, error: RequestError) -> None:
         """The topic has become a mirror since. Its promotion ends the open transaction; the producer may continue."""
@@ -304,24 +304,24 @@ class _Marking:
 
     def on_committed(self, name: TopicPartition) -> None:
         self._pending.on_written(name)
-        self._look_on()
+        self._on_progress()
 
     def on_failed(self, name: TopicPartition, error: RequestError) -> None:
         self._pending.on_not_written(name)
-        self._tell("%s: the transaction marker is to be written again: %s", name, error)
-        self._look_on()
+        self._log_retry("%s: the transaction marker is to be written again: %s", name, error)
+        self._on_progress()
 
-    def _tell(self, message: str, name: TopicPartition, error: RequestError) -> None:
+    def _log_retry(self, message: str, name: TopicPartition, error: RequestError) -> None:
         # Warn only once: a partition may be offline for days.
         level = logging.WARNING if self._pending.is_first_round else logging.DEBUG
         logger.log(level, message, name, error)
 
-    def _tell_not_needed(self, name: TopicPartition, error: RequestError) -> None:
+    def _log_not_needed(self, name: TopicPartition, error: RequestError) -> None:
         # In version 2 of transactions a duplicate marker gets this error.
         level = logging.DEBUG if self.needs_newer_epoch else logging.ERROR
         logger.log(level, "%s: the transaction marker is not needed: %s", name, error)
 
-    def _look_on(self) -> None:
+    def _on_progress(self) -> None:
         """After an event: report that all markers are written, or schedule a retry."""
         if self.is_wanted:
             self._do(self._pending.next_step())

@@ -146,7 +146,7 @@ class CoordinatorRuntime:
             answers = tuple(one for one in decision.answers if one.ticket != ticket)
             self._carry_out(replace(decision, answers=answers))
 
-    def tell(self, decision: Decision) -> None:
+    def apply(self, decision: Decision) -> None:
         """Apply a decision without a request, such as one about deleted topics."""
         if self.is_active:
             self._carry_out(decision)

@@ -157,7 +157,7 @@ class FetchRun:
         # Reserve the memory before the read: otherwise all fetches waiting for the disk would count on the same memory.
         memory, room = self._broker.memory, self._room
         answer = FetchAnswer()
-        memory.take(room, is_to_follower=self._is_of_follower)
+        memory.charge(room, is_to_follower=self._is_of_follower)
         try:
             await self._broker.offload.run(lambda: self._read_into(answer, room))
         finally:
@@ -217,14 +217,16 @@ class FetchRun:
         except NotCached:
             return await self.answer_from_disk()
         # Other fetches wake in this turn of the event loop too, and would count on the same memory.
-        self._broker.memory.take(answer.sent_bytes, is_to_follower=self._is_of_follower)
+        self._broker.memory.charge(answer.sent_bytes, is_to_follower=self._is_of_follower)
         self._release_when_charged(answer.sent_bytes)
         return self.encode(answer)
 
     def _release_when_charged(self, amount: int) -> None:
         """Release the reservation in the next turn of the loop: by then the connection has charged its unsent bytes."""
         if amount:
-            release = partial(self._broker.memory.release, is_to_follower=self._is_of_follower)
+            release = partial(
+                self._broker.memory.release_reservation, is_to_follower=self._is_of_follower
+            )
             asyncio.get_running_loop().call_soon(release, amount)
 
     def _partitions(self) -> Iterator[Partition]:
@@ -244,8 +246,8 @@ class FetchRun:
         for target, fetched in answer.partitions:
             if self._scope.is_incremental and not _has_news(target, fetched):
                 continue
-            target.told_high_watermark = fetched.high_watermark
-            target.told_log_start = fetched.log_start_offset
+            target.sent_high_watermark = fetched.high_watermark
+            target.sent_log_start = fetched.log_start_offset
             topics.setdefault(target.topic, []).append(fetched)
             if fetched.record_bytes:
                 self._scope.on_served(target)
@@ -269,8 +271,8 @@ def _has_news(target: FetchTarget, fetched: FetchedPartition) -> bool:
         or fetched.error_code
         or fetched.diverging_epoch
         or fetched.preferred_read_replica >= 0
-        or fetched.high_watermark != target.told_high_watermark
-        or fetched.log_start_offset != target.told_log_start
+        or fetched.high_watermark != target.sent_high_watermark
+        or fetched.log_start_offset != target.sent_log_start
     )
 
 

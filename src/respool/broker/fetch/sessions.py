@@ -48,8 +48,8 @@ class FetchTarget:
     # A follower's log start, and the end of what is durable there, if it sends them.
     log_start: int = -1
     durable_end: int = -1
-    told_high_watermark: int = -1
-    told_log_start: int = -1
+    sent_high_watermark: int = -1
+    sent_log_start: int = -1
 
     @property
     def key(self) -> tuple[TopicRef, int]:
@@ -122,8 +122,8 @@ class FetchSessions:
         for target in targets:
             known = session.targets.get(target.key)
             if known is not None:
-                target.told_high_watermark = known.told_high_watermark
-                target.told_log_start = known.told_log_start
+                target.sent_high_watermark = known.sent_high_watermark
+                target.sent_log_start = known.sent_log_start
             session.targets[target.key] = target
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
         session.used_at_ms = now_ms

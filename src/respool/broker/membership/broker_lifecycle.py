@@ -85,7 +85,7 @@ class BrokerLifecycle:
         self._on_acting_again = on_acting_again
         self._note_run = note_run
         # The last run of another process with this broker id for which a warning was logged.
-        self._told_of: UUID | None = None
+        self._warned_of: UUID | None = None
         self._lease = 0
         self._is_lease_doubted = asyncio.Event()
         self._inaction = RateLimitedLog(logger)
@@ -268,7 +268,7 @@ class BrokerLifecycle:
         registration = None
         if stored is not None:
             registration = keys.decode_broker(self._me, stored.value, revision=stored.revision)
-            self._tell_of_another(registration)
+            self._warn_of_other_broker(registration)
         entry = None
         if registry is not None:
             entry = keys.decode_registry(registry.value, revision=registry.revision)
@@ -276,12 +276,12 @@ class BrokerLifecycle:
             registration, entry, revision=0 if stored is None else stored.revision
         )
 
-    def _tell_of_another(self, registration: BrokerRegistration) -> None:
+    def _warn_of_other_broker(self, registration: BrokerRegistration) -> None:
         """Warn once per run: two processes started with the same broker id may compete for a long time."""
         other = registration.incarnation
-        if self._session.is_ours(other) or other == self._told_of:
+        if self._session.is_ours(other) or other == self._warned_of:
             return
-        self._told_of = other
+        self._warned_of = other
         logger.warning(
             "broker %d is registered already, at %s:%d; this one waits until that one has stopped, or its lease has "
             "run out, and does not start if that one keeps running with another data folder. If it is another broker, "
@@ -303,9 +303,9 @@ class BrokerLifecycle:
             for write in writes:
                 await self._catalog.write(write)
         if how.left_folder is not None:
-            self._tell_of_folders(view, how.folder)
+            self._warn_of_other_folder(view, how.folder)
 
-    def _tell_of_folders(self, view: ClusterView, mine: UUID | None) -> None:
+    def _warn_of_other_folder(self, view: ClusterView, mine: UUID | None) -> None:
         logger.warning(
             "broker %d has another data folder than in its last run; it copies what others have",
             self._me,

@@ -198,7 +198,7 @@ class ClusterMember:
             async with asyncio.timeout(LEAVE_S_MAX):
                 await self._lifecycle.leave()
         except TimeoutError:
-            logger.warning("the metadata store was not told that this broker has stopped")
+            logger.warning("the metadata store could not record that this broker has stopped")
 
     # -- changes by other brokers ------------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class ClusterMember:
         self._failure_detector.on_image(image)
         changed = _changed_topics(before, image)
         for name in changed:
-            self._hosted_replicas.tell_settings(name)
+            self._hosted_replicas.apply_settings(name)
             for partition in self._partitions.of_topic(name):
                 if self._roles.end_stale_role(partition):
                     # Immediately, since opening, closing and deleting other replicas may take a while.

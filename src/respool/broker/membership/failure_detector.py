@@ -107,7 +107,7 @@ class FailureDetector:
                 refusals.on_no_answer()
             now_ms = self._clock.monotonic_ms()
             self._note(broker.id, is_suspected=refusals.is_suspected(now_ms=now_ms))
-            if refusals.is_dead(now_ms=now_ms) and self._is_mine_to_tell(broker.id):
+            if refusals.is_dead(now_ms=now_ms) and self._may_report(broker.id):
                 await self._end_lease_of(broker)
             # After a connection that was held for long, the first reconnect follows without a pause.
             if now_ms - asked_at_ms < pause_ms:
@@ -123,7 +123,7 @@ class FailureDetector:
         else:
             self.suspects.discard(broker)
 
-    def _is_mine_to_tell(self, broker: BrokerId) -> bool:
+    def _may_report(self, broker: BrokerId) -> bool:
         assert self._image is not None
         return self._image.controller in (self._me, broker) and self._may_act()
 

@@ -50,7 +50,7 @@ class HostedReplicas:
         async with self._reconciling:
             await self._reconcile(names)
 
-    def tell_settings(self, name: str) -> None:
+    def apply_settings(self, name: str) -> None:
         """Apply a topic's current settings to its partitions on this broker.
 
         This does not wait for other partitions to be opened or deleted: a client that knows that a mirror was promoted
@@ -100,7 +100,7 @@ class HostedReplicas:
     async def _open(self, topics: Collection[TopicImage]) -> None:
         missing = []
         for topic in topics:
-            self.tell_settings(topic.name)
+            self.apply_settings(topic.name)
             held = {one.name.partition for one in self._partitions.of_topic(topic.name)}
             missing += [
                 (topic, number)

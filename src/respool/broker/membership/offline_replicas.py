@@ -69,7 +69,7 @@ class OfflineReplicas:
                     # This replica will be opened again without an operator.
                     is_passing=partition.awaits_opening,
                 )
-                await self._write(partition, image, after, why=self._told(image, after))
+                await self._write(partition, image, after, why=self._description(image, after))
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _clear(self, partition: Partition) -> None:
@@ -113,7 +113,7 @@ class OfflineReplicas:
         else:
             logger.warning("%s: %s", partition.name, why)
 
-    def _told(self, before: PartitionImage, after: PartitionImage) -> str:
+    def _description(self, before: PartitionImage, after: PartitionImage) -> str:
         if after.isr != before.isr:
             return f"left to the others in sync, {list(after.isr)}: it is offline here"
         if self._me in after.isr:

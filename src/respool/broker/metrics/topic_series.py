@@ -143,7 +143,7 @@ class TopicSeries:
         yield Family(
             "respool_replica_lag_messages",
             "gauge",
-            "How many messages of the leader's log a follower does not have; told by the leader.",
+            "How many messages of the leader's log a follower does not have, according to the leader.",
             REPLICA,
             ((labels, lag.messages) for labels, lag in lags),
         )

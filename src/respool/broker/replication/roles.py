@@ -128,7 +128,7 @@ class Roles:
             partition
         ):
             return
-        self._tell_settings(partition)
+        self._apply_settings(partition)
         if image.leader == self._me:
             if partition.leader is None:
                 await self._become_leader(partition, image)
@@ -196,12 +196,12 @@ class Roles:
         self.end_stale_role(partition)
         if partition.is_leading:
             partition.role.on_brokers(self._brokers)
-            self._tell_settings(partition)
+            self._apply_settings(partition)
             if self._following is not None:
                 logger.info("%s: led here, epoch %d", partition.name, image.leader_epoch)
             self.on_changed(partition)
 
-    def _tell_settings(self, partition: Partition) -> None:
+    def _apply_settings(self, partition: Partition) -> None:
         min_isr = partition.config.min_insync_replicas
         partition.role.on_settings(min_isr=min_isr, lag_ms_max=self._lag_ms_max)
 

@@ -121,7 +121,7 @@ class TransactionCoordinatorShard:
         if isinstance(request, AddPartitions | EndTransaction | InitProducerId):
             transaction = self._transactions.get(request.transactional_id)
             step = self._step(transaction, request, draft.wall_ms)
-            _tell_of_takeover(transaction, step, request)
+            _log_takeover(transaction, step, request)
             if transaction is None and step.transaction is not None:
                 step = self._make_room(step, draft)
             self._write_step(step, draft)
@@ -352,7 +352,7 @@ def _markers_of(prepared: TransactionMetadata) -> WriteMarkers:
     )
 
 
-def _tell_of_takeover(
+def _log_takeover(
     before: TransactionMetadata | None, step: TransactionStep, request: TransactionRequest
 ) -> None:
     """Log for operators why a producer's open transaction was aborted."""

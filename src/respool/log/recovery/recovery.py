@@ -54,7 +54,7 @@ class Recovery:
 
     scanned_from: Offset
     log_end: Offset
-    bytes_cut: int
+    bytes_truncated: int
     # Why they were truncated; empty if nothing was.
     damage: str
 
@@ -124,7 +124,7 @@ class LogRecovery:
         return Recovery(
             scanned_from=scan_from,
             log_end=self._log_end,
-            bytes_cut=bytes_before - self.segments.size_bytes,
+            bytes_truncated=bytes_before - self.segments.size_bytes,
             damage=damage,
         )
 

@@ -337,9 +337,9 @@ def test_without_memory_left_a_fetch_waits_for_some(rides: RunningBroker) -> Non
 
     async def story() -> Any:
         budget = rides.broker.memory
-        budget.take(budget.limit)
+        budget.charge(budget.limit)
         waiting = await fetch_later(rides, **wish(target(), max_wait=60_000))
-        budget.give(budget.limit)
+        budget.release(budget.limit)
         return decode_reply(Api.FETCH, BY_NAME, b"".join(await waiting))
 
     assert values(only(rides.run(story())).records) == [b"v"]
@@ -365,16 +365,16 @@ def test_fetches_that_waited_for_memory_do_not_all_take_the_same(
     def charge(done: "asyncio.Future[Any]") -> None:
         """What a connection does whose client takes nothing."""
         size = sum(map(len, done.result()))
-        budget.take(size)
+        budget.charge(size)
         charged.append(size)
 
     async def story() -> None:
-        budget.take(budget.limit)
+        budget.charge(budget.limit)
         tasks = []
         for _ in range(20):
             tasks.append(await fetch_later(running, **wish(target(), max_wait=60_000)))
             tasks[-1].add_done_callback(charge)
-        budget.give(500_000)
+        budget.release(500_000)
         for _ in range(100):
             await asyncio.sleep(0)
         for task in tasks:
@@ -385,7 +385,7 @@ def test_fetches_that_waited_for_memory_do_not_all_take_the_same(
     assert charged
     # A batch comes whole, and one reply may go over the limit by it; not one for each.
     assert budget.used <= budget.limit + 101_000
-    budget.give(budget.used)
+    budget.release(budget.used)
 
 
 def test_without_memory_in_time_a_fetch_answers_for_every_partition_without_records(
@@ -393,14 +393,14 @@ def test_without_memory_in_time_a_fetch_answers_for_every_partition_without_reco
 ) -> None:
     rides.produce("rides", values=(b"v",))
     budget = rides.broker.memory
-    budget.take(budget.limit)
+    budget.charge(budget.limit)
 
     reply = rides.ask(Api.FETCH, BY_NAME, **wish(target(), target(1), max_wait=1))
 
     (topic,) = reply.responses
     told = [(one.error_code, one.high_watermark, one.records or b"") for one in topic.partitions]
     assert told == [(0, 1, b""), (0, 0, b"")]
-    budget.give(budget.limit)
+    budget.release(budget.limit)
 
 
 def test_a_fetch_that_wants_more_than_it_may_get_does_not_wait_for_that(

@@ -133,13 +133,13 @@ def test_what_is_lent_takes_no_memory_of_replies(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = broker.broker.memory
-    take, taken = memory.take, []
+    take, taken = memory.charge, []
 
     def watched(amount: int, **_: bool) -> None:
         taken.append(amount)
         take(amount)
 
-    monkeypatch.setattr(memory, "take", watched)
+    monkeypatch.setattr(memory, "charge", watched)
     # Who waited is charged as soon as the answer is read.
     waiting: dict[str, Any] = {"max_wait": 1, "min_bytes": 1 << 20}
     assert local_read(broker, fetch(broker, **waiting))

@@ -44,7 +44,7 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
     with_synonyms = body.include_synonyms
     with_doc = getattr(body, "include_documentation", False)
     has_long_texts = request.version >= LONG_TEXTS_FROM_VERSION
-    told_whole = partial(_told_whole, bytes_max=inf if has_long_texts else SHORT_TEXT_BYTES_MAX)
+    shown_text = partial(_shown_text, bytes_max=inf if has_long_texts else SHORT_TEXT_BYTES_MAX)
     results = []
     for resource in body.resources:
         error: RequestError | None = None
@@ -52,7 +52,7 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
         try:
             configs = [
                 _entry_fields(
-                    entry, with_synonyms=with_synonyms, with_doc=with_doc, told_whole=told_whole
+                    entry, with_synonyms=with_synonyms, with_doc=with_doc, shown_text=shown_text
                 )
                 for entry in _entries(broker, resource)
                 # No names means all settings; an unknown name is omitted.
@@ -88,7 +88,7 @@ def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
     raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
 
 
-def _told_whole(text: str | None, *, bytes_max: float) -> str | None:
+def _shown_text(text: str | None, *, bytes_max: float) -> str | None:
     """Return None if `text` is too long for the version: old versions cannot encode long throttle lists."""
     return text if text is None or len(text.encode()) <= bytes_max else None
 
@@ -98,17 +98,17 @@ def _entry_fields(
     *,
     with_synonyms: bool,
     with_doc: bool,
-    told_whole: Callable[[str | None], str | None],
+    shown_text: Callable[[str | None], str | None],
 ) -> dict[str, object]:
     synonyms = entry.synonyms if with_synonyms else ()
     return {
         "name": entry.name,
-        "value": told_whole(entry.value),
+        "value": shown_text(entry.value),
         "read_only": entry.read_only,
         "config_source": entry.source,
         "is_sensitive": entry.value is None,
         "synonyms": [
-            {"name": one.name, "value": told_whole(one.value), "source": one.source}
+            {"name": one.name, "value": shown_text(one.value), "source": one.source}
             for one in synonyms
         ],
         "config_type": entry.type,

@@ -125,7 +125,7 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
         cluster_id=image.cluster_id,
         controller_id=image.controller,
         topics=[
-            _told(broker, found, topic_operations)
+            _metadata_of(broker, found, topic_operations)
             if isinstance(found, TopicImage)
             else _refused(asked, found, request.version)
             for asked, found in answers
@@ -135,7 +135,7 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
     return [frame]
 
 
-def _told(broker: Broker, topic: TopicImage, operations: int) -> MetadataTopic:
+def _metadata_of(broker: Broker, topic: TopicImage, operations: int) -> MetadataTopic:
     return MetadataTopic(
         error_code=0,
         name=topic.name,

@@ -105,7 +105,7 @@ class Fetcher:
         With `known_partitions`, it also reads partitions that are added to the topic: all from this number on.
         """
         self._cluster = cluster
-        self._sight = WatchedTopic(cluster, topic, topic_id, known_partitions=known_partitions)
+        self._watched = WatchedTopic(cluster, topic, topic_id, known_partitions=known_partitions)
         self._settings = settings
         self._queue = queue
         self._pieces = pieces
@@ -136,8 +136,8 @@ class Fetcher:
         if not self._readings:
             return
         self._discover()
-        if self._sight.is_stale:
-            self._sight.refresh(self._readings[0].cursor)
+        if self._watched.is_stale:
+            self._watched.refresh(self._readings[0].cursor)
         self._send_where_idle()
         busy = {broker: line for broker, line in self._lines.items() if line.asked}
         if busy:
@@ -164,7 +164,7 @@ class Fetcher:
 
     def _broker_for(self, one: _Reading, now: float) -> int | None:
         """The broker to fetch from; None while there is no leader."""
-        leader = self._sight.leader_of(one.cursor.partition)
+        leader = self._watched.leader_of(one.cursor.partition)
         nearer = self._nearby.of(one.cursor.partition, now)
         if leader is None or nearer is None or nearer not in self._cluster.brokers:
             return None if leader is None else leader.broker
@@ -204,7 +204,7 @@ class Fetcher:
         line = self._lines.get(broker)
         if line is None:
             connection = self._cluster.connect(broker)
-            versions = None if self._sight.topic_id is not None else FETCH_BY_NAME
+            versions = None if self._watched.topic_id is not None else FETCH_BY_NAME
             try:
                 version = connection.version(Api.FETCH, versions)
             except VersionUnsupported:
@@ -225,7 +225,7 @@ class Fetcher:
         may_name = all(self._nearby.may_be_named(one.cursor.partition, now) for one in readings)
         partitions = []
         for one in readings:
-            cursor, leader = one.cursor, self._sight.leader_of(one.cursor.partition)
+            cursor, leader = one.cursor, self._watched.leader_of(one.cursor.partition)
             assert leader is not None
             partitions.append(
                 {
@@ -237,9 +237,9 @@ class Fetcher:
                 }
             )
         name = (
-            {"topic_id": self._sight.topic_id}
+            {"topic_id": self._watched.topic_id}
             if line.version >= TOPIC_IDS_FROM
-            else {"topic": self._sight.topic}
+            else {"topic": self._watched.topic}
         )
         local_read = (
             {"reader_host": line.local_reads.ask()}
@@ -311,7 +311,7 @@ class Fetcher:
                 )
             got = {id(one) for one, _, _ in taken}
             self._readings.sort(key=lambda one: id(one) in got)
-            if self._queue.has_room and not self._sight.is_stale:
+            if self._queue.has_room and not self._watched.is_stale:
                 self._readings = [one for one in self._readings if not one.cursor.is_done]
                 self._send_where_idle()
         finally:
@@ -352,8 +352,8 @@ class Fetcher:
         return False
 
     def _on_out_of_range(self, one: _Reading) -> None:
-        self._sight.refresh(one.cursor)
-        place, topic = [one.cursor.partition], self._sight.topic
+        self._watched.refresh(one.cursor)
+        place, topic = [one.cursor.partition], self._watched.topic
         starts = offsets_for(self._cluster, topic, place, EARLIEST)
         ends = offsets_for(self._cluster, topic, place, LATEST, isolation="read_uncommitted")
         start, end = starts[one.cursor.partition], ends[one.cursor.partition]
@@ -375,13 +375,13 @@ class Fetcher:
                 f"cannot be read on from offset {one.cursor.position}, tried for {one.retry.limit_ms} ms: {error}. "
                 f"Everything before it was handed out; begin there when the brokers are well "
                 f"(`respool cluster status`), or give them longer with retry_ms",
-                topic=self._sight.topic,
+                topic=self._watched.topic,
                 partition=one.cursor.partition,
                 offset=one.cursor.position,
             ) from error
         if waits:
             one.due_at = time.monotonic() + wait_ms / 1000
-            self._sight.is_stale = True
+            self._watched.is_stale = True
 
     def _lose(self, broker: int, error: Exception, *, also: Sequence[_Reading] = ()) -> None:
         """Handle a lost connection: its partitions are fetched again, from their current leaders."""
@@ -393,8 +393,8 @@ class Fetcher:
 
     def _discover(self) -> None:
         """Start to read partitions that were added to the topic, from their first offset."""
-        for partition in self._sight.discover(self._readings[0].cursor):
-            cursor = Cursor(topic=self._sight.topic, partition=partition, position=0, end=None)
+        for partition in self._watched.discover(self._readings[0].cursor):
+            cursor = Cursor(topic=self._watched.topic, partition=partition, position=0, end=None)
             self._readings.append(self._reading(cursor))
 
     def _reading(self, cursor: Cursor) -> _Reading:

@@ -52,7 +52,7 @@ def assign_uniform(members: Subscribers, partition_counts: PartitionCounts) -> S
     """Even out the partition counts as far as the subscriptions allow, with few moves."""
     sharing = _Sharing(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
-        sharing.cut_to_quota()
+        sharing.reduce_to_quota()
     sharing.deal_the_rest()
     sharing.even_out()
     return sharing.shares()
@@ -81,7 +81,7 @@ class _Sharing:
         for member_id in in_order:
             self._keep_what_is_valid(member_id, members[member_id])
 
-    def cut_to_quota(self) -> None:
+    def reduce_to_quota(self) -> None:
         """All members subscribe to the same topics: free the partitions above each member's equal share.
 
         While a remainder is left, the members with the most partitions keep one of it each.
