@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from respool.cli.cluster import cluster_address
+from respool.cli.cluster import cluster_address, cluster_and_brokers
 from respool.model.operator_errors import NotFound, UsageError
 from respool.operate.cluster_store import ClusterAddress
 
@@ -58,3 +58,33 @@ def test_what_does_not_lead_to_a_cluster_is_refused(
         address(etcd="127.0.0.1:2379", pairs=["etcd=127.0.0.1:2380"])
     with pytest.raises(NotFound, match="no settings file"):
         address(config=tmp_path / "none.toml")
+
+
+def test_commands_to_type_repeat_how_to_reach_brokers_where_they_ask_them(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("hunter2\n")
+    found = cluster_and_brokers(
+        etcd="127.0.0.1:2379",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        username="ops",
+        password_file=password,
+    )
+    assert found.security.login is not None
+    assert found.security.login.password == "hunter2"
+    assert found.command("status") == (
+        "respool cluster status --etcd 127.0.0.1:2379 --security-protocol SASL_PLAINTEXT "
+        f"--sasl-mechanism SCRAM-SHA-512 --username ops --password-file {password}"
+    )
+    # It asks etcd only, and has no such options.
+    assert found.command("remove", 3) == "respool cluster remove 3 --etcd 127.0.0.1:2379"
+    assert "--username" not in found.join_flags
+
+
+def test_a_client_config_says_how_to_reach_brokers_and_etcd_where_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=ops\nrequest.timeout.ms=5000\nsecurity.protocol=SSL\n")
+    found = cluster_and_brokers(etcd="127.0.0.1:2379", client_config=file)
+    assert found.security.tls is not None
+    assert found.client == {"client_id": "ops", "request_timeout_ms": 5_000}
+    assert f"--client-config {file}" in found.command("drain", 3)

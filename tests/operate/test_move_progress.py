@@ -3,17 +3,27 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+import trustme
 from confluent_kafka import Producer
 
 from cluster.cluster_world import ONE, THREE, TWO, image_of, view_of
 from respool import testing
+from respool.client.kafka.admin import create_topic
+from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.security import Login, Security, Tls
 from respool.cluster.view import ClusterView
 from respool.model.cluster import BrokerEndpoint
 from respool.model.ids import BrokerId, TopicPartition
+from respool.model.settings import Settings
+from respool.operate.cluster_store import ClusterAddress
 from respool.operate.move_progress import MoveProgress, copy_progress_of, read_copy_progress
+from support.secured_gate import secured_broker, server_side
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+CLEAR = ClusterAddress(settings=Settings())
 MOVING = image_of(1, 2, 3, isr=[1], adding=(TWO, THREE))
 
 
@@ -61,8 +71,36 @@ def test_brokers_are_asked_and_those_that_do_not_answer_done_without(
     moves = view_of(
         image_of(1, 2, isr=[1], adding=(TWO,)), image_of(1, 3, isr=[1], adding=(THREE,))
     )
-    told = asyncio.run(read_copy_progress(at(moves, {ONE: there, TWO: there, THREE: nowhere})))
+    told = asyncio.run(
+        read_copy_progress(at(moves, {ONE: there, TWO: there, THREE: nowhere}), CLEAR)
+    )
     assert told.keys() == {FIRST}
     assert told[FIRST].copied_bytes == told[FIRST].total_bytes > len(b"a ride")
-    assert asyncio.run(read_copy_progress(at(moves, {ONE: nowhere, TWO: there}))) == {}
-    assert asyncio.run(read_copy_progress(at(moves, {TWO: there, THREE: there}))) == {}
+    assert asyncio.run(read_copy_progress(at(moves, {ONE: nowhere, TWO: there}), CLEAR)) == {}
+    assert asyncio.run(read_copy_progress(at(moves, {TWO: there, THREE: there}), CLEAR)) == {}
+
+
+def test_brokers_behind_tls_and_a_login_are_asked_with_the_options_given(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = trustme.CA()
+    file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    login = Login(mechanism="SCRAM-SHA-256", username="app", password="four strings")
+    tls = Tls(authorities=str(file))
+    moves = view_of(image_of(1, 2, isr=[1], adding=(TWO,)))
+    with secured_broker(tls=server_side(authority), users={"app": login.password}) as gate:
+        host, _, port = gate.address.rpartition(":")
+        view = at(moves, dict.fromkeys((ONE, TWO), (host, int(port))))
+        with Cluster(gate.address, security=Security(tls=tls, login=login)) as client:
+            create_topic(client, "t", partitions=1)
+        access = replace(CLEAR, security=Security(tls=tls, login=login))
+        told = asyncio.run(read_copy_progress(view, access))
+        assert told.keys() == {FIRST}
+        wrong = Login(mechanism="SCRAM-SHA-256", username="app", password="another")
+        access = replace(CLEAR, security=Security(tls=tls, login=wrong))
+        for _ in range(2):
+            assert asyncio.run(read_copy_progress(view, access)) == {}
+    reported = [one.message for one in caplog.records if "was not asked" in one.message]
+    assert len(reported) == 2
+    assert "broker 1 was not asked how far copies are" in " ".join(reported)

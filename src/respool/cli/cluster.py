@@ -2,12 +2,25 @@
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from respool.cli import options, output
+from respool.cli.connection_options import (
+    ClientConfigFile,
+    Mechanism,
+    PasswordFile,
+    Protocol,
+    SecurityOptions,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    Username,
+    connection_to,
+)
 from respool.cli.options import option_group
 from respool.model.operator_errors import UsageError
 
@@ -82,12 +95,49 @@ def cluster_address(
     return ClusterAddress(settings=loaded, flags=tuple(as_given))
 
 
-# Replaces a command's parameter `address` with the options that name a cluster.
+def cluster_and_brokers(
+    *,
+    etcd: Etcd = None,
+    cluster: Cluster = None,
+    config: Config = None,
+    insecure: Insecure = False,
+    settings: Set = None,
+    security_protocol: Protocol = None,
+    sasl_mechanism: Mechanism = None,
+    username: Username = None,
+    password_file: PasswordFile = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    client_config: ClientConfigFile = None,
+) -> "ClusterAddress":
+    """The cluster, and how to connect to its brokers, whose addresses are in etcd. Raises as `cluster_address`."""
+    address = cluster_address(
+        etcd=etcd, cluster=cluster, config=config, insecure=insecure, settings=settings
+    )
+    given = SecurityOptions(
+        protocol=security_protocol,
+        mechanism=sasl_mechanism,
+        username=username,
+        password_file=password_file,
+        tls_ca=tls_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+    )
+    connection = connection_to(None, given, client_config)
+    file = () if client_config is None else ("--client-config", str(client_config))
+    return replace(
+        address,
+        security=connection.security,
+        client={} if connection.config is None else connection.config.cluster_settings(),
+        broker_flags=(*given.flags, *file),
+    )
+
+
+# Replace a command's parameter `address` with the options that name a cluster; the second for those that ask brokers.
 on_cluster = option_group("address", cluster_address)
+on_cluster_and_brokers = option_group("address", cluster_and_brokers)
 
-
-if TYPE_CHECKING:
-    from respool.operate.cluster_store import ClusterAddress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -188,7 +238,7 @@ def up(
     "  respool cluster status --config respool.toml --check --json\n"
     "  respool cluster status --watch"
 )
-@on_cluster
+@on_cluster_and_brokers
 def status(
     *,
     check: Annotated[
@@ -215,7 +265,7 @@ def status(
     "  respool cluster drain 3\n"
     "  respool cluster drain 3 --no-wait"
 )
-@on_cluster
+@on_cluster_and_brokers
 def drain(
     broker: Number,
     *,
@@ -266,7 +316,7 @@ def remove(
     "  respool cluster add 4 --balance\n"
     "  respool cluster add 3      # after it was drained or removed"
 )
-@on_cluster
+@on_cluster_and_brokers
 def add(
     broker: Number,
     *,
@@ -293,7 +343,7 @@ def add(
     "  respool cluster balance --dry-run\n"
     "  respool cluster balance --yes --no-wait"
 )
-@on_cluster
+@on_cluster_and_brokers
 def balance(
     *,
     dry_run: Annotated[bool, options.flag("--dry-run", text="Only show what would move.")] = False,

@@ -115,6 +115,17 @@ class SecurityOptions:
         return [name for name, value in named.items() if value is not None]
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """The options as they were given, to repeat them in a command for the user."""
+        named = {"--security-protocol": self.protocol, **self._sasl, **self._tls}
+        return tuple(
+            text
+            for name, value in named.items()
+            if value is not None
+            for text in (name, str(value))
+        )
+
+    @property
     def _sasl(self) -> Mapping[str, object]:
         return {
             "--sasl-mechanism": self.mechanism,

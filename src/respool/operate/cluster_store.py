@@ -8,9 +8,10 @@ import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
+from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView, read_view
 from respool.model.cluster import NO_CONTROLLER
@@ -24,6 +25,8 @@ from respool.ports.metadata_store import GuardFailed, MetadataStore, StoreUnavai
 
 T = TypeVar("T")
 
+# The commands that ask brokers for the sizes of replicas.
+ASK_BROKERS = frozenset({"status", "drain", "add", "balance"})
 # Leaders change ISRs now and then, which conflicts with a write to many partitions.
 TRIES_MAX = 20
 
@@ -34,10 +37,16 @@ class ClusterAddress:
 
     settings: Settings
     flags: tuple[str, ...] = ()
+    # How to connect to its brokers, whose addresses are in etcd: security, and arguments of `Cluster`.
+    security: Security = IN_THE_CLEAR
+    client: Mapping[str, Any] = field(default_factory=dict)
+    # The flags that repeat this, for commands that ask brokers.
+    broker_flags: tuple[str, ...] = ()
 
     def command(self, *words: object) -> str:
         """A `respool cluster` command for the same cluster, for the user to run."""
-        return shlex.join(["respool", "cluster", *map(str, words), *self.flags])
+        flags = (*self.flags, *self.broker_flags) if words[0] in ASK_BROKERS else self.flags
+        return shlex.join(["respool", "cluster", *map(str, words), *flags])
 
     @property
     def join_flags(self) -> tuple[str, ...]:

@@ -5,23 +5,27 @@ A broker that does not answer within the timeout is left out.
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.errors import ClientError
+from respool.client.kafka.errors import ClientError, Untrusted
 from respool.client.kafka.replicas import describe_log_dirs
 from respool.cluster.reassignment_requests import reassignments
 from respool.cluster.view import ClusterView
 from respool.model.addresses import format_address
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.quantities import part_of_bytes
-from respool.operate.cluster_store import ClusterStore
+from respool.operate.cluster_store import ClusterAddress, ClusterStore
 
 CONNECT_MS_MAX = 1_000
 REQUEST_MS_MAX = 2_000
+
+_log = logging.getLogger(__name__)
 
 # The sizes of one broker's replicas.
 Sizes = Mapping[TopicPartition, int]
@@ -76,7 +80,8 @@ async def wait_until_none_left(
     with display(left) as progress:
         while left:
             if progress.is_shown and loop.time() >= copied_at:
-                copied, copied_at = await _copied(snapshot.view), loop.time() + COPIED_EVERY_S
+                copied = await _copied(snapshot.view, cluster.address)
+                copied_at = loop.time() + COPIED_EVERY_S
             no_controller = "; there is no controller, so nothing moves"
             warning = no_controller if snapshot.controller is None else ""
             progress.describe(f"{doing}, {left:,} left{copied}{warning}")
@@ -92,26 +97,32 @@ async def wait_until_none_left(
     return snapshot.view
 
 
-async def _copied(view: ClusterView) -> str:
+async def _copied(view: ClusterView, address: ClusterAddress) -> str:
     """Progress of all reassignments in the cluster, including other operators': copies share disks and networks."""
-    moves = (await read_copy_progress(view)).values()
+    moves = (await read_copy_progress(view, address)).values()
     total = sum(one.total_bytes for one in moves)
     if not total:
         return ""
     return f", {part_of_bytes(sum(one.copied_bytes for one in moves), total)} copied"
 
 
-async def read_copy_progress(view: ClusterView) -> dict[TopicPartition, MoveProgress]:
-    """The progress of each reassigned partition, as far as brokers answer."""
+async def read_copy_progress(
+    view: ClusterView, access: ClusterAddress
+) -> dict[TopicPartition, MoveProgress]:
+    """The progress of each reassigned partition, as far as brokers answer. `access` says how to connect to them."""
     wanted = _replicas_to_measure(view)
     if not wanted:
         return {}
     addresses = {one: (endpoint.host, endpoint.port) for one, endpoint in view.brokers.items()}
+    defaults: dict[str, Any] = {
+        "client_id": "respool",
+        "connect_timeout_ms": CONNECT_MS_MAX,
+        "request_timeout_ms": REQUEST_MS_MAX,
+    }
     cluster = Cluster(
         ",".join(format_address(*address) for address in addresses.values()),
-        client_id="respool",
-        connect_timeout_ms=CONNECT_MS_MAX,
-        request_timeout_ms=REQUEST_MS_MAX,
+        security=access.security,
+        **{**defaults, **access.client},
     )
     for one, address in addresses.items():
         cluster.learn_broker(one, address)
@@ -144,6 +155,9 @@ def _sizes_on(cluster: Cluster, broker: BrokerId, wanted: Collection[TopicPartit
     """The sizes of these partitions on a broker; partitions that it does not report are left out."""
     try:
         folders = describe_log_dirs(cluster, broker, wanted)
+    except Untrusted as error:
+        _report_untrusted(f"broker {broker} was not asked how far copies are: {error}")
+        return {}
     except ClientError:
         return {}
     return {
@@ -151,6 +165,12 @@ def _sizes_on(cluster: Cluster, broker: BrokerId, wanted: Collection[TopicPartit
         for folder in folders
         for place, replica in folder.replicas.items()
     }
+
+
+# Once: a command that waits asks every second.
+@cache
+def _report_untrusted(message: str) -> None:
+    _log.error(message)
 
 
 def _replicas_to_measure(view: ClusterView) -> dict[BrokerId, list[TopicPartition]]:

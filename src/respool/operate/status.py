@@ -24,7 +24,7 @@ async def read_status(cluster: ClusterStore) -> Document:
     """
     snapshot = await cluster.read()
     snapshot.check_exists()
-    return describe(snapshot, await read_copy_progress(snapshot.view))
+    return describe(snapshot, await read_copy_progress(snapshot.view, cluster.address))
 
 
 def describe(snapshot: ClusterSnapshot, copied: Mapping[TopicPartition, MoveProgress]) -> Document:
