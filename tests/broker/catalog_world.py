@@ -15,7 +15,7 @@ from respool.model.cluster import BrokerEndpoint, RegistryEntry, TopicImage
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.sim.runtime.seeded_random import SimRandomSource
-from respool.sim.runtime.simulated_clock import SimClock
+from support.sim_clock import SimClock
 
 ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
 

@@ -30,9 +30,9 @@ from respool.model.ids import (
 )
 from respool.model.topic_config import TopicConfig
 from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.runtime.inline_offload import InlineOffload
-from respool.sim.runtime.simulated_clock import SimClock
+from support.inline_offload import InlineOffload
 from support.lone_leader import lead_alone
+from support.sim_clock import SimClock
 
 
 @dataclass

@@ -22,9 +22,9 @@ from respool.replication.effects import ProposeIsr
 from respool.replication.follower import Follower
 from respool.replication.leader import Leader
 from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.runtime.inline_offload import InlineOffload
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import SimClock
+from support.inline_offload import InlineOffload
+from support.sim_clock import SimClock
 
 ME, TWO, THREE = map(BrokerId, (1, 2, 3))
 LAG_MS = 10_000

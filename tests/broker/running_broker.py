@@ -17,11 +17,11 @@ from respool.model.settings import Settings
 from respool.records.build import NewRecord, build_batch
 from respool.sim.disk.simulated_disk import SimDisk
 from respool.sim.disk.simulated_local_reader import SimLocalReader
-from respool.sim.runtime.inline_offload import InlineOffload
-from respool.sim.runtime.simulated_clock import SimClock
 from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
+from support.inline_offload import InlineOffload
+from support.sim_clock import SimClock
 
 T = TypeVar("T")
 

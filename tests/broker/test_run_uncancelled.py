@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from respool.broker.run_uncancelled import run_uncancelled
-from respool.sim.runtime.inline_offload import InlineOffload
+from support.inline_offload import InlineOffload
 
 
 def test_a_cancelled_caller_ends_when_its_work_has() -> None:

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from respool.broker.steady_clock import APART_MS_MAX, SteadyClock
-from respool.sim.runtime.simulated_clock import SimClock
+from support.sim_clock import SimClock
 
 DAY_MS = 24 * 3_600_000
 

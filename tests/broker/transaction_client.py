@@ -17,8 +17,8 @@ from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, read_marker
 from respool.records.record import read_records
 from respool.records.validate import walk_batches
-from respool.sim.runtime.inline_offload import InlineOffload
 from respool.wire.api_table import Api
+from support.inline_offload import InlineOffload
 
 UNKNOWN_TOPIC = 3
 NOT_LEADER = 6

@@ -34,11 +34,11 @@ from respool.model.settings import Settings
 from respool.ports.peers import PeerUnreachable
 from respool.records.markers import EndTransactionMarker
 from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.runtime.inline_offload import InlineOffload
-from respool.sim.runtime.simulated_clock import SimClock
 from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
+from support.inline_offload import InlineOffload
+from support.sim_clock import SimClock
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 # Who leads each partition.

@@ -15,8 +15,8 @@ from respool.drivers.sqlite_file import SqliteFile
 from respool.drivers.sqlite_store import SqliteStore
 from respool.model.errors import DataFolderInUse, DataFolderMismatch, DiskFailed
 from respool.ports.metadata_store import Guard, MetadataStore, StoreUnavailable
-from respool.sim.runtime.inline_offload import InlineOffload
-from respool.sim.runtime.simulated_clock import SimClock
+from support.inline_offload import InlineOffload
+from support.sim_clock import SimClock
 
 
 class TestContract(StoreContract):

@@ -28,8 +28,8 @@ from respool.ports.metadata_store import (
     LeaseExpired,
     StoredValue,
 )
-from respool.sim.runtime.inline_offload import InlineOffload
-from respool.sim.runtime.simulated_clock import SimClock
+from support.inline_offload import InlineOffload
+from support.sim_clock import SimClock
 
 T = TypeVar("T")
 

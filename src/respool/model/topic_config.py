@@ -31,8 +31,6 @@ from respool.model.throttled_replicas import ThrottledReplicas
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 MIB = 1024 * 1024
-# The size of a batch's header; a lower limit would refuse every batch.
-BATCH_OVERHEAD = 61
 
 
 class Flush(StrEnum):

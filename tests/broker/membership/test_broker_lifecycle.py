@@ -18,7 +18,7 @@ from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import LeaseExpired, StoreUnavailable
 from respool.sim.runtime.seeded_random import SimRandomSource
-from respool.sim.runtime.simulated_clock import SimClock
+from support.sim_clock import SimClock
 
 ME, OTHER = BrokerId(1), BrokerId(2)
 # Renewed every 5 ms of the test's own time.

@@ -22,7 +22,7 @@ from respool.ports.metadata_store import (
     StoredValue,
     StoreUnavailable,
 )
-from respool.sim.runtime.simulated_clock import SimClock
+from support.sim_clock import SimClock
 
 
 class Told:

@@ -15,7 +15,7 @@ from respool.model.topic_config import TopicConfig
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
 from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.runtime.inline_offload import InlineOffload
+from support.inline_offload import InlineOffload
 from support.lone_leader import lead_alone
 
 DAY_MS = 86_400_000

@@ -17,9 +17,9 @@ from respool.ports.peers import PeerUnreachable
 from respool.records.build import NewRecord, build_batch
 from respool.sim.disk.simulated_disk import SimDisk
 from respool.sim.disk.simulated_local_reader import SimLocalReader
-from respool.sim.runtime.simulated_clock import SimClock
 from respool.wire.fetch_reply import FetchedPart
 from support.fetched_part import fetched_part
+from support.sim_clock import SimClock
 
 EPOCH = 3
 

@@ -36,7 +36,6 @@ from respool.client.kafka.list_offsets import (
 from respool.client.kafka.metadata import metadata_fields
 from respool.client.kafka.replicas import (
     Election,
-    alter_reassignments,
     describe_log_dirs,
     elect_leaders,
     list_reassignments,
@@ -169,10 +168,6 @@ def test_leaders_and_reassignments_are_told_by_partition(cluster: Cluster, topic
     refusal = elected[topic, 0]
     assert refusal is not None
     assert refusal.code == Code.election_not_needed
-    cancelled = alter_reassignments(cluster, {(topic, 1): None})
-    refusal = cancelled[topic, 1]
-    assert refusal is not None
-    assert refusal.code == Code.no_reassignment_in_progress
 
 
 def test_a_request_that_a_broker_may_have_carried_out_is_not_sent_again() -> None:

@@ -15,7 +15,7 @@ from respool.sim.faults.restarter import Restarter
 from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.seeded_random import rng_of
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import SimClock
+from support.sim_clock import SimClock
 
 KEY = keys.partition_key(TopicId(UUID(int=1)), 0)
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)

@@ -3,7 +3,8 @@ import asyncio
 import pytest
 
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock, SimClock
+from respool.sim.runtime.simulated_clock import NodeClock
+from support.sim_clock import SimClock
 
 
 def test_both_clocks_advance_together() -> None:

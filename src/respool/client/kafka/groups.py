@@ -167,19 +167,6 @@ def leave_requests(
     ]
 
 
-def remove_members(
-    cluster: Cluster, group: str, members: Sequence[DescribedMember], *, protocol: str, reason: str
-) -> None:
-    """Remove these members from the group. They may join again.
-
-    Raises:
-        BrokerRefused, BrokerUnreachable
-    """
-    coordinator = Coordinator(cluster, group, is_transaction=False)
-    for api, fields in leave_requests(group, members, protocol=protocol, reason=reason):
-        coordinator.ask(api, fields, doing=f"removing members of group {group}")
-
-
 # -- offsets -----------------------------------------------------------------------------------------------------------
 
 
@@ -228,27 +215,6 @@ def commit_offsets(
         doing=f"committing offsets of group {group}",
         code_of=worst_code,
         limit_ms=limit_ms,
-    )
-
-
-def delete_offsets(cluster: Cluster, group: str, places: Iterable[Place]) -> None:
-    """Delete the group's committed offsets of these partitions.
-
-    Raises:
-        BrokerRefused: members are subscribed to one of the topics.
-        BrokerUnreachable
-    """
-    Coordinator(cluster, group, is_transaction=False).ask(
-        Api.OFFSET_DELETE,
-        {
-            "group_id": group,
-            "topics": [
-                {"name": topic, "partitions": [{"partition_index": one} for one in partitions]}
-                for topic, partitions in by_topic(places).items()
-            ],
-        },
-        doing=f"deleting offsets of group {group}",
-        code_of=lambda reply: reply.error_code or worst_code(reply),
     )
 
 

@@ -1,6 +1,6 @@
 """Replicas of partitions: their sizes per log directory, leader elections, reassignments."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -139,36 +139,6 @@ def list_reassignments(
             removing=tuple(map(int, one.removing_replicas)),
         )
         for place, one in answers_by_place(reply.topics)
-    }
-
-
-def alter_reassignments(
-    cluster: Cluster, targets: Mapping[Place, Sequence[int] | None]
-) -> dict[Place, BrokerRefused | None]:
-    """Move each partition to these brokers; None cancels its reassignment. Returns each partition's error, or None.
-
-    Raises:
-        BrokerRefused, BrokerUnreachable
-    """
-    topics = [
-        {
-            "name": topic,
-            "partitions": [
-                {"partition_index": one, "replicas": targets[topic, one]} for one in partitions
-            ],
-        }
-        for topic, partitions in by_topic(targets).items()
-    ]
-    reply = ask_controller(
-        cluster,
-        Api.ALTER_PARTITION_REASSIGNMENTS,
-        {"timeout": REQUEST_MS, "topics": topics},
-        doing="altering reassignments",
-        answers_of=lambda reply: [reply],
-    )
-    return {
-        place: refusal_of(f"reassigning {place[0]}/{place[1]}", one)
-        for place, one in answers_by_place(reply.responses)
     }
 
 

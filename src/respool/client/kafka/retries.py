@@ -36,10 +36,6 @@ class RetryTimer:
         self._monotonic = monotonic
         self.reset()
 
-    @property
-    def is_expired(self) -> bool:
-        return self._failing_since is not None and self._failed_ms() >= self.limit_ms
-
     def reset(self) -> None:
         self._failing_since: float | None = None
         self._failures = 0

@@ -70,9 +70,7 @@ VERSIONS: Mapping[AnyApi, VersionRange] = MappingProxyType(
         Api.DELETE_GROUPS: VersionRange(1, 2),
         Api.ELECT_LEADERS: VersionRange(1, 2),
         Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
-        Api.ALTER_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
         Api.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
-        Api.OFFSET_DELETE: VersionRange(0, 0),
         Api.DESCRIBE_CLUSTER: VersionRange(0, 0),
         # Kafka 3.0 and later.
         Api.DESCRIBE_PRODUCERS: VersionRange(0, 0),

@@ -47,8 +47,6 @@ OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 MAX_POLL_EXCEEDED = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 STATE = KafkaError._STATE  # noqa: SLF001
 NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001
-PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
-TIMED_OUT = frozenset({KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001
 UNKNOWN_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -20,7 +20,7 @@ from respool.sim.disk.simulated_disk import SimDisk
 from respool.sim.disk.simulated_local_reader import SimLocalReader
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore, StoreConditions
-from respool.sim.runtime.inline_offload import DelayedOffload, DiskPace
+from respool.sim.runtime.delayed_offload import DelayedOffload, DiskPace
 from respool.sim.runtime.process import Process
 from respool.sim.runtime.seeded_random import SimRandomSource, rng_of
 from respool.sim.runtime.sim_loop import SimLoop

@@ -150,13 +150,6 @@ class Delivery:
                 self._check_running()
                 self.changed.wait()
 
-    def wait_until_quiet(self) -> None:
-        """Wait until nothing is in flight."""
-        with self.changed:
-            while any(not queue.is_quiet for queue in self.active.values()):
-                self._check_running()
-                self.changed.wait()
-
     def take_result(self) -> tuple[WriteResult, dict[Place, QueueFailure]]:
         """The outcome of all batches since the last call; clears failures."""
         with self.changed:

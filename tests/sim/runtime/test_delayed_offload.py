@@ -4,8 +4,9 @@ from random import Random
 
 import pytest
 
-from respool.sim.runtime.inline_offload import DelayedOffload, DiskPace, InlineOffload
+from respool.sim.runtime.delayed_offload import DelayedOffload, DiskPace
 from respool.sim.runtime.sim_loop import SimLoop
+from support.inline_offload import InlineOffload
 
 
 def fail() -> None:
