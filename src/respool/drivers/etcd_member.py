@@ -55,6 +55,8 @@ class EtcdMember:
         self._getting_ready = asyncio.Lock()
         # The connection generation that is logged in and has an accepted version.
         self._ready_in = -1
+        # The login in progress was discarded before it was complete.
+        self._is_login_discarded = False
         self._token = ""
         self._password = options.password
         self._has_warned = False
@@ -97,29 +99,37 @@ class EtcdMember:
             EtcdRefused: wrong password, a version with known faults, or a member of another etcd cluster.
         """
         async with self._getting_ready:
-            if self._ready_in == self._connection.generation:
-                return
-            try:
-                await self._log_in()
-                status = await self._connection.exchange(
-                    msg.STATUS,
-                    msg.Empty(),
-                    metadata=self._login(),
-                    timeout_ms=self._options.attempt_timeout_ms,
-                )
-            except CallFailed as failure:
-                refusal = refusal_for_operator(failure, user=self._options.user, root="/")
-                if refusal is not None:
-                    raise refusal from failure
-                # The caller's request was not sent.
-                raise CallFailed(str(failure), FailureKind.NOT_DONE, failure.status) from failure
-            self._check_version(status.version)
-            if status.header is not None:
-                self._identity.check(self.url, status.header.cluster_id)
-            self._ready_in = self._connection.generation
+            # A token that etcd issued before its restart may be discarded before the version is known.
+            while self._ready_in != self._connection.generation:
+                await self._prepare()
+
+    async def _prepare(self) -> None:
+        self._is_login_discarded = False
+        generation = self._connection.generation
+        try:
+            await self._log_in()
+            status = await self._connection.exchange(
+                msg.STATUS,
+                msg.Empty(),
+                metadata=self._login(),
+                timeout_ms=self._options.attempt_timeout_ms,
+            )
+        except CallFailed as failure:
+            refusal = refusal_for_operator(failure, user=self._options.user, root="/")
+            if refusal is not None:
+                raise refusal from failure
+            # The caller's request was not sent.
+            raise CallFailed(str(failure), FailureKind.NOT_DONE, failure.status) from failure
+        self._check_version(status.version)
+        if status.header is not None:
+            self._identity.check(self.url, status.header.cluster_id)
+        if not self._is_login_discarded:
+            self._ready_in = generation
 
     def discard_login(self) -> None:
+        """Log in again before the next request, also if a login is in progress."""
         self._ready_in = -1
+        self._is_login_discarded = True
 
     def watch(self, create: msg.WatchCreateRequest) -> WatchStream:
         return self._connection.watch(create, metadata=self._metadata())
