@@ -1,7 +1,9 @@
 """Where the brokers are when a caller does not say, and what is said of an address at which there are none."""
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from respool.client.kafka.bootstrap import (
     DEFAULT_BOOTSTRAP,
     ENVIRONMENT,
     FIRST_CONTACT_MS,
+    LASTING_CONTACT_MS,
     Bootstrap,
     failed_connections,
 )
@@ -159,6 +162,54 @@ def test_a_first_contact_is_retried_for_a_second_and_later_ones_for_as_long_as_w
         library.check_reachable(Bootstrap("127.0.0.1:1", ""), retry=retry)
     assert clock.now == pytest.approx(FIRST_CONTACT_MS / 1000, abs=0.01)
     assert clock.sleeps > 1, "a broker that starts within that time is found"
+
+
+class SilentSocket(socket.socket):
+    """Its SYNs are dropped: connecting takes as long as the socket may wait, on a clock of its own."""
+
+    waits: ClassVar[list[float | None]] = []
+
+    def connect(self, address: object) -> None:
+        self.waits.append(self.gettimeout())
+        raise TimeoutError("timed out")
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+    """How long each connection waited for an address that does not answer."""
+    monkeypatch.setattr(SilentSocket, "waits", [])
+    monkeypatch.setattr("respool.client.kafka.transport.socket.socket", SilentSocket)
+    return SilentSocket.waits
+
+
+def test_an_address_that_does_not_answer_fails_after_two_seconds(
+    silence: list[float | None],
+) -> None:
+    """It took ten: packets to the address are dropped, instead of refused."""
+    words = r"127\.0\.0\.1:1 did not answer within 2 seconds"
+    with (
+        Cluster("127.0.0.1:1", first_contact_ms=0) as cluster,
+        pytest.raises(NoBroker, match=words),
+    ):
+        cluster.refresh_brokers()
+    assert silence == [2.0]
+
+
+def test_who_wants_to_wait_longer_for_a_connection_does(silence: list[float | None]) -> None:
+    as_said = Cluster("127.0.0.1:1", connect_timeout_ms=30_000, first_contact_ms=0)
+    through_restarts = Cluster("127.0.0.1:1", first_contact_ms=LASTING_CONTACT_MS, retry_ms=0)
+    for cluster in (as_said, through_restarts):
+        with cluster, pytest.raises(NoBroker):
+            cluster.refresh_brokers()
+    assert silence == [30.0, 10.0]
+
+
+def test_a_broker_that_is_known_may_take_longer_to_connect(silence: list[float | None]) -> None:
+    cluster = Cluster("127.0.0.1:1", retry_ms=0)
+    cluster._metadata.brokers = {1: ("127.0.0.1", 1)}
+    with cluster, pytest.raises(BrokerUnreachable):
+        cluster.connect(1)
+    assert silence == [10.0]
 
 
 def test_forms_that_only_librdkafka_knows_are_left_to_it() -> None:

@@ -63,7 +63,7 @@ class Cluster:
         bootstrap: str | Bootstrap | None = None,
         *,
         client_id: str = "respool-arrow",
-        connect_timeout_ms: int = 10_000,
+        connect_timeout_ms: int | None = None,
         request_timeout_ms: int = 30_000,
         retry_ms: int = RETRY_MS,
         first_contact_ms: int = FIRST_CONTACT_MS,
@@ -73,7 +73,8 @@ class Cluster:
         """`bootstrap` is HOST:PORT, or several separated by commas; None: RESPOOL_BROKER, or else the local broker.
 
         Does not connect yet. Transient errors (a broker restart, a leader change) are retried for `retry_ms`;
-        `first_contact_ms` caps that until a broker has answered for the first time.
+        `first_contact_ms` caps that until a broker has answered for the first time. `connect_timeout_ms` is for each
+        address; None: ten seconds, and two until then.
 
         Raises:
             BadArgument: the address is invalid.
@@ -415,7 +416,10 @@ class Cluster:
             yield shared.connection
 
     def _open(self, address: tuple[str, int]) -> Connection:
-        connection = Connection(address, self._links)
+        links = self._links
+        if not self._metadata.brokers:
+            links = links.at_first_contact(self._first_contact_ms)
+        connection = Connection(address, links)
         with self._lock:
             if self.is_closed:
                 raise ClientClosed("the client is closed")

@@ -8,10 +8,10 @@ so a thread that still reads from it would take another connection's bytes.
 import select
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from respool.client.kafka.bootstrap import why_no_connection
+from respool.client.kafka.bootstrap import FIRST_CONNECT_MS, why_no_connection
 from respool.client.kafka.errors import BrokerUnreachable, ClientClosed, ConnectionLost
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 
@@ -24,18 +24,39 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024
 # The kernel accepts at most this many buffers per call (IOV_MAX).
 _PIECES_MAX = 1_024
 
+CONNECT_TIMEOUT_MS = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
     """Connection settings, the same for all connections of a client."""
 
     client_id: str = "respool-arrow"
-    connect_timeout_ms: int = 10_000
+    # How long TCP may take to connect, and TLS after it. None: CONNECT_TIMEOUT_MS, and less at first contact.
+    connect_timeout_ms: int | None = None
+    # Replaces it for TCP.
+    tcp_timeout_ms: int | None = None
     # How long to wait for a reply, in addition to the time that the request itself allows the broker to wait.
     request_timeout_ms: int = 30_000
     # A larger reply is not read: the sender is faulty, or not a broker.
     frame_bytes_max: int = FRAME_BYTES_MAX
     security: Security = IN_THE_CLEAR
+
+    def at_first_contact(self, limit_ms: int) -> "LinkSettings":
+        """Return the settings while no broker has ever answered, and the caller waits `limit_ms` for that."""
+        if self.connect_timeout_ms is not None:
+            return self
+        return replace(self, tcp_timeout_ms=max(FIRST_CONNECT_MS, limit_ms))
+
+    @property
+    def connect_timeout_s(self) -> float:
+        limit_ms = self.connect_timeout_ms
+        return (CONNECT_TIMEOUT_MS if limit_ms is None else limit_ms) / 1000
+
+    @property
+    def tcp_timeout_s(self) -> float:
+        limit_s = self.connect_timeout_s
+        return limit_s if self.tcp_timeout_ms is None else min(self.tcp_timeout_ms / 1000, limit_s)
 
 
 class Link:
@@ -95,8 +116,9 @@ class Link:
             self._socket = socket.socket(family, kind, protocol)
             try:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._socket.settimeout(self._settings.connect_timeout_ms / 1000)
+                self._socket.settimeout(self._settings.tcp_timeout_s)
                 self._socket.connect(place)
+                self._socket.settimeout(self._settings.connect_timeout_s)
                 self.is_on_this_host = (
                     self._socket.getsockname()[0] == self._socket.getpeername()[0]
                 )
@@ -185,8 +207,7 @@ class Link:
         return self._socket
 
     def _why(self, error: OSError) -> str:
-        waited_s = self._settings.connect_timeout_ms / 1000
-        return why_no_connection(self.name, error, waited_s=waited_s)
+        return why_no_connection(self.name, error, waited_s=self._settings.tcp_timeout_s)
 
     def _closed(self) -> ClientClosed:
         return ClientClosed(f"the connection to {self.name} is closed")

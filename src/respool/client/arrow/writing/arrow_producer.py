@@ -68,7 +68,7 @@ class ArrowProducer:
         transaction_timeout_ms: int = 60_000,
         buffer_bytes: int = BUFFER_BYTES,
         in_flight_max: int = IN_FLIGHT_MAX,
-        connect_timeout_ms: int = 10_000,
+        connect_timeout_ms: int | None = None,
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
         first_contact_ms: int = FIRST_CONTACT_MS,

@@ -74,7 +74,7 @@ def check_settings(
         raise BadArgument(f"linger_ms={linger_ms} is negative")
 
 
-def check_timeouts(**timeouts_ms: int) -> None:
+def check_timeouts(**timeouts_ms: int | None) -> None:
     for name, timeout_ms in timeouts_ms.items():
-        if timeout_ms < 1:
+        if timeout_ms is not None and timeout_ms < 1:
             raise BadArgument(f"{name}={timeout_ms}: it is a time in milliseconds, from 1 on")
