@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from respool.testing import Broker
-from spark.places.same_job import run
+from support import spark_same_job
 from support.spark_cluster import SparkCluster
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run_at(place: str, broker: Broker, folder: Path) -> Any:
     done = subprocess.run(
         [
             sys.executable,
-            str(Path(__file__).parent / "same_job.py"),
+            spark_same_job.__file__,
             *(place, broker.bootstrap, str(folder), "copies"),
         ],
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
@@ -80,7 +80,7 @@ def expected() -> dict[str, list[Any]]:
 
 
 def test_on_one_machine(spark: "SparkSession", rides: Broker, tmp_path: Path) -> None:
-    assert run(spark, rides.bootstrap, str(tmp_path), "copies") == expected()
+    assert spark_same_job.run(spark, rides.bootstrap, str(tmp_path), "copies") == expected()
 
 
 def test_through_spark_connect(spark: "SparkSession", rides: Broker, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """One job, wherever it runs: reads a topic in a batch, and streams it into another with totals of each city.
 
-`same_job.py PLACE BOOTSTRAP FOLDER OUT` prints JSON. PLACE is `--master`'s argument, `connect` for a server of Spark
-Connect of its own, or `sc://HOST:PORT` for one that runs.
+`spark_same_job.py PLACE BOOTSTRAP FOLDER OUT` prints JSON. PLACE is `--master`'s argument, `connect` for a server of
+Spark Connect of its own, or `sc://HOST:PORT` for one that runs.
 """
 
 import json
