@@ -1,7 +1,7 @@
 """The order in which cases run: what takes long first, so that all workers of `make test` end together.
 
 xdist hands out groups and single cases in the order of the collection (`--no-loadscope-reorder`). Groups are long and
-cannot be divided: they come first, Spark's as the longest before all others. Then cases that start processes. The
+cannot be divided: they come first, and of them those with Spark, as the longest. Then cases that start processes. The
 thousands of short ones come last and fill what time is left on each worker.
 """
 
@@ -11,6 +11,7 @@ import pytest
 
 # Long groups, the longest first; see the figures in `.durations/`.
 LONG_GROUPS = (
+    "spark-pipeline",
     "spark",
     "spark-processes",
     "cluster",
