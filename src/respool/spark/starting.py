@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from respool.spark.java import java_home
+from respool.spark.registration import register_if_hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +51,7 @@ def session(
     for key, value in {**_DEFAULTS, **local, **(settings or {})}.items():
         builder = builder.config(key, value)
     made: SparkSession = builder.getOrCreate()
+    register_if_hidden(made)
     return made
 
 
