@@ -30,31 +30,36 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
+    """Those to try; what installs is left out, because tests run where all is installed."""
+    return [block for block in all_blocks(page) if block.kind != "install"]
+
+
+def all_blocks(page: str) -> list[Block]:
     text = (ROOT / page).read_text()
     found = re.findall(r"^```(\w+) ([\w-]+)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     return [Block(*one) for one in found]
 
 
-def run_block(block: Block, broker: Served, *, timeout_s: float = 60) -> str:
-    """What it prints; it must end well."""
-    done = try_block(block, broker, timeout_s=timeout_s)
+def run_block(
+    block: Block, broker: Served, *, timeout_s: float = 60, python: str = sys.executable
+) -> str:
+    """What it prints; it must end well. `python` is that of the environment in which it runs."""
+    done = try_block(block, broker, timeout_s=timeout_s, python=python)
     assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 def try_block(
-    block: Block, broker: Served, *, timeout_s: float = 60
+    block: Block, broker: Served, *, timeout_s: float = 60, python: str = sys.executable
 ) -> "subprocess.CompletedProcess[str]":
     text = block.text.replace(ADDRESS_IN_DOCS, broker.address)
     command = (
-        ["bash", "-euo", "pipefail", "-c", text]
-        if block.language == "sh"
-        else [sys.executable, "-c", text]
+        ["bash", "-euo", "pipefail", "-c", text] if block.language == "sh" else [python, "-c", text]
     )
     environment = {
         **os.environ,
         "RESPOOL_BROKER": broker.address,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
     }
     return subprocess.run(
         command,

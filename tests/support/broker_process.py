@@ -36,7 +36,14 @@ class BrokerProcess:
     `settings` are any of `respool serve --set`; what is not given is the broker's default.
     """
 
-    def __init__(self, data: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        python: str = sys.executable,
+    ) -> None:
+        self.python = python
         self.data = data
         self.settings = dict(settings or {})
         self.host = "127.0.0.1"
@@ -210,7 +217,7 @@ class BrokerProcess:
     def command(self) -> list[str]:
         """What `start` runs; for tests that want to run it themselves."""
         return [
-            sys.executable,
+            self.python,
             "-c",
             "import sys; from respool.cli.main import main; sys.exit(main())",
             "serve",

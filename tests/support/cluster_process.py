@@ -42,6 +42,7 @@ class ClusterProcess:
         *arguments: str,
         serve: Path | None = None,
         environ: Mapping[str, str] | None = None,
+        python: str = sys.executable,
     ) -> None:
         self.data = data
         self._said = data.parent / f"{data.name}.stderr"
@@ -49,7 +50,7 @@ class ClusterProcess:
         fake = {} if serve is None else {"FAKE_SERVE": str(serve)}
         with self._said.open("w") as said, self._shown.open("w") as shown:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, "cluster", "up", f"--data={data}", *arguments],
+                [python, "-c", PROGRAM, "cluster", "up", f"--data={data}", *arguments],
                 env={**os.environ, **fake, **(environ or {})},
                 stdout=shown,
                 stderr=said,
