@@ -182,10 +182,10 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     return SilentSocket.waits
 
 
-def test_an_address_that_does_not_answer_fails_after_two_seconds(
+def test_an_address_that_does_not_answer_is_tried_for_two_seconds(
     silence: list[float | None],
 ) -> None:
-    """It took ten: packets to the address are dropped, instead of refused."""
+    """Each try took ten: packets to the address are dropped, instead of refused."""
     words = r"127\.0\.0\.1:1 did not answer within 2 seconds"
     with (
         Cluster("127.0.0.1:1", first_contact_ms=0) as cluster,
