@@ -82,11 +82,14 @@ def run(
         ),
     ] = None,
     to_text: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--to", metavar="TIME", help="Up to, not including, the first message of that time."
+            "--to",
+            metavar="TIME",
+            help="Up to, not including, the first message of that time.",
+            show_default="now",
         ),
-    ] = "now",
+    ] = None,
     into: Annotated[
         str | None,
         typer.Option(
@@ -150,46 +153,52 @@ def run(
     connection: BrokerConnection,
 ) -> None:
     """Replay what a topic held between two times: bounded, at a pace, and resumable when interrupted."""
-    from respool.records.batch import Codec
+    from respool.replay.arguments import (
+        COMMAND_NAMES,
+        ReplayArguments,
+        ResumedReplay,
+        check_arguments,
+    )
     from respool.replay.pace import Pace, parse_rate, parse_speed
-    from respool.replay.request import MessageFilter, ReplayRequest
-    from respool.replay.start import resume_recorded, start
-    from respool.replay.time_range import find_spans, parse_range
+    from respool.replay.request import MessageFilter
+    from respool.replay.start import codec_of, resume_recorded, start
+    from respool.replay.time_range import find_spans
     from respool.replay.topic_copy import CopyOptions
 
-    pace = Pace(speed=parse_speed(speed or "max"), rate=parse_rate(rate))
-    selection = MessageFilter(keys=parse_keys(keys, key_file), headers=parse_headers(headers))
-    if compression is not None and compression not in CODECS:
-        raise UsageError(f"--compression {compression!r} is none of {', '.join(CODECS)}")
-    copy_options = CopyOptions(pace=pace, codec=Codec[(compression or "none").upper()])
-    if resume is not None:
-        if topic or from_text or into or group or again or to_text != "now":
-            raise UsageError(
-                "--resume ID replaces all arguments that describe the replay", hint="leave them out"
-            )
+    copy_options = CopyOptions(
+        pace=Pace(speed=parse_speed(speed or "max"), rate=parse_rate(rate)),
+        codec=codec_of("--compression", compression),
+    )
+    copies = {
+        "--speed": speed,
+        "--rate": rate,
+        "--compression": compression,
+        "--keys": keys,
+        "--key-file": key_file,
+        "--header": headers or None,
+    }
+    arguments = ReplayArguments(
+        topic=topic,
+        since=from_text,
+        until=to_text,
+        into=into,
+        group=group,
+        resume=resume,
+        selection=MessageFilter(keys=parse_keys(keys, key_file), headers=parse_headers(headers)),
+        not_with_resume=[
+            name for name, is_given in (("--again", again), ("--dry-run", dry_run)) if is_given
+        ],
+        not_with_group=[name for name, value in copies.items() if value is not None],
+    )
+    checked = check_arguments(arguments, COMMAND_NAMES, now=datetime.now(UTC))
+    cluster = _connect(connection)
+    if isinstance(checked, ResumedReplay):
         replay = resume_recorded(
-            _connect(connection), resume, selection, copy_options, on_note=_on_note
+            cluster, checked.replay_id, arguments.selection, copy_options, on_note=_on_note
         )
         _follow(replay, as_json=as_json, is_asked_for=True)
         return
-    request = ReplayRequest(
-        topic=_required(topic, "the topic to read"),
-        from_text=_required(from_text, "--from"),
-        to_text=to_text,
-        into=into,
-        group=group,
-        selection=selection,
-    )
-    paced = speed is not None or rate is not None or compression is not None
-    if (into is None) == (group is None):
-        raise UsageError("give a target: either --into TOPIC2 or --group NEW")
-    if group is not None and (paced or not selection.selects_all):
-        raise UsageError(
-            "--speed, --rate, --keys, --key-file, --header and --compression are for --into",
-            hint="a group's consumers read all of it, as fast as they can",
-        )
-    wanted = parse_range(request.from_text, request.to_text, now=datetime.now(UTC))
-    cluster = _connect(connection)
+    request, wanted = checked.request, checked.range
     if dry_run:
         with cluster:
             spans = find_spans(cluster, request.topic, wanted)
@@ -426,9 +435,3 @@ def _print_lines(entries: "list[AuditEntry]") -> None:
         for entry in entries
     ]  # fmt: skip
     output.print_rows(output.Columns(), rows)
-
-
-def _required(value: str | None, what: str) -> str:
-    if value is None:
-        raise UsageError(f"{what} is missing", hint="see: respool replay run --help")
-    return value

@@ -1,4 +1,4 @@
-"""Starts replays: `respool.start_replay` from Python; the command line calls `start` and `resume` below."""
+"""Starts replays: `respool.start_replay` from Python; the command line calls `start` and `resume_recorded` below."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -10,6 +10,12 @@ from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.records.batch import Codec
+from respool.replay.arguments import (
+    PYTHON_NAMES,
+    ReplayArguments,
+    ResumedReplay,
+    check_arguments,
+)
 from respool.replay.audit import DONE, AuditEntry, AuditLog
 from respool.replay.copy_plan import CopyPlan
 from respool.replay.errors import InvalidReplay, ReplayNotFound, client_errors_translated
@@ -17,7 +23,7 @@ from respool.replay.group_start import start_group
 from respool.replay.handle import Estimate, Replay
 from respool.replay.pace import parse_pace
 from respool.replay.request import MessageFilter, ReplayRequest, recorded_filter, wanted_headers
-from respool.replay.time_range import TimeRange, find_spans, parse_range
+from respool.replay.time_range import TimeRange, find_spans
 from respool.replay.topic_copy import CopyOptions, Note, begin_copy, carry_out, latest_of
 from respool.replay.topic_lookup import describe_topic, newest_ms
 
@@ -64,53 +70,29 @@ def start_replay(
         GroupTaken: the group has members, or offsets that were not set by the same replay request.
         ReplayUnreachable: no broker answers.
     """
-    selection = MessageFilter(keys=_keys(keys), headers=_headers(headers))
-    options = CopyOptions(pace=parse_pace(pace or "max"), codec=_codec(compression))
-    request = wanted = None
-    if resume is not None:
-        described = {
-            "topic": topic, "since": since, "until": until, "into": into, "group": group,
-            "again": again or None,
-        }  # fmt: skip
-        given = [name for name, value in described.items() if value is not None]
-        if given:
-            raise InvalidReplay(
-                f"resume= continues a recorded replay, and contradicts {given[0]}=",
-                hint="give resume= alone, or with pace= and compression=",
-            )
-    else:
-        copies = {"keys": keys, "headers": headers, "pace": pace, "compression": compression}
-        only_into = [name for name, value in copies.items() if value is not None]
-        if topic is None or since is None:
-            raise InvalidReplay(f"{'since' if topic else 'topic'}= is missing")
-        request = ReplayRequest(
-            topic=topic,
-            from_text=_text_of("since", since),
-            to_text="now" if until is None else _text_of("until", until),
-            into=into,
-            group=group,
-            selection=selection,
-        )
-        if (into is None) == (group is None):
-            raise InvalidReplay("give either into= or group=: a topic to copy into, or a new group")
-        if group is not None and only_into:
-            raise InvalidReplay(
-                f"{only_into[0]}= is for into=, and contradicts group=",
-                hint="the group's consumers read all messages, as fast as they can",
-            )
-        wanted = parse_range(
-            request.from_text,
-            request.to_text,
-            now=datetime.now(UTC),
-            from_name="since",
-            to_name="until",
-        )
+    copies = {"keys=": keys, "headers=": headers, "pace=": pace, "compression=": compression}
+    options = CopyOptions(
+        pace=parse_pace(pace or "max"), codec=codec_of("compression=", compression)
+    )
+    arguments = ReplayArguments(
+        topic=topic,
+        since=None if since is None else _text_of("since", since),
+        until=None if until is None else _text_of("until", until),
+        into=into,
+        group=group,
+        resume=resume,
+        selection=MessageFilter(keys=_keys(keys), headers=_headers(headers)),
+        not_with_resume=["again="] if again else [],
+        not_with_group=[name for name, value in copies.items() if value is not None],
+    )
+    checked = check_arguments(arguments, PYTHON_NAMES, now=datetime.now(UTC))
     with client_errors_translated():
         cluster = Cluster(bootstrap, client_id="respool-replay", security=security)
-    if request is not None and wanted is not None:
-        return start(cluster, request, wanted, options, again=again, on_note=on_note)
-    assert resume is not None
-    return resume_recorded(cluster, resume, selection, options, on_note=on_note)
+    if isinstance(checked, ResumedReplay):
+        return resume_recorded(
+            cluster, checked.replay_id, arguments.selection, options, on_note=on_note
+        )
+    return start(cluster, checked.request, checked.range, options, again=again, on_note=on_note)
 
 
 def start(
@@ -318,8 +300,12 @@ def _bytes(name: str, value: object) -> bytes:
     raise InvalidReplay(f"{name}= has {value!r}: text or bytes are needed")
 
 
-def _codec(name: str | None) -> Codec:
+def codec_of(argument: str, name: str | None) -> Codec:
+    """
+    Raises:
+        InvalidReplay: there is no such codec.
+    """
     names = [one.name.lower() for one in Codec]
     if name is not None and name not in names:
-        raise InvalidReplay(f"compression={name!r} is none of {', '.join(names)}")
+        raise InvalidReplay(f"{argument} {name!r} is none of {', '.join(names)}")
     return Codec[(name or "none").upper()]
