@@ -1,4 +1,4 @@
-"""What a replay is asked to do, as `respool replay` and `respool.start_replay` are told it, checked in one place.
+"""The arguments of a replay, from `respool replay` and from `respool.start_replay`, checked in one place.
 
 Both have the same arguments under names of their own; errors use those names.
 """
