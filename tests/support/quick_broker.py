@@ -6,6 +6,7 @@ What is proved about the process itself (uvloop, signals, files, kills) stays wi
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from respool.testing import Broker
@@ -17,9 +18,11 @@ _TROUBLE = re.compile(
 
 
 @contextmanager
-def quick_broker(settings: Mapping[str, Any] | None = None) -> Iterator[Broker]:
+def quick_broker(
+    settings: Mapping[str, Any] | None = None, *, data: Path | None = None
+) -> Iterator[Broker]:
     """It must not have logged an error when the tests are over, as a `BrokerProcess` must not."""
-    with Broker(settings=settings) as broker:
+    with Broker(settings=settings, data=data) as broker:
         yield broker
         if _TROUBLE.search(broker.log):
             raise BrokerMisbehaved(f"the broker logged an error:\n{broker.log[-8000:]}")
