@@ -1,5 +1,7 @@
 """What `respool cluster up` is to run, before anything runs."""
 
+import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +154,15 @@ def test_etcd_on_the_path_comes_first_unless_it_is_only_a_script(
     assert etcd_server.find_etcd() == str(program)
     program.write_bytes(b"#!/bin/sh")
     assert etcd_server.find_etcd() != str(program)
+
+
+def test_a_sole_etcd_does_not_wait_a_second_for_votes_when_it_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(etcd_server, "find_etcd", lambda: shutil.which("echo"))
+    server = etcd_server.EtcdServer(tmp_path / "etcd", log=tmp_path / "etcd.log")
+    assert asyncio.run(server.wait_for_end(30))
+    told = dict(one.split("=", 1) for one in server.last_words.split())
+    assert int(told["--election-timeout"]) <= 100
+    # Less is refused by etcd.
+    assert int(told["--election-timeout"]) >= 5 * int(told["--heartbeat-interval"])
