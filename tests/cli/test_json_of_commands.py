@@ -159,5 +159,5 @@ def documents(run: Run, line: str, broker: Broker, other: Broker, data: Path) ->
 
 def test_a_pipeline_s_jobs_are_data(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = JobOutcome(job="gold", counts={"fares": 5}, figures={"auc": 0.5}, files=("a b.html",))
-    pipeline_run.tell_outcomes([outcome], as_json=True)
+    pipeline_run.print_outcomes([outcome], as_json=True)
     check_shape(json.loads(capsys.readouterr().out))

@@ -168,7 +168,7 @@ def test_what_cannot_work_with_etcd_stops_the_start(wrong: dict[str, Any]) -> No
     ],
 )
 def test_what_is_of_use_only_with_etcd_is_not_taken_without(useless: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match="of no use without etcd"):
+    with pytest.raises(SettingsError, match="needs etcd"):
         Settings.from_flat(**useless)
 
 

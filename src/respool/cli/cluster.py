@@ -359,9 +359,9 @@ def balance(
 
 
 @app.command(
-    epilog="Without --unclean, partitions are led by their first replica again, where it is in sync. With it, those "
-    "that nobody leads are led by the best there is. What only others had is lost then, also when they come back: the "
-    "command shows for what a partition would not wait any more, and asks.\n\n"
+    epilog="Without --unclean, the first replica of each partition is elected if it is in sync. With it, partitions "
+    "without a leader get the best remaining replica as leader. Records that only other replicas have are then lost, "
+    "also when those return: the command shows for which replicas a partition would no longer wait, and asks.\n\n"
     "Examples:\n"
     "  respool cluster elect\n"
     "  respool cluster elect rides:0,2 fares --unclean --dry-run"

@@ -193,7 +193,7 @@ def consume(
         )
     if ctrl_c.pressed:
         raise typer.Exit(ExitCode.INTERRUPTED)
-    _tell_held_back(cluster, known, cursors, ends, stop)
+    _warn_of_open_transactions(cluster, known, cursors, ends, stop)
 
 
 def _check_group(group: str, start: SeekTarget, partitions: list[int] | None) -> None:
@@ -256,7 +256,7 @@ def pretty_writer(*, colour: bool) -> Callable[[ReadMessage], bytes]:
     return write
 
 
-def _tell_held_back(
+def _warn_of_open_transactions(
     cluster: "ClusterAdmin",
     topic: "TopicMetadata",
     cursors: "Mapping[int, Cursor]",

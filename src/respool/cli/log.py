@@ -78,7 +78,7 @@ def verify(
 
 @app.command(
     name="accept-loss",
-    epilog="For a partition that is offline because its files are damaged or missing and cannot be brought back. "
+    epilog="For a partition that is offline because its files are damaged or missing and cannot be restored. "
     "The broker must be stopped. It shows what is left and what is lost, and asks; the next start truncates the "
     "damaged rest. Restore what you can from a backup first: the loss is final.\n\n"
     "Examples:\n"
@@ -115,7 +115,7 @@ def _confirm_loss(loss: "LogLoss", *, yes: bool) -> None:
         confirm(
             f"Accept the loss of {counted(loss.offsets_lost, 'message')}?",
             why="these messages are lost for good",
-            hint="add --yes when you are sure that they cannot be brought back",
+            hint="add --yes when you are sure that they cannot be restored",
         )
 
 

@@ -76,7 +76,7 @@ def run(
         else:
             output.note(f"running every {every_ms / 1000:g} seconds, Ctrl-C ends it")
             outcomes = _run_continuously(spark, jobs, settings, shown, every_ms)
-    tell_outcomes(outcomes, as_json=as_json)
+    print_outcomes(outcomes, as_json=as_json)
 
 
 def _check_tables(jobs: Sequence[str], settings: "PipelineSettings") -> None:
@@ -88,7 +88,7 @@ def _check_tables(jobs: Sequence[str], settings: "PipelineSettings") -> None:
             raise TableMissing(needed, needed)
 
 
-def tell_outcomes(outcomes: Sequence["JobOutcome"], *, as_json: bool) -> None:
+def print_outcomes(outcomes: Sequence["JobOutcome"], *, as_json: bool) -> None:
     if as_json:
         output.print_json(
             {

@@ -143,7 +143,7 @@ def generate(
             _send_live(work, ctrl_c, live_ms=live_ms)
         if producer is not None:
             producer.flush()
-    _tell(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
+    _print_summary(work.tally, target, seconds=time.monotonic() - began, as_json=as_json)
     if was_whole and plan.count is not None and work.tally.events < plan.count:
         # Only with a very unlikely seed.
         raise OperatorError(
@@ -241,7 +241,9 @@ def _errors_in_words() -> Iterator[None]:
         raise OperatorError(str(error)) from error
 
 
-def _tell(tally: RideTally, target: RideTarget | None, *, seconds: float, as_json: bool) -> None:
+def _print_summary(
+    tally: RideTally, target: RideTarget | None, *, seconds: float, as_json: bool
+) -> None:
     document = tally.document()
     if as_json:
         output.print_json({"topic": target.topic if target else None, **document})

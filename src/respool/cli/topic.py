@@ -96,7 +96,7 @@ def create(
     else:
         output.note(f"created {name}" if created else f"{name} exists already; nothing changed")
     if created:
-        _tell_what_it_means(cluster, name, wanted)
+        _explain_settings(cluster, name, wanted)
 
 
 @app.command(
@@ -188,7 +188,7 @@ def describe(
     if not keys and (scan, since, scan_time) != (None, None, None):
         raise UsageError("--scan, --since and --scan-time need --keys")
 
-    from respool.cli.topic_keys import StoppedBy, parse_scan, print_report, scan_keys, tell_cause
+    from respool.cli.topic_keys import StoppedBy, explain_cause, parse_scan, print_report, scan_keys
     from respool.operate.topic_description import describe_topic
 
     wanted = parse_scan(scan, since, scan_time)
@@ -209,7 +209,7 @@ def describe(
             if name in reports:
                 print_report(name, reports[name])
     for report in reports.values():
-        tell_cause(report)
+        explain_cause(report)
     if any(report.stopped_by is StoppedBy.INTERRUPT for report in reports.values()):
         raise typer.Exit(ExitCode.INTERRUPTED)
 
@@ -263,7 +263,7 @@ def alter(
         output.print_json(describe_topic(cluster, name))
     else:
         output.note(f"altered {name}")
-    _tell_what_it_means(cluster, name, wanted)
+    _explain_settings(cluster, name, wanted)
 
 
 @app.command(epilog="Example:\n  respool topic delete rides --yes")
@@ -314,7 +314,7 @@ def _at_most(number: object) -> str:
     return "-" if number is None else f"up to {number:,}"
 
 
-def _tell_what_it_means(cluster: "ClusterAdmin", name: str, wanted: Mapping[str, str]) -> None:
+def _explain_settings(cluster: "ClusterAdmin", name: str, wanted: Mapping[str, str]) -> None:
     """Note it if min.insync.replicas exceeds the number of replicas, and say what applies instead."""
     from respool.operate.topic_description import MIN_ISR, asks_for_too_many, fewest_replicas
 

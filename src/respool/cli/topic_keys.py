@@ -219,7 +219,7 @@ def print_report(topic: str, report: KeyReport) -> None:
             output.print_line(f"and {report.placement.split_count - SHOWN_MAX:,} more; see --json")
 
 
-def tell_cause(report: KeyReport) -> None:
+def explain_cause(report: KeyReport) -> None:
     """Say, on standard error, what the scan left out and what the usual cause of split keys is."""
     if report.placement.untracked:
         output.note(

@@ -26,14 +26,14 @@ from respool.inspect.log_files import (
 from respool.inspect.transaction_check import TransactionCheck
 
 REMEDY_DATA = (
-    "stop the broker and bring this partition's folder back from a backup; or, to keep only what stands before the "
+    "stop the broker and restore this partition's folder from a backup; or, to keep only what stands before the "
     "damage: respool log accept-loss DATA_FOLDER TOPIC-PARTITION"
 )
 REMEDY_INDEX = (
     "stop the broker and delete this file: it is built again from the .log at the next start"
 )
 REMEDY_ABORTED = (
-    "stop the broker and bring this file back from a backup: it tells read_committed readers "
+    "stop the broker and restore this file from a backup: it tells read_committed readers "
     "what was aborted"
 )
 REMEDY_TAIL = "nothing: a broker is writing there now, or truncates it when it starts after a crash"

@@ -88,7 +88,7 @@ class EtcdSettings:
                 "etcd_user needs etcd_password or etcd_password_file, and they need etcd_user"
             )
         if self.key_file and not self.cert_file:
-            raise SettingsError("etcd_key_file is of no use without etcd_cert_file")
+            raise SettingsError("etcd_key_file needs etcd_cert_file")
 
     @cached_property
     def endpoints(self) -> tuple[str, ...]:

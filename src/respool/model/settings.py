@@ -78,7 +78,7 @@ class Settings:
             values = self.flat()
             for name, item in SETTINGS.items():
                 if item.needs_etcd and values[name] != item.default:
-                    raise SettingsError(f"{name} is of no use without etcd")
+                    raise SettingsError(f"{name} needs etcd")
         etcd.check_login()
         for url in etcd.endpoints:
             if (

@@ -65,7 +65,7 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
             f"{how_to_install('cluster')}"
         ) from error
     loop = asyncio.get_running_loop()
-    has_told = False
+    has_warned = False
     deadline = loop.time() + patience_ms / 1000
     while True:
         try:
@@ -76,9 +76,9 @@ async def connect_to_etcd(settings: Settings, *, patience_ms: int = 0) -> "Metad
         except StoreUnavailable as error:
             if loop.time() >= deadline:
                 raise
-            if not has_told:
+            if not has_warned:
                 logger.warning("waiting for etcd, %d s at most: %s", patience_ms // 1000, error)
-                has_told = True
+                has_warned = True
         await asyncio.sleep(RETRY_DELAY_S)
 
 

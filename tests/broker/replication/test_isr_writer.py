@@ -24,7 +24,7 @@ class World:
             catalog=self.catalog.as_catalog,
             store=self.catalog.as_store,
             may_act=lambda: self.may_act,
-            see=self._see,
+            on_newer_image=self._see,
             spawn=self.spawned,
         )
         self.rides = bench.partition()

@@ -89,7 +89,7 @@ class ClusterMember:
             may_act=self.may_act,
             spawn=spawn,
         )
-        self._seen = catalog.image
+        self._last_image = catalog.image
         # Topics whose partitions must be reconciled with the image, in the order in which they changed.
         self._unreconciled: dict[str, None] = {}
         self._woken = asyncio.Event()
@@ -203,8 +203,8 @@ class ClusterMember:
     # -- changes by other brokers ------------------------------------------------------------------------------------
 
     def _on_image(self) -> None:
-        image, before = self._catalog.image, self._seen
-        self._seen = image
+        image, before = self._catalog.image, self._last_image
+        self._last_image = image
         self._image_changed.set()
         if image.brokers is not before.brokers:
             self._peers.move_to(

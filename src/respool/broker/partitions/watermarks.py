@@ -76,7 +76,7 @@ class Watermarks:
                 self._ends.pop()
             self._ends.append((log_end, self.bytes_appended))
         if self._waiting[ReadTo.END]:
-            self._tell(ReadTo.END, size)
+            self._wake_waiters(ReadTo.END, size)
 
     def advance_to(
         self, log: PartitionLog, high_watermark: Offset, bytes_committed: int | None = None
@@ -94,7 +94,7 @@ class Watermarks:
         grown = max(1, bytes_committed - self._bytes_committed)
         self._bytes_committed = bytes_committed
         if self._waiting[ReadTo.COMMITTED]:
-            self._tell(ReadTo.COMMITTED, grown)
+            self._wake_waiters(ReadTo.COMMITTED, grown)
         if stable_offset > self.stable_offset:
             self._advance_stable_to(stable_offset)
 
@@ -113,7 +113,7 @@ class Watermarks:
             # The number of bytes below the offset is unknown, so wake the fetches in any case.
             grown = max(grown, FETCH_BYTES_ENOUGH)
         if self._waiting[ReadTo.STABLE]:
-            self._tell(ReadTo.STABLE, grown)
+            self._wake_waiters(ReadTo.STABLE, grown)
 
     def _bytes_before(self, high_watermark: Offset) -> int:
         count = self._bytes_committed
@@ -122,6 +122,6 @@ class Watermarks:
             count = ends.popleft()[1]
         return count
 
-    def _tell(self, read_to: ReadTo, grown: int) -> None:
+    def _wake_waiters(self, read_to: ReadTo, grown: int) -> None:
         for waiter in tuple(self._waiting[read_to]):
             waiter.on_bytes_committed(grown)

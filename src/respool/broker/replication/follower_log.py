@@ -81,11 +81,15 @@ class FollowerLog:
             if partition.log.log_end > log_end:
                 return effects
             # There was not even one complete batch. An immediate retry would get the same bytes again and again.
-            logger.error("%s: the leader sent %d bytes of no use", partition.name, len(records))
+            logger.error(
+                "%s: the leader sent %d bytes without a complete batch",
+                partition.name,
+                len(records),
+            )
             return [*effects, WaitFor(delay_ms=RETRY_DELAY_MS)]
         except (RequestError, StorageError) as error:
             is_transient = isinstance(error, DiskFull | HandlesExhausted | RequestError)
-            logger.error("%s: what the leader sent is not taken: %s", partition.name, error)
+            logger.error("%s: the leader's records were not appended: %s", partition.name, error)
             if isinstance(error, StorageError) and not is_transient:
                 partition.on_storage_error(error)
                 return []

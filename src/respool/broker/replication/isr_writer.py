@@ -31,14 +31,14 @@ class IsrWriter:
         catalog: Catalog,
         store: MetadataStore,
         may_act: Callable[[], bool],
-        see: Callable[[Partition, PartitionImage], None],
+        on_newer_image: Callable[[Partition, PartitionImage], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        """`see` gets a partition whose key had to be read from the store: the new state may end the role."""
+        """`on_newer_image` gets a partition whose key had to be read from the store: the new state may end the role."""
         self._catalog = catalog
         self._store = store
         self._may_act = may_act
-        self._see = see
+        self._on_newer_image = on_newer_image
         self._spawn = spawn
 
     def propose(self, partition: Partition, leader: Leader, proposal: ProposeIsr) -> None:
@@ -72,7 +72,7 @@ class IsrWriter:
         stored = await self._read(key, lambda: partition.leader is leader)
         if partition.leader is leader and stored is not None:
             report(proposal)
-            self._see(partition, stored)
+            self._on_newer_image(partition, stored)
 
     async def _read(self, key: str, is_wanted: Callable[[], bool]) -> PartitionImage | None:
         while is_wanted():

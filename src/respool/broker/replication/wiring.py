@@ -70,7 +70,11 @@ class Replication:
                 spawn=spawn,
             )
         self.isr = IsrWriter(
-            catalog=catalog, store=store, may_act=may_act, see=self._see, spawn=spawn
+            catalog=catalog,
+            store=store,
+            may_act=may_act,
+            on_newer_image=self._on_newer_image,
+            spawn=spawn,
         )
         self.roles = Roles(
             me=me,
@@ -92,5 +96,5 @@ class Replication:
         if self._offline_replicas is not None:
             self._offline_replicas.clear(partition)
 
-    def _see(self, partition: Partition, image: PartitionImage) -> None:
+    def _on_newer_image(self, partition: Partition, image: PartitionImage) -> None:
         self.roles.end_stale_role(partition, image)

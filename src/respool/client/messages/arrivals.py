@@ -84,7 +84,7 @@ class Arrivals:
         if code == library.MAX_POLL_EXCEEDED:
             log.warning(
                 "no message was asked for within max.poll.interval.ms, so the group has given this consumer's"
-                " partitions to others; what was in hand will come again there. Handle messages faster, or raise it"
+                " partitions to others; they redeliver the messages in progress. Handle messages faster, or raise it"
             )
         elif library.is_fencing(error):
             self._error = library.fenced("a consumer cannot continue", cause)

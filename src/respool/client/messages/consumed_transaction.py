@@ -96,7 +96,7 @@ class ConsumedTransaction:
         self.is_committed = True
 
     def _rewind(self, aborted: TransactionAborted) -> None:
-        log.warning("%d messages come again: %s", len(self.messages), aborted)
+        log.warning("%d messages are redelivered: %s", len(self.messages), aborted)
         self.aborted_by = aborted
         self._reader.go_back(self.messages)
 

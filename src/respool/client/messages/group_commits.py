@@ -119,8 +119,8 @@ def commit_failed(error: Any) -> ClientError:
     if library.is_fencing(error.args[0]):
         return library.fenced("a consumer cannot commit", error)
     return CommitFailed(
-        f"the group's place was not written down: {library.reason(error)}. What was read since the last commit"
-        " may come again"
+        f"the group's offsets were not committed: {library.reason(error)}. What was read since the last commit"
+        " may be redelivered"
     )
 
 

@@ -196,7 +196,7 @@ class GroupReader:
         else:
             raise CommitFailed(
                 f"{message.topic}/{message.partition} is no longer this consumer's: the group has given it to another,"
-                " where this message comes again"
+                " where this message is redelivered"
             )
         try:
             self._commits.write(self._progress.to_commit())

@@ -122,7 +122,7 @@ class StateStore:
         def attempt() -> tuple[list[Record], int, int]:
             leader = self._cluster.refresh(STATE_TOPIC).leader_of(_PARTITION)
             if leader is None:
-                raise BrokerUnreachable(f"nobody leads {STATE_TOPIC}/{_PARTITION}")
+                raise BrokerUnreachable(f"{STATE_TOPIC}/{_PARTITION} has no leader")
             reply = self._cluster.request(
                 leader.broker,
                 Api.FETCH,

@@ -181,7 +181,7 @@ class Fetcher:
                 continue
             broker = self._broker_for(one, now)
             if broker is None:
-                self._fail(one, BrokerUnreachable(f"nobody leads {one.place} now"))
+                self._fail(one, BrokerUnreachable(f"{one.place} has no leader now"))
             else:
                 wanted.setdefault(broker, []).append(one)
         for broker, readings in wanted.items():

@@ -274,7 +274,7 @@ class Delivery:
                 sender = self._senders[broker] = BrokerSender(self, broker)
                 sender.start()
             if broker is None:
-                self._last_words.setdefault((topic.name, partition), "nobody leads the partition")
+                self._last_words.setdefault((topic.name, partition), "the partition has no leader")
                 self.stale.add(topic.name)
         self.changed.notify_all()
 

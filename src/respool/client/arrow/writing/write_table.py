@@ -48,12 +48,12 @@ def write_table(
         except WriteFailed:
             raise
         except Exception as error:
-            _tell_what_is_in(producer, error)
+            _raise_partial_failure(producer, error)
             raise
         return producer.flush()
 
 
-def _tell_what_is_in(producer: ArrowProducer, error: Exception) -> None:
+def _raise_partial_failure(producer: ArrowProducer, error: Exception) -> None:
     """Report the outcome after an error half-way, in a row or in the source of the rows: earlier rows may be sent.
 
     Raises:
