@@ -8,6 +8,7 @@ import pytest
 from cli.running import Run
 from respool.cli.connection_options import CONFIG_VARIABLE
 from respool.cli.exit_codes import ExitCode
+from respool.cli.mirror import both_clusters
 from respool.client.kafka.bootstrap import ENVIRONMENT
 from respool.client.kafka.cluster import Cluster
 from respool.mirror import clusters
@@ -39,6 +40,18 @@ def test_a_file_without_an_address_is_no_address(
         assert f"{option} is missing, and {config_option} {file} has no bootstrap.servers" in (
             " ".join(ended.err.split())
         )
+
+
+def test_an_address_option_precedes_a_file_also_where_a_variable_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT, "a:1")
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=b:1\n")
+    found = both_clusters(source="a:1", target="c:1", from_client_config=file)
+    assert (found.source.bootstrap, found.target.bootstrap) == ("a:1", "c:1")
+    found = both_clusters(source="c:1", target="a:1", client_config=file)
+    assert (found.source.bootstrap, found.target.bootstrap) == ("c:1", "a:1")
 
 
 def test_timeouts_of_the_files_replace_the_mirrors_own_and_its_client_id_stays(

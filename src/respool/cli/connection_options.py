@@ -271,11 +271,13 @@ def connection_to(
     config: Path | None,
     *,
     config_option: str = "--client-config",
+    variable: str | None = ENVIRONMENT,
 ) -> BrokerConnection:
     """A connection from options, or from a file of client properties.
 
     `config` is the file given with `config_option`; without it and without security options, the file named by
-    RESPOOL_CLIENT_CONFIG is used. An address that is given takes precedence over the file's.
+    RESPOOL_CLIENT_CONFIG is used. An address that is given takes precedence over the file's. `variable` is the
+    environment variable that `broker` may come from, if its option has one.
 
     Raises:
         UsageError: options contradict each other or the file, or one is invalid.
@@ -300,7 +302,7 @@ def connection_to(
     except BadArgument as error:
         raise UsageError(str(error)) from error
     # A file named on the command line takes precedence over variables; an address option takes precedence over both.
-    is_variable = broker is not None and broker == os.environ.get(ENVIRONMENT)
+    is_variable = broker is not None and variable is not None and broker == os.environ.get(variable)
     if found.servers is not None and (broker is None or (config is not None and is_variable)):
         return BrokerConnection(
             bootstrap=found.servers, origin=str(file), security=found.security, config=found

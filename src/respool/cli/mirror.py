@@ -125,10 +125,14 @@ def both_clusters(
     at_source = BrokerConnection(bootstrap=source or "")
     if from_client_config is not None:
         at_source = connection_to(
-            source, SecurityOptions(), from_client_config, config_option="--from-client-config"
+            source,
+            SecurityOptions(),
+            from_client_config,
+            config_option="--from-client-config",
+            variable=None,
         )
     _check_address("--from", source, "--from-client-config", from_client_config, at_source)
-    at_target = connection_to(target, given, client_config)
+    at_target = connection_to(target, given, client_config, variable=None)
     _check_address("--to", target, "--client-config", client_config, at_target)
     for connection in (at_source, at_target):
         if connection.config is not None and connection.config.client_id is not None:
