@@ -1,5 +1,7 @@
 """Each question to the brokers stands alone: what one of them does not answer is a gap, and the rest is known."""
 
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -257,3 +259,19 @@ def test_a_topic_deleted_in_the_meantime_hides_no_other() -> None:
     }
     found = survey(AnsweringCluster(instead), seconds=600)
     assert (found.min_isr, found.gaps) == ({"rides": 2}, [])
+
+
+def test_ctrl_c_does_not_wait_for_brokers_that_are_silent() -> None:
+    cluster = AnsweringCluster({})
+
+    def interrupt(_: Mapping[str, Any]) -> Any:
+        # As the terminal does: to the thread that waits for the others.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return cluster.never(_)
+
+    cluster.instead = {
+        (1, Api.LIST_GROUPS): interrupt,
+        (2, Api.DESCRIBE_LOG_DIRS): cluster.never,
+    }
+    with pytest.raises(KeyboardInterrupt):
+        survey(cluster, seconds=600)

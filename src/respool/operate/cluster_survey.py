@@ -117,11 +117,11 @@ class _Surveyor:
     def run(self) -> Survey:
         brokers = sorted(self._found.cluster.brokers)
         with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as pool:
-            # Brokers without an answer hold up the threads that ask them, so what concerns all brokers comes first.
-            tasks = [pool.submit(one) for one in (self._health, self._moving, self._groups)]
-            tasks += [pool.submit(self._log_dirs, one) for one in brokers]
-            tasks += [pool.submit(self._transactions, one) for one in brokers]
             try:
+                # Brokers without an answer hold up the threads that ask them, so what concerns all brokers comes first.
+                tasks = [pool.submit(one) for one in (self._health, self._moving, self._groups)]
+                tasks += [pool.submit(self._log_dirs, one) for one in brokers]
+                tasks += [pool.submit(self._transactions, one) for one in brokers]
                 for task in tasks:
                     task.result()
             except BaseException:
