@@ -44,6 +44,18 @@ def test_what_worked_in_between_has_all_its_time_again() -> None:
     assert retry.next_wait_ms() is not None
 
 
+def test_time_in_which_nothing_was_attempted_does_not_count() -> None:
+    clock = Clock()
+    retry = RetryTimer(1_000, sleep=clock.sleep, monotonic=lambda: clock.now)
+    retry.exclude(5)
+    retry.wait_or_raise(OSError())
+    clock.now += 60
+    retry.exclude(60)
+    assert retry.next_wait_ms() is not None
+    clock.now += 1
+    assert retry.next_wait_ms() is None
+
+
 def test_without_time_nothing_is_tried_again() -> None:
     with pytest.raises(ValueError, match="once"):
         RetryTimer(0).wait_or_raise(ValueError("once"))

@@ -34,6 +34,7 @@ def test_kafkas_producer_settings_become_the_clients() -> None:
         kafka_compression_zstd_level="7",
         kafka_delivery_timeout_ms="5000",
         kafka_request_timeout_ms="2000",
+        kafka_socket_connection_setup_timeout_ms="1500",
         kafka_partitioner_class="org.apache.kafka.clients.producer.RoundRobinPartitioner",
         kafka_acks="-1",
         kafka_max_block_ms="1",
@@ -42,6 +43,7 @@ def test_kafkas_producer_settings_become_the_clients() -> None:
     assert found["linger_ms"] == 20
     assert (found["compression"], found["compression_level"]) == ("zstd", 7)
     assert (found["delivery_timeout_ms"], found["request_timeout_ms"]) == (5000, 2000)
+    assert found["connect_timeout_ms"] == 1500
     assert found["partitioner"] == "round-robin"
 
 
