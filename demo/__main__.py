@@ -23,14 +23,13 @@ from demo.biller import CHARGES
 from demo.broker_process import broker
 from demo.payments import charge_exactly_once
 from demo.reader import Reader
-from demo.rides import STEPS, TOPIC, ride_events
+from demo.rides import TOPIC, ride_events
 from demo.screen import Counts, console, progress, report, respool, title
+from demo.size import FULL, Size
 
 FRAUD = "fraud"
 PRICING = "pricing"
 PARTITIONS = 3
-RIDES = 25_000
-EVENTS = RIDES * len(STEPS)
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 
@@ -44,34 +43,37 @@ def main() -> int:
         metavar="DIR",
         help="the folder for the reports, which stay when the demo ends (default: respool-demo)",
     )
-    out: Path = parser.parse_args().out.absolute()
+    return play(FULL, out=parser.parse_args().out.absolute())
+
+
+def play(size: Size, *, out: Path) -> int:
     with tempfile.TemporaryDirectory(prefix="respool-demo-") as data:
         console.rule("[bold]Respool: a message broker that can replay history")
         with broker(data) as address:
             console.print(f"broker up on {address}, data in a fresh folder")
-            counts = _run(address)
+            counts = _run(address, size)
             with tempfile.TemporaryDirectory(prefix="respool-lake-") as lake:
-                counts |= spark_act.run(address, Path(lake), out=out)
+                counts |= spark_act.run(address, Path(lake), events=size.spark_events, out=out)
             return report(counts)
 
 
-def _run(address: str) -> Counts:
+def _run(address: str, size: Size) -> Counts:
     end_ms = time.time_ns() // 1_000_000
     start_ms = end_ms - 6 * DAY_MS
     title("Six days of rides")
     _create_topics(address)
-    _publish(address, start_ms=start_ms, end_ms=end_ms)
-    counts: Counts = {"events published": (EVENTS, EVENTS)}
+    _publish(address, size, start_ms=start_ms, end_ms=end_ms)
+    counts: Counts = {"events published": (size.events, size.events)}
 
     title("Two teams read the same stream, each at its own speed")
     pricing = Reader(address, PRICING, batch=10_000)
-    counts |= _read_at_two_speeds(address, pricing)
+    counts |= _read_at_two_speeds(address, size, pricing)
 
     title("The fraud team's reader is killed at its work (kill -9); the next continues")
-    counts |= _survive_a_kill(address)
+    counts |= _survive_a_kill(address, size.events)
 
     title("Billing is killed inside a transaction (kill -9); each ride is charged once")
-    counts |= charge_exactly_once(address, rides=RIDES, partitions=PARTITIONS)
+    counts |= charge_exactly_once(address, rides=size.rides, partitions=PARTITIONS)
 
     title("Pricing goes back three days, and reads again exactly what came since")
     pricing.leave()
@@ -79,42 +81,42 @@ def _run(address: str) -> Counts:
     back_to_ms = (end_ms - 3 * DAY_MS) // MINUTE_MS * MINUTE_MS
     since = sum(
         event.at_ms >= back_to_ms
-        for event in ride_events(rides=RIDES, start_ms=start_ms, end_ms=end_ms)
+        for event in ride_events(rides=size.rides, start_ms=start_ms, end_ms=end_ms)
     )
-    return counts | _rewind(address, pricing, back_to_ms=back_to_ms, since=since)
+    return counts | _rewind(address, size.events, pricing, back_to_ms=back_to_ms, since=since)
 
 
-def _read_at_two_speeds(address: str, pricing: Reader) -> Counts:
+def _read_at_two_speeds(address: str, size: Size, pricing: Reader) -> Counts:
     warehouse = Reader(address, "warehouse", batch=500)
     with progress() as bars:
-        pricing_bar = bars.add_task("pricing reads fast", total=EVENTS)
-        warehouse_bar = bars.add_task("warehouse reads slowly", total=EVENTS)
-        while warehouse.count < EVENTS:
-            bars.update(pricing_bar, completed=pricing.read_up_to(EVENTS))
-            bars.update(warehouse_bar, completed=warehouse.read_up_to(EVENTS))
+        pricing_bar = bars.add_task("pricing reads fast", total=size.events)
+        warehouse_bar = bars.add_task("warehouse reads slowly", total=size.events)
+        while warehouse.count < size.events:
+            bars.update(pricing_bar, completed=pricing.read_up_to(size.events))
+            bars.update(warehouse_bar, completed=warehouse.read_up_to(size.events))
     warehouse.leave()
     return {
-        "read by pricing": (pricing.count, EVENTS),
-        "read by warehouse": (warehouse.count, EVENTS),
-        "of them finished rides": (warehouse.finished, RIDES),
+        "read by pricing": (pricing.count, size.events),
+        "read by warehouse": (warehouse.count, size.events),
+        "of them finished rides": (warehouse.finished, size.rides),
         "rides out of order": (pricing.out_of_order + warehouse.out_of_order, 0),
     }
 
 
-def _survive_a_kill(address: str) -> Counts:
+def _survive_a_kill(address: str, events: int) -> Counts:
     with progress() as bars:
-        bar = bars.add_task("fraud reads, and is killed", total=EVENTS)
-        before = _work(address, bars, bar, kill_after=EVENTS // 3)
+        bar = bars.add_task("fraud reads, and is killed", total=events)
+        before = _work(address, bars, bar, kill_after=events // 3)
         committed = _committed(address, FRAUD)
-        bar = bars.add_task("fraud continues", total=EVENTS, completed=committed)
+        bar = bars.add_task("fraud continues", total=events, completed=committed)
         after = _work(address, bars, bar, already=committed)
     return {
         "fraud: committed when killed (at least)": (min(committed, before), before),
-        "fraud: committed, then read by the next": (committed + after, EVENTS),
+        "fraud: committed, then read by the next": (committed + after, events),
     }
 
 
-def _rewind(address: str, pricing: Reader, *, back_to_ms: int, since: int) -> Counts:
+def _rewind(address: str, events: int, pricing: Reader, *, back_to_ms: int, since: int) -> Counts:
     """Move the group by the command line, as an operator does, and let it read again."""
     back_to = datetime.fromtimestamp(back_to_ms / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")
     reset = ("group", "reset", PRICING, "--to-time", back_to)
@@ -130,11 +132,11 @@ def _rewind(address: str, pricing: Reader, *, back_to_ms: int, since: int) -> Co
             bars.update(bar, completed=pricing.read_up_to(since))
     pricing.leave()
     return {
-        "pricing: committed after the dry run": (before, EVENTS),
-        "pricing: to read again after the reset": (EVENTS - after, since),
+        "pricing: committed after the dry run": (before, events),
+        "pricing: to read again after the reset": (events - after, since),
         "pricing: read again": (pricing.count, since),
         "of them from before that time": (pricing.too_old, 0),
-        "pricing: committed in the end": (_committed(address, PRICING), EVENTS),
+        "pricing: committed in the end": (_committed(address, PRICING), events),
     }
 
 
@@ -183,7 +185,7 @@ def _create_topics(address: str) -> None:
         created.result(timeout=10)
 
 
-def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
+def _publish(address: str, size: Size, *, start_ms: int, end_ms: int) -> None:
     failures: list[object] = []
     producer = Producer(
         {
@@ -196,8 +198,10 @@ def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
     )
     on_delivery = _delivery_counter(failures)
     with progress() as bars:
-        bar = bars.add_task("publish ride events", total=EVENTS)
-        for number, event in enumerate(ride_events(rides=RIDES, start_ms=start_ms, end_ms=end_ms)):
+        bar = bars.add_task("publish ride events", total=size.events)
+        for number, event in enumerate(
+            ride_events(rides=size.rides, start_ms=start_ms, end_ms=end_ms)
+        ):
             producer.produce(
                 TOPIC,
                 key=event.ride_id,
@@ -209,7 +213,7 @@ def _publish(address: str, *, start_ms: int, end_ms: int) -> None:
                 producer.poll(0)
                 bars.update(bar, completed=number)
         producer.flush()
-        bars.update(bar, completed=EVENTS)
+        bars.update(bar, completed=size.events)
     if failures:
         raise SystemExit(f"{len(failures)} events were not acknowledged: {failures[0]}")
 

@@ -16,14 +16,13 @@ from respool.model.extras import how_to_install
 
 TOPIC = "ride-events"
 SCORES = "fraud-scores"
-EVENTS = 20_000
 DAYS = 6
 REPLAYED_DAYS = 3
 DAY_MS = 86_400_000
 NEEDED = ("pyspark", "deltalake", "numba", "pyarrow")
 
 
-def run(address: str, folder: Path, *, out: Path) -> Counts:
+def run(address: str, folder: Path, *, events: int, out: Path) -> Counts:
     """Play it, if what it needs is installed. Its reports are kept in `out`."""
     if any(find_spec(name) is None for name in NEEDED):
         title("Spark")
@@ -37,7 +36,7 @@ def run(address: str, folder: Path, *, out: Path) -> Counts:
     title("Six days of rides with fraud, late and broken events in them")
     respool(
         address,
-        *("rides", "generate", "--topic", TOPIC, "--days", str(DAYS), "--count", str(EVENTS)),
+        *("rides", "generate", "--topic", TOPIC, "--days", str(DAYS), "--count", str(events)),
         *("--partitions", "3", "--fraud-share", "0.1", "--until", until, "--truth", str(truth)),
     )
     title("Spark: tables, dashboards, fraud scores; then a new model over three days")
@@ -52,7 +51,8 @@ def run(address: str, folder: Path, *, out: Path) -> Counts:
     console.print("[dim]the tables go when the demo ends; the reports stay:")
     for kept in keep_reports(lake, out):
         console.print(f"report: {kept}", soft_wrap=True, markup=False)
-    return _counted(address, lake, truth, since_ms=until_ms - REPLAYED_DAYS * DAY_MS)
+    since_ms = until_ms - REPLAYED_DAYS * DAY_MS
+    return _counted(address, lake, truth, events=events, since_ms=since_ms)
 
 
 def keep_reports(lake: Path, out: Path) -> list[Path]:
@@ -62,7 +62,7 @@ def keep_reports(lake: Path, out: Path) -> list[Path]:
     return [Path(shutil.copy(one, out)) for one in reports]
 
 
-def _counted(address: str, lake: Path, truth: Path, *, since_ms: int) -> Counts:
+def _counted(address: str, lake: Path, truth: Path, *, events: int, since_ms: int) -> Counts:
     from pyarrow import parquet
 
     from respool import read_table
@@ -85,7 +85,7 @@ def _counted(address: str, lake: Path, truth: Path, *, since_ms: int) -> Counts:
     return {
         "bronze: events, each once": (
             len({(one["partition"], one["offset"]) for one in bronze}),
-            EVENTS,
+            events,
         ),
         "silver: events, each once": (len(ids), len(silver)),
         "quarantine: broken events": (sum(one != "late" for one in aside), malformed),

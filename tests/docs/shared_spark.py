@@ -7,7 +7,7 @@ All other lines are run by a shell. `run_block` does the same in processes with 
 import io
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -27,7 +27,7 @@ def run_block_shared(block: Block, broker: Served, spark: "SparkSession") -> str
     if block.language == "python":
         return _run_python(block.text.replace(ADDRESS_IN_DOCS, broker.address), broker, spark)
     return "".join(
-        _run_command(words[1:], broker, spark)
+        run_command(words[1:], broker, spark)
         if tuple((words := shlex.split(line))[:3]) == IN_THIS_PROCESS
         else run_block(block._replace(text=line), broker)
         for line in block.text.splitlines()
@@ -40,9 +40,10 @@ def _run_python(text: str, broker: Served, spark: "SparkSession") -> str:
     return _text(out)
 
 
-def _run_command(words: list[str], broker: Served, spark: "SparkSession") -> str:
+def run_command(words: Sequence[str], broker: Served, spark: "SparkSession") -> str:
+    """What `respool WORDS` prints; it must end well."""
     with _beside(broker, spark) as (out, err):
-        code = main(words)
+        code = main(list(words))
     assert code == 0, f"{words}\n{_text(out)}\n{_text(err)}"
     return _text(out)
 
