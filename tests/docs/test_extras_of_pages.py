@@ -25,6 +25,7 @@ PAGES = [page for page in DOCUMENTS if all_blocks(page)]
 # What starts brokers, which this test does itself, and what needs two terminals.
 NOT_RUN = {"background", "terminals"}
 TARGET_OF_MIRRORS = "127.0.0.1:9192"
+TOPIC_TO_MIRROR = "respool topic create trips --partitions 2\nseq 100 | respool produce trips\n"
 # Spark starts a JVM in some of them, and the first read compiles the kernels.
 SECONDS_MAX = 600
 INSTALLS_SECONDS_MAX = 1800
@@ -168,21 +169,34 @@ def run_page(page: str, environment: Environment, folder: Path) -> None:
                 run_block(block, cluster, timeout_s=SECONDS_MAX, python=environment.python)
             assert cluster.stop() == 0
     else:
-        settings = {**BROKER_SETTINGS, "transactions_topic_partitions": 3}
-        python = environment.python
-        with (
-            # The README's commands name its folder.
-            BrokerProcess(folder / "respool-data", settings, python=python) as broker,
-            BrokerProcess(folder / "there", settings, python=python) as there,
-        ):
-            for block in tried[1:]:
-                if block.kind == "install":
-                    environment.install(block.text)
-                else:
-                    text = block.text.replace(TARGET_OF_MIRRORS, there.address)
-                    run_block(
-                        block._replace(text=text), broker, timeout_s=SECONDS_MAX, python=python
-                    )
+        for number, story in enumerate(stories(tried[1:])):
+            run_story(story, environment, folder / str(number))
+
+
+def stories(tried: list[Block]) -> Iterator[list[Block]]:
+    """The blocks that follow each other on the same brokers."""
+    yield [block for block in tried if block.kind != "start-mirror"]
+    for block in tried:
+        if block.kind == "start-mirror":
+            # The page's tour has promoted the topic, so this one is mirrored to another broker.
+            yield [Block("sh", "topic", TOPIC_TO_MIRROR), block]
+
+
+def run_story(story: list[Block], environment: Environment, folder: Path) -> None:
+    folder.mkdir()
+    settings = {**BROKER_SETTINGS, "transactions_topic_partitions": 3}
+    python = environment.python
+    with (
+        # The README's commands name its folder.
+        BrokerProcess(folder / "respool-data", settings, python=python) as broker,
+        BrokerProcess(folder / "there", settings, python=python) as there,
+    ):
+        for block in story:
+            if block.kind == "install":
+                environment.install(block.text)
+            else:
+                text = block.text.replace(TARGET_OF_MIRRORS, there.address)
+                run_block(block._replace(text=text), broker, timeout_s=SECONDS_MAX, python=python)
 
 
 def run_tests_of_page(tried: list[Block], environment: Environment, folder: Path) -> None:
