@@ -1,6 +1,7 @@
 """The source tree and the test tree, as the tests of structure see them."""
 
 import ast
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -46,12 +47,22 @@ def own_tests_of(module: Path) -> Path:
 def imported_by(file: Path) -> frozenset[str]:
     """The modules of `respool` that a file imports, wherever in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in _statements(ast.parse(file.read_text()).body):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return frozenset(found & modules().keys())
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements, without their expressions: those are most of a tree, and import nothing."""
+    for one in body:
+        yield one
+        for name in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(one, name, ()))
+        for branch in (*getattr(one, "handlers", ()), *getattr(one, "cases", ())):
+            yield from _statements(branch.body)
 
 
 @cache
