@@ -49,8 +49,6 @@ COVERED_BY_A_SYSTEM_TEST = {
     "respool.sim.clients.transactional_producer": "make sim and tests/sim/planted_bugs.py run it",
     "respool.broker.handlers.cluster.list_partition_reassignments": "test_alter_partition_reassignments.py sends it",
     "respool.broker.handlers.configs.incremental_alter_configs": "test_alter_configs.py sends it",
-    "respool.broker.fetch.local_read_ranges": "tests/crash and tests/clients run a broker",
-    "respool.broker.fetch.partition_read": "tests/crash and tests/clients run a broker",
     "respool.broker.replication.replica_fetchers": "tests/crash and tests/clients run a broker",
     "respool.columnar.record_columns": "compiled; tests/columnar sees its results",
     "respool.client.messages.async_producer": "tests/client tests the other half of its class",

@@ -11,7 +11,7 @@ from respool.broker.dispatch import handle
 from respool.broker.outcome import Pipelined, Reply
 from respool.broker.world import World
 from respool.drivers.sqlite_store import SqliteStore
-from respool.drivers.system_random import SystemRandomSource
+from respool.drivers.system_sources import SystemRandomSource
 from respool.model.errors import DiskFailed
 from respool.model.settings import Settings
 from respool.records.build import NewRecord, build_batch

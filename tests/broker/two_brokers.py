@@ -26,7 +26,7 @@ from respool.broker.peer_link import PeerLink
 from respool.broker.world import World
 from respool.cluster import keys
 from respool.drivers.sqlite_store import SqliteStore
-from respool.drivers.system_random import SystemRandomSource
+from respool.drivers.system_sources import SystemRandomSource
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.internal_topics import INTERNAL_TOPICS

@@ -15,7 +15,7 @@ from cli.running import Run
 from respool.cli import pipeline_run
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import Committed, commit_offsets
-from respool.pipeline.job_outcome import JobOutcome
+from respool.pipeline.jobs import JobOutcome
 from respool.testing import Broker
 
 HERE = Path(__file__).parent

@@ -20,9 +20,8 @@ from respool.cli.pipeline_run import cause_of
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import Login, Security
 from respool.model.operator_errors import OperatorError
-from respool.pipeline.job_outcome import JobOutcome
 from respool.pipeline.job_settings import PipelineSettings
-from respool.pipeline.jobs import JOBS
+from respool.pipeline.jobs import JOBS, JobOutcome
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from log.transaction_world import COMPACTED, EPOCH, FOLDER, KEPT, TransactionWorld
-from respool.broker.fetch.aborted_records import aborted_among
+from respool.broker.fetch.partition_read import aborted_among
 from respool.log.partition_log import AbortedTransaction, ReadSpec
 from respool.model.coordinator_errors import InvalidTransactionState, TransactionCoordinatorFenced
 from respool.model.errors import (

@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple, Self
 
 from log.tail_check import TAIL_BYTES, check_tail
-from respool.broker.fetch.aborted_records import aborted_among
+from respool.broker.fetch.partition_read import aborted_among
 from respool.log.compaction import batch_chunks
 from respool.log.partition_log import (
     Compaction,

@@ -15,8 +15,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from pipeline.making import PARTITIONS, TOPIC, publish, rides, settings
 from respool.cli.main import main
-from respool.pipeline.job_errors import TableUnreadable
 from respool.pipeline.job_settings import PipelineSettings
+from respool.pipeline.jobs import TableUnreadable
 from respool.pipeline.table_schemas import table
 from respool.testing import Broker
 from support.spark import shared

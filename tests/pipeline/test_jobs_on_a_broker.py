@@ -21,8 +21,7 @@ from pipeline.making import (
     stored,
 )
 from respool.pipeline import bronze, live_scores, past_scores, silver, topic_frames, warehouse
-from respool.pipeline.job_errors import EventsGone
-from respool.pipeline.job_outcome import Silent
+from respool.pipeline.jobs import EventsGone, Silent
 from respool.pipeline.report import write_report
 from respool.pipeline.table_schemas import table
 from respool.testing import Broker

@@ -11,7 +11,7 @@ from respool.pipeline import live_scores
 from respool.pipeline.compare import compared
 from respool.pipeline.events import judged, sound, without_repeats
 from respool.pipeline.features import finished_rides, with_features
-from respool.pipeline.job_errors import ModelMissing, NothingToLearn
+from respool.pipeline.jobs import ModelMissing, NothingToLearn
 from respool.pipeline.model import found_or_trained, frauds_of, load, prices_frame, train
 from respool.pipeline.table_schemas import schema_of, table
 

@@ -11,7 +11,7 @@ import pytest
 from pipeline.making import DAY_MS, Rides, milliseconds, rides, settings, sound_events
 from respool.pipeline import bronze, gold, silver
 from respool.pipeline.events import judged, sound, without_repeats
-from respool.pipeline.job_outcome import Silent
+from respool.pipeline.jobs import Silent
 from respool.pipeline.table_schemas import table
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.pipeline.job_errors import BadReplay
+from respool.pipeline.jobs import BadReplay
 from respool.pipeline.model import About
 from respool.pipeline.past_scores import check_unseen
 

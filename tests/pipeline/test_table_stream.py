@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from respool.pipeline.job_errors import HistoryGone, TableReplaced
+from respool.pipeline.jobs import HistoryGone, TableReplaced
 from respool.pipeline.table_schemas import structure
 from respool.pipeline.table_stream import FilePart, TableStreamReader
 

@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError
 
 from pipeline.making import rides, settings
 from respool.pipeline import bronze
-from respool.pipeline.job_errors import HistoryGone, TableChanged, TableReplaced
+from respool.pipeline.jobs import HistoryGone, TableChanged, TableReplaced
 from respool.pipeline.staging import Staged, stage
 from respool.pipeline.table_schemas import structure, table
 from respool.pipeline.tables import Table

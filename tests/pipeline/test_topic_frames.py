@@ -12,8 +12,8 @@ from pipeline.making import TOPIC
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import Login, Security, Tls
 from respool.pipeline import topic_frames
-from respool.pipeline.job_errors import PipelineError
 from respool.pipeline.job_settings import PipelineSettings
+from respool.pipeline.jobs import PipelineError
 from respool.testing import Broker
 from support.secured_gate import secured_broker, server_side
 
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+from respool.pipeline.jobs import EventsGone
+from respool.pipeline.topic_frames import lost
+
 T0 = 1_763_164_800_000
+FIRST = {0: 10, 1: 0, 2: 7, 3: 9}
+# Read up to 4, nothing yet, as far as the log begins, beyond its start.
+KNOWN = {0: 4, 1: None, 2: 7, 3: 12}
 
 
 def test_a_window_has_also_what_came_behind_the_first_later_message(
@@ -114,3 +120,16 @@ def test_a_topic_that_may_not_be_created_is_an_error_with_the_brokers_words(
     told = PipelineSettings(data=tmp_path, bootstrap=broker.bootstrap)
     with pytest.raises(PipelineError, match=r"'a b' cannot be made: .*INVALID_TOPIC_EXCEPTION"):
         topic_frames.ensure(told, "a b", like=TOPIC)
+
+
+def test_events_deleted_before_they_were_read_end_the_job_with_their_offsets() -> None:
+    with pytest.raises(EventsGone, match=r"partition 0: offsets 4 to 9\).*--accept-loss"):
+        lost("rides", FIRST, KNOWN, is_accepted=False, table="bronze")
+
+
+def test_a_loss_that_is_accepted_is_counted() -> None:
+    assert lost("rides", FIRST, KNOWN, is_accepted=True, table="bronze") == {0: 6}
+
+
+def test_a_table_that_has_read_nothing_yet_has_lost_nothing() -> None:
+    assert lost("rides", FIRST, dict.fromkeys(FIRST), is_accepted=False, table="bronze") == {}

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from respool.client.kafka import seek
+from respool.client.kafka import list_offsets
 from respool.client.kafka.list_offsets import OffsetAt
 from respool.client.kafka.metadata import Leader, TopicMetadata
 from respool.model.seek_target import AtTime, Earliest
@@ -49,7 +49,7 @@ def spans(held: list[tuple[int, int] | None], from_h: float | None, to_h: float)
         for module, name, value in (
             (time_range, "describe_topic", lambda _cluster, _name: topic),
             (time_range, "held_spans", lambda _cluster, _name, _partitions: ranges),
-            (seek, "offsets_for", offsets_for),
+            (list_offsets, "offsets_for", offsets_for),
         ):
             stack.enter_context(patch.object(module, name, value))
         return find_spans(cast("Any", cluster), "rides", wanted)

@@ -10,7 +10,7 @@ from respool.rides.outcomes import CANCELLED_AFTER, CANCELLED_BEFORE, EventType,
 from respool.rides.ride_maker import FARE_BASE, FARE_KM, FARE_MINUTE
 from respool.rides.ride_plan import HOUR_MS
 from respool.rides.ride_stream import RideStream
-from respool.rides.tally import RideTally
+from respool.rides.truth import RideTally
 from rides.making import all_events, plan
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 from pyarrow import parquet
 
 from respool.rides.event_table import EventTable
-from respool.rides.tally import RideTally
-from respool.rides.truth import SCHEMA, TruthFile, truth_of
+from respool.rides.truth import SCHEMA, RideTally, TruthFile, truth_of
 from rides.making import all_events, parsed, plan, well_formed
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 import respool
 from respool.spark.source.batch_reader import PushingReader
 from respool.spark.source.source_columns import full_schema
-from respool.spark.source.splits import Range
+from respool.spark.source.stream_plan import Range
 from respool.spark.source.stream_reader import StreamReader
 from respool.testing import Broker
 from support.topics import Topics

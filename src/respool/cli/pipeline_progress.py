@@ -20,7 +20,7 @@ from respool.spark.source.stream_offset import CheckpointUnreadable, from_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from respool.pipeline.job_outcome import ProgressListener
+    from respool.pipeline.jobs import ProgressListener
 
 # A job's lines are at least this far apart; without news, a job that is running has one per minute.
 NOTE_SECONDS = 10.0

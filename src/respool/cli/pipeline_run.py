@@ -18,8 +18,7 @@ from respool.client.kafka import errors as client_errors
 from respool.model.errors import RespoolError
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable
 from respool.pipeline import topic_frames
-from respool.pipeline.job_errors import TableMissing
-from respool.pipeline.jobs import READ_TOPIC, STANDS_ON, STREAMING, USE_BROKER, job
+from respool.pipeline.jobs import READ_TOPIC, STANDS_ON, STREAMING, USE_BROKER, TableMissing, job
 from respool.pipeline.table_schemas import table
 from respool.spark.java import NoJava
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from respool.pipeline.job_outcome import JobOutcome, ProgressListener
     from respool.pipeline.job_settings import PipelineSettings
+    from respool.pipeline.jobs import JobOutcome, ProgressListener
 
 # The interval at which Ctrl-C and the streaming queries are checked.
 TICK_SECONDS = 0.2

@@ -25,8 +25,7 @@ from respool.rides.event_table import EventTable
 from respool.rides.records import RecordMaker
 from respool.rides.ride_plan import DAY_MS, RidePlan
 from respool.rides.ride_stream import ROWS_MAX, RideStream
-from respool.rides.tally import RideTally
-from respool.rides.truth import TruthFile
+from respool.rides.truth import RideTally, TruthFile
 
 # The interval at which live events are sent.
 TICK_SECONDS = 0.1

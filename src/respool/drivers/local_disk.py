@@ -1,4 +1,4 @@
-"""`ports.disk` on a POSIX file system, below one folder.
+"""`ports.disk` on a POSIX file system, below one folder, and `ports.local_reader` of other brokers' files.
 
 Syncing a folder makes its names durable, syncing a file its content; only `replace_file` syncs by itself, as
 documented. Open files are in `local_files.py`.
@@ -9,6 +9,7 @@ import shutil
 import stat
 from contextlib import suppress
 
+from respool.drivers.allocator import uncleared
 from respool.drivers.local_files import (
     FILE_MODE,
     CachedReads,
@@ -20,11 +21,16 @@ from respool.drivers.local_files import (
 )
 from respool.drivers.read_ahead import Descriptor, ReadAhead
 from respool.drivers.system_calls import sync_file
+from respool.drivers.thread_offload import ThreadOffload
+from respool.local_reads.local_file_read import read_file_range
 from respool.model.errors import DiskFailed
+from respool.model.file_range import FileRange, LocalReadFailed
 from respool.ports.disk import names_of
 
 FOLDER_MODE = 0o750
 TEMPORARY_SUFFIX = ".tmp"
+LOCAL_READ_BYTES_MIN = 64 * 1024
+THREADS = 2
 
 
 class LocalDisk:
@@ -154,3 +160,27 @@ class LocalDisk:
     def _open(self, path: str, *, create: bool) -> Descriptor:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return Descriptor(os.open(self._full(path), flags, FILE_MODE))
+
+
+class ThreadedLocalReader:
+    """`ports.local_reader`, by reads in threads."""
+
+    local_read_bytes_min = LOCAL_READ_BYTES_MIN
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        # Not the threads that sync: a read of one millisecond would queue behind syncs that take many.
+        self._threads = ThreadOffload(THREADS)
+
+    async def read(self, file_range: FileRange) -> memoryview:
+        # Allocated in the loop's thread: the allocator does not reuse memory that other threads allocate.
+        try:
+            target = memoryview(uncleared(file_range.size))
+        except MemoryError as error:
+            raise LocalReadFailed(f"no memory for {file_range.size} bytes") from error
+        await self._threads.run(lambda: read_file_range(file_range, target))
+        return target.toreadonly()
+
+    def close(self) -> None:
+        """Return when no read is in flight."""
+        self._threads.close()

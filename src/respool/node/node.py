@@ -23,37 +23,31 @@ from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.broker.world import World
 from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.folder_lock import FolderLock
-from respool.drivers.local_disk import LocalDisk
+from respool.drivers.local_disk import LocalDisk, ThreadedLocalReader
 from respool.drivers.prometheus_metrics import PrometheusMetrics
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_calls import raise_file_limit
-from respool.drivers.system_clock import SystemClock
-from respool.drivers.system_random import SystemRandomSource
+from respool.drivers.system_sources import SystemClock, SystemRandomSource
 from respool.drivers.tcp_peers import TcpPeers
 from respool.drivers.thread_offload import ThreadOffload
-from respool.drivers.threaded_local_reader import ThreadedLocalReader
 from respool.local_reads.local_file_read import this_host
-from respool.log.folder.data_folder import DataFolder
-from respool.model.errors import RespoolError
+from respool.log.folder.data_folder import RUN_NAME, DataFolder
+from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.folder.partition_folders import PartitionFolders
+from respool.model.errors import DataFolderMismatch, RespoolError
 from respool.model.settings import Settings
 from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
-from respool.node.folder_check import (
-    METADATA_FILE,
-    refuse_folder_of_a_broker_alone,
-    refuse_folder_of_a_cluster,
-    refuse_partitions_of_no_topic,
-)
 from respool.node.log_format import set_up_logging
 from respool.node.record_scanner import ScannerOnDemand
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from respool.ports.offload import Offload
+from respool.server.gauges import LoopDelay
 from respool.server.health import Health
 from respool.server.http_endpoint import HttpEndpoint
 from respool.server.listener import Listener
-from respool.server.loop_delay import LoopDelay
 from respool.server.metrics_page import MetricsPage
 
 logger = logging.getLogger(__name__)
@@ -65,6 +59,7 @@ EXIT_BROKEN_INVARIANT = 70
 EXIT_UNREACHABLE = 4
 # Python's default is 700, which a few requests reach.
 COLLECT_AFTER_OBJECTS = 20_000
+METADATA_FILE = "metadata.sqlite"
 
 
 class Threads(Offload, Protocol):
@@ -341,3 +336,49 @@ def collect_rarely() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 20)
+
+
+# A single broker keeps its topics in a file in the data folder, a cluster keeps them in etcd. A broker started in the
+# wrong mode would not know the topics of the partitions in its folder: so it is refused before anything is written.
+
+
+def refuse_folder_of_a_broker_alone(disk: Disk) -> None:
+    """
+    Raises:
+        DataFolderMismatch: a single broker keeps its topics here.
+    """
+    if disk.exists(METADATA_FILE):
+        raise DataFolderMismatch(
+            f"the data folder is that of a broker alone: it holds {METADATA_FILE}, and its topics are not known "
+            "to the cluster; give the broker a folder of its own with --data"
+        )
+
+
+def refuse_folder_of_a_cluster(disk: Disk) -> None:
+    """
+    Raises:
+        DataFolderMismatch: a broker of a cluster has used the folder, and no single broker since.
+    """
+    if not disk.exists(RUN_NAME) or disk.exists(METADATA_FILE):
+        return
+    written = disk.read_file(IDENTITY_NAME)
+    broker = f"broker {FolderIdentity.decode(written).broker_id}" if written else "a broker"
+    raise DataFolderMismatch(
+        f"the data folder is that of {broker} of a cluster, whose etcd knows its topics: say where that is with --etcd "
+        "and --cluster, or with --config; or, to serve alone, use another folder. Nothing was changed"
+    )
+
+
+def refuse_partitions_of_no_topic(disk: Disk, which: str) -> None:
+    """Refuse a folder with partitions but without topics: every partition would count as deleted.
+
+    Raises:
+        DataFolderMismatch: the folder has partitions.
+    """
+    names = PartitionFolders(disk).names()
+    if names:
+        raise DataFolderMismatch(
+            f"the data folder holds partitions, such as {min(names)}, but {which} {METADATA_FILE}, which says what "
+            f"topics there are: restore that file, with {METADATA_FILE}-wal if there is one; or, to start empty, use "
+            "another folder. Nothing was changed"
+        )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from respool.pipeline import topic_frames
-from respool.pipeline.job_outcome import JobOutcome, ProgressListener
-from respool.pipeline.losses import lost
-from respool.pipeline.queries import started
+from respool.pipeline.jobs import JobOutcome, ProgressListener
 from respool.pipeline.staging import stage
 from respool.pipeline.table_schemas import schema_of, table
+from respool.pipeline.table_stream import started
+from respool.pipeline.topic_frames import lost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

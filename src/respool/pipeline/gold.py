@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from respool.pipeline.job_errors import TableMissing
-from respool.pipeline.job_outcome import JobOutcome, ProgressListener
 from respool.pipeline.job_settings import DAY_MS
-from respool.pipeline.queries import query_id, started
+from respool.pipeline.jobs import JobOutcome, ProgressListener, TableMissing
 from respool.pipeline.table_schemas import schema_of, table
-from respool.pipeline.table_stream import stream_of
+from respool.pipeline.table_stream import query_id, started, stream_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -11,12 +11,10 @@ from pyspark.sql import functions as f
 
 from respool.pipeline import topic_frames
 from respool.pipeline.features import HISTORY_DAYS, finished_rides
-from respool.pipeline.job_errors import TableMissing
-from respool.pipeline.job_outcome import JobOutcome, ProgressListener
+from respool.pipeline.jobs import JobOutcome, ProgressListener, TableMissing
 from respool.pipeline.model import FraudModel, found_or_trained
-from respool.pipeline.queries import started
 from respool.pipeline.table_schemas import schema_of, table
-from respool.pipeline.table_stream import stream_of
+from respool.pipeline.table_stream import started, stream_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.sql import functions as f
 
 from respool.pipeline.features import FEATURES, finished_rides, usual_prices, with_features
-from respool.pipeline.job_errors import ModelMissing, NothingToLearn
+from respool.pipeline.jobs import ModelMissing, NothingToLearn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,8 @@ from respool.pipeline.compare import compared
 from respool.pipeline.comparison import Comparison
 from respool.pipeline.events import judged, sound, without_repeats
 from respool.pipeline.features import HISTORY_DAYS, finished_rides
-from respool.pipeline.job_errors import BadReplay
-from respool.pipeline.job_outcome import JobOutcome, ProgressListener
 from respool.pipeline.job_settings import DAY_MS
+from respool.pipeline.jobs import BadReplay, JobOutcome, ProgressListener
 from respool.pipeline.live_scores import scores_of
 from respool.pipeline.model import found_or_trained, frauds_of
 from respool.pipeline.table_schemas import schema_of, table

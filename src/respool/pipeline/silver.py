@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.storagelevel import StorageLevel
 
 from respool.pipeline.events import judged, quarantined, sound, without_repeats
-from respool.pipeline.job_errors import TableMissing
-from respool.pipeline.job_outcome import JobOutcome, ProgressListener
+from respool.pipeline.jobs import JobOutcome, ProgressListener, TableMissing
 from respool.pipeline.table_schemas import table
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""A table as a streaming source for Spark: the rows that each new version added. Offsets are table id and version.
+"""Streaming queries that build tables, and a table as their source.
+
+The source yields the rows that each new version added. Offsets are table id and version.
 
 A batch consists of whole versions, in order; after a restart the same versions yield the same rows. Versions that
 remove rows are rejected, because a stream cannot retract rows.
@@ -18,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from respool.pipeline.job_errors import TableReplaced
+from respool.pipeline.jobs import TableReplaced
 from respool.spark.hidden_traceback import hidden_traceback
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from respool.pipeline.tables import Table
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 NAME = "respool-table"
 _ROWS = 50_000
@@ -157,3 +164,19 @@ class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from respool.pipeline.tables import Table
 
         return Table(Path(self._path), lambda: self._schema, partition_by=self._partition_by)
+
+
+def started(
+    writer: "DataStreamWriter", name: str, checkpoint: Path, *, every_ms: int | None
+) -> "StreamingQuery":
+    """Start the query: it runs to the present end of its source, or, with `every_ms`, until stopped."""
+    ready = writer.queryName(name).option("checkpointLocation", str(checkpoint))
+    if every_ms is None:
+        return ready.trigger(availableNow=True).start()
+    return ready.trigger(processingTime=f"{every_ms} milliseconds").start()
+
+
+def query_id(checkpoint: Path) -> str:
+    """Return the id of a running query. With a new checkpoint it gets a new id, and its batch numbers begin at 0."""
+    found: str = json.loads((checkpoint / "metadata").read_text())["id"]
+    return found

@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from respool.pipeline.job_errors import HistoryGone, TableChanged, TableReplaced, TableUnreadable
+from respool.pipeline.jobs import HistoryGone, TableChanged, TableReplaced, TableUnreadable
 from respool.pipeline.staging import Staged, drop, drop_old_tries, put_in_place, stage
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Access to topics: options of `format("respool")`, and the offsets of topics."""
+"""Access to topics: options of `format("respool")`, offsets, and what was deleted before a table read it."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerRefused, UnknownTopic
 from respool.client.kafka.list_offsets import offsets_for
 from respool.client.kafka.security_properties import properties_of
-from respool.pipeline.job_errors import PipelineError
+from respool.pipeline.jobs import EventsGone, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,3 +170,33 @@ def _common(settings: "PipelineSettings", topic: str) -> dict[str, str]:
 
 def _offsets(topic: str, offsets: Mapping[int, int]) -> str:
     return json.dumps({topic: {str(number): offset for number, offset in offsets.items()}})
+
+
+def lost(
+    topic: str,
+    first: Mapping[int, int],
+    known: Mapping[int, int | None],
+    *,
+    is_accepted: bool,
+    table: str,
+) -> dict[int, int]:
+    """Return, per partition, how many offsets lie between the table's position (`known`) and the log start (`first`).
+
+    Raises:
+        EventsGone: there are such offsets, and the loss was not accepted.
+    """
+    gaps = {
+        number: (at, first[number])
+        for number, at in known.items()
+        if at is not None and number in first and first[number] > at
+    }
+    if gaps and not is_accepted:
+        told = ", ".join(
+            f"partition {number}: offsets {at} to {begin - 1}"
+            for number, (at, begin) in sorted(gaps.items())
+        )
+        raise EventsGone(
+            f"{topic} no longer has events that {table} has not read yet ({told}): they were deleted, by retention or "
+            "by hand; to continue without them give --accept-loss, and for the next time raise the topic's retention"
+        )
+    return {number: begin - at for number, (at, begin) in gaps.items()}

@@ -15,10 +15,10 @@ from pyspark.sql import functions as f
 
 from respool.pipeline import topic_frames
 from respool.pipeline.events import EVENT_TYPES, judged, sound
-from respool.pipeline.job_outcome import JobOutcome, ProgressListener
-from respool.pipeline.losses import lost
+from respool.pipeline.jobs import JobOutcome, ProgressListener
 from respool.pipeline.staging import Staged
 from respool.pipeline.table_schemas import schema_of, table
+from respool.pipeline.topic_frames import lost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

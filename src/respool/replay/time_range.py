@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.seek import resolve_target
+from respool.client.kafka.list_offsets import resolve_target
 from respool.model.seek_target import AtTime, Earliest, InvalidSeekTarget, parse_seek_target
 from respool.model.times import TimeNotUnderstood, format_ms, parse_time
 from respool.replay.copy_plan import Span

@@ -1,11 +1,11 @@
-"""A leader's followers: how far each has replicated, and which ones may be in the ISR."""
+"""A leader's followers: how far each has replicated, and which ones may be in the ISR or serve consumers."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import NotLeader, UnknownLeaderEpoch
 from respool.model.ids import BrokerId, Offset
-from respool.replication.closest_replica import ReadableReplica
 from respool.replication.remote_replica import RemoteReplica, ReplicaLag
 
 
@@ -104,7 +104,7 @@ class Followers:
             now_ms=self._now_ms, lag_ms_max=self.lag_ms_max
         )
 
-    def readable(self, isr: Collection[BrokerId]) -> Iterable[ReadableReplica]:
+    def readable(self, isr: Collection[BrokerId]) -> Iterable["ReadableReplica"]:
         """The followers that consumers may read from."""
         for broker, replica in self._replicas.items():
             if broker in isr and broker in self.brokers and replica.broker_epoch is not None:
@@ -196,3 +196,37 @@ class Followers:
             and not endpoint.is_draining
             and endpoint.epoch == replica.broker_epoch
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadableReplica:
+    """A follower that is in sync and alive, according to its leader."""
+
+    broker: BrokerId
+    rack: str | None
+    log_start: Offset
+    log_end: Offset
+
+
+def closest_replica(
+    *,
+    client_rack: str | None,
+    leader_rack: str | None,
+    offset: Offset,
+    followers: Iterable[ReadableReplica],
+) -> BrokerId | None:
+    """The follower in its own rack that the consumer should read from (KIP-392); None for the leader.
+
+    Only members of the ISR: a consumer sent to a lagging replica would lag for ever, as it is sent there each time.
+    """
+    if not client_rack or client_rack == leader_rack:
+        return None
+    nearby = [
+        follower
+        for follower in followers
+        if follower.rack == client_rack and follower.log_start <= offset <= follower.log_end
+    ]
+    if not nearby:
+        return None
+    # The one with the highest log end; ties are broken by id, so that consumers do not switch between replicas.
+    return max(nearby, key=lambda follower: (follower.log_end, -follower.broker)).broker

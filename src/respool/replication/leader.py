@@ -20,7 +20,6 @@ from respool.model.errors import (
     UnknownLeaderEpoch,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
-from respool.replication.closest_replica import closest_replica
 from respool.replication.effects import (
     BeginEpoch,
     HighWatermarkMoved,
@@ -30,7 +29,7 @@ from respool.replication.effects import (
     ProposeIsr,
     SteppedDown,
 )
-from respool.replication.followers import Followers
+from respool.replication.followers import Followers, closest_replica
 from respool.replication.in_sync_set import InSyncSet
 from respool.replication.remote_replica import ReplicaLag
 

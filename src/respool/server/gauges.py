@@ -1,6 +1,9 @@
-"""Gauges of the broker's state, updated periodically."""
+"""What is measured periodically: gauges of the broker's state, and the delay of its event loop."""
 
+import asyncio
 from dataclasses import dataclass
+from time import perf_counter
+from typing import NoReturn
 
 from respool.broker.broker import Broker
 from respool.broker.metrics.turns import in_turns
@@ -9,6 +12,9 @@ from respool.ports.metrics import Metrics
 
 # Partitions counted per turn of the event loop: less than a millisecond.
 PARTITIONS_PER_TURN = 250
+LOOP_DELAY_EVERY_S = 0.1
+# In seconds. The loop's own timers have a resolution of a millisecond.
+LOOP_DELAY_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Gauges:
@@ -69,3 +75,21 @@ class _Total:
             image = leader.image
             self.under_replicated += len(image.isr) < len(image.replicas)
             self.under_min_isr += not leader.is_min_isr_met
+
+
+class LoopDelay:
+    """Measures the event loop's delay: how late a timer fires that has to wait for other work."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._delay = metrics.histogram(
+            "respool_loop_delay_seconds",
+            "How late a timer of the broker's loop is called; looked at ten times a second.",
+            buckets=LOOP_DELAY_BOUNDS,
+        )
+
+    async def run(self) -> NoReturn:
+        while True:
+            began = perf_counter()
+            await asyncio.sleep(LOOP_DELAY_EVERY_S)
+            # A test may have advanced the loop's time; then the timer is early.
+            self._delay.observe(max(0.0, perf_counter() - began - LOOP_DELAY_EVERY_S))

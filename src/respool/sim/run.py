@@ -8,18 +8,18 @@ within a time limit. Then new readers read everything, all machines lose power o
 """
 
 import asyncio
+import logging
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
 from respool.sim.checks.checker import FinalReads, check
 from respool.sim.checks.history import History, Violation
 from respool.sim.checks.invariants import Inside, compare, look_inside, transactions_under_way
-from respool.sim.checks.log_capture import LogCapture
 from respool.sim.checks.replica_agreement import ReplicaAgreement
 from respool.sim.checks.replica_watch import ReplicaWatch
 from respool.sim.clients.consumers import SimConsumer
@@ -304,3 +304,29 @@ class Run:
         await asyncio.sleep(1)
         for task in self._loop.unfinished_tasks():
             self.history.violate("D4", f"left behind: {task}")
+
+
+class LogCapture(logging.Handler):
+    """Collects log records with an exception: failures that the code does not expect."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        super().__init__(logging.WARNING)
+        self.heard: list[str] = []
+        self._loop = loop
+        self._logger = logging.getLogger("respool")
+
+    def __enter__(self) -> Self:
+        self._logger.addHandler(self)
+        self._was_propagating, self._logger.propagate = self._logger.propagate, False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._was_propagating
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        self._loop.trace.tell(self._loop.time(), f"log: {text}")
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, ProcessGone):
+            self.heard.append(f"{text}: {error!r}")

@@ -11,7 +11,7 @@ from respool.broker.coordinators.producer_id_blocks import (
     first_producer_id,
 )
 from respool.drivers.sqlite_store import SqliteStore
-from respool.drivers.system_clock import SystemClock
+from respool.drivers.system_sources import SystemClock
 from respool.model.coordinator_errors import CoordinatorLoadInProgress
 from respool.ports.metadata_store import StoreUnavailable
 

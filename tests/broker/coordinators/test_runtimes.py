@@ -2,8 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from broker.cluster_world import ONE, TOPIC, TWO, Cluster, Node, plays
-from respool.broker.coordinators.runtimes import CoordinatorRuntimes
+from respool.broker.coordinators.runtimes import (
+    CoordinatorRuntimes,
+    java_string_hash,
+    partition_for,
+)
 from respool.broker.partitions.partition import Partition
 from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
@@ -188,3 +194,31 @@ async def test_a_groups_commit_is_refused_while_too_few_replicas_are_in_sync(
     cluster[TWO if node.id == ONE else ONE].kill()
     await cluster.until(lambda: len(cluster.image(topic=CONSUMER_OFFSETS).isr) == 1)
     assert await how_far(node) == 0
+
+
+# Values from Java's String.hashCode.
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("pricing", -315056186),
+        ("Aa", 2112),
+        ("BB", 2112),
+        ("polygenelubricants", -(2**31)),
+        ("é", 233),
+        ("😀", 1772899),
+    ],
+)
+def test_the_hash_is_javas(text: str, value: int) -> None:
+    assert java_string_hash(text) == value
+
+
+def test_the_smallest_hash_goes_to_partition_zero_since_java_has_no_absolute_value_for_it() -> None:
+    assert partition_for("polygenelubricants", 50) == 0
+
+
+def test_a_group_always_has_the_same_partition_within_the_count() -> None:
+    for group in ("pricing", "fraud", "warehouse", "ü", "\U0001f600", "a" * 1000):
+        assert 0 <= partition_for(group, 50) < 50
+        assert partition_for(group, 50) == partition_for(group, 50)

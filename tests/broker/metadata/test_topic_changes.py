@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from broker.catalog_world import ONE, THREE, TWO, World, play
-from respool.broker.metadata.catalog import Catalog
-from respool.broker.metadata.retry_on_conflict import TRIES_MAX
+from respool.broker.metadata.catalog import TRIES_MAX, Catalog
 from respool.broker.metadata.topics import Topics
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite

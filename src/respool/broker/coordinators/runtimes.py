@@ -17,7 +17,6 @@ from respool.broker.partitions.commit_waiters import when_committed
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.broker.steady_clock import SteadyClock
-from respool.coordination.java_hash import partition_for
 from respool.model.cluster import BrokerEndpoint
 from respool.model.coordinator_errors import (
     CoordinatorLoadInProgress,
@@ -234,3 +233,19 @@ class CoordinatorRuntimes:
         partition = self._partitions.find(self.topic, number)
         if partition.is_leading:
             self._begin(partition)
+
+
+def java_string_hash(text: str) -> int:
+    """31 * h + c over UTF-16 code units, as a signed 32-bit integer."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFF_FFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+def partition_for(name: str, partition_count: int) -> int:
+    """The coordinator partition of a group or transactional id: by Java's String.hashCode, as in Kafka."""
+    value = java_string_hash(name)
+    # In Java, the absolute value of the smallest integer is that integer; Kafka uses 0 instead.
+    return 0 if value == -(2**31) else abs(value) % partition_count

@@ -1,21 +1,28 @@
-"""Reads one partition for one fetch: its unchanged records and its watermarks.
+"""Reads one partition for one fetch: its unchanged records or their file range, aborted transactions, watermarks.
 
 Called on the event loop or in another thread; it never changes the partition.
 """
 
-from respool.broker.fetch.aborted_records import aborted_among
-from respool.broker.fetch.local_read_ranges import LocalRead, LocalReadRanges
+from struct import Struct
+from typing import NamedTuple
+
 from respool.broker.fetch.readers import Reader, diverging_epoch
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
 from respool.log.partition_log import PartitionLog, ReadSpec, TailBatches
 from respool.model.errors import UnsupportedCompressionType
+from respool.model.file_range import FileRange
 from respool.model.ids import Offset
-from respool.records.batch import HEADER_BYTES, Codec, read_header
+from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, Codec, read_header
 from respool.wire.hot_replies import FetchedPartition
 
 ZSTD_FROM_FETCH_VERSION = 10
+_BASE_OFFSET_AND_LENGTH = Struct(">qi").unpack_from
+_LAST_OFFSET_DELTA = Struct(">i").unpack_from
+_LAST_OFFSET_DELTA_AT = 23
+# With more aborted transactions than this the records are sent, with only the transactions that concern them.
+LOCAL_READ_ABORTED_MAX = 200
 
 
 class PartitionRead:
@@ -40,7 +47,6 @@ class PartitionRead:
         Raises:
             RequestError, StorageError: the partition cannot be read.
             NotCached: `cached_only`, and some bytes must be read from disk.
-            NotCached: `cached_only`, and some bytes must come from the disk.
         """
         partition.check_leader_epoch(target.leader_epoch)
         self._reader.check(partition, target)
@@ -120,3 +126,100 @@ class PartitionRead:
             raise UnsupportedCompressionType(
                 f"zstd needs Fetch version {ZSTD_FROM_FETCH_VERSION}, the request has {self._version}"
             )
+
+
+def aborted_among(
+    log: PartitionLog,
+    offset: Offset,
+    records: bytes | memoryview | TailBatches,
+    *,
+    cached_only: bool,
+) -> list[tuple[int, int]]:
+    """Return producer id and first offset of each transaction with aborted records in `records`, from `offset` on.
+
+    Raises:
+        NotCached: `cached_only`, and an index would have to be read from disk.
+    """
+    if not log.has_aborted_from(offset):
+        return []
+    end = records.end if isinstance(records, TailBatches) else end_of(records)
+    found = log.aborted_in(offset, end, cached_only=cached_only)
+    return [(one.producer_id, one.first_offset) for one in found]
+
+
+def end_of(records: bytes | memoryview) -> Offset:
+    """Return the offset after the last complete batch; the first batch is always complete."""
+    # Reads only the three needed fields: this runs for every batch sent to a read_committed consumer.
+    position, size = 0, len(records)
+    last = 0
+    while position + LENGTH_BYTES <= size:
+        _, length = _BASE_OFFSET_AND_LENGTH(records, position)
+        following = position + LENGTH_BYTES + length
+        if following > size:
+            break
+        last, position = position, following
+    base_offset, _ = _BASE_OFFSET_AND_LENGTH(records, last)
+    return Offset(base_offset + _LAST_OFFSET_DELTA(records, last + _LAST_OFFSET_DELTA_AT)[0] + 1)
+
+
+class LocalRead(NamedTuple):
+    file_range: FileRange
+    # None for a read_uncommitted reader.
+    aborted: list[tuple[int, int]] | None
+
+
+class LocalReadRanges:
+    """Local reads, the leader's side: finds the file range of the records that a reader on this host fetches.
+
+    The records themselves are not read, so the aborted transactions are those of the rest of the segment. Readers
+    ignore those that concern no record in the range.
+    """
+
+    def __init__(self, reader: Reader, *, bytes_min: int) -> None:
+        """Fewer than `bytes_min` bytes are sent over the socket: that costs no more than opening a file."""
+        self._reader = reader
+        self.bytes_min = bytes_min
+
+    def find(
+        self,
+        log: PartitionLog,
+        spec: ReadSpec,
+        *,
+        last_stable_offset: Offset,
+        high_watermark: Offset,
+    ) -> LocalRead | None:
+        """Return the range to read, or None if the records are to be sent.
+
+        Raises:
+            The exceptions of `PartitionLog.locate`; NotCached also if the records are in memory but the index is not.
+        """
+        end = self._reader.local_read_end(
+            log, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+        )
+        if end is None or self._is_small_and_cached(log, spec):
+            return None
+        found = log.locate(spec._replace(max_offset=end))
+        if found is None or found.file_range.size < self.bytes_min:
+            return None
+        if self._reader.read_to is not ReadTo.STABLE:
+            return LocalRead(found.file_range, None)
+        if not log.has_aborted_from(spec.offset):
+            return LocalRead(found.file_range, [])
+        aborted = log.aborted_in(
+            spec.offset,
+            found.end,
+            cached_only=spec.cached_only,
+            at_most=LOCAL_READ_ABORTED_MAX + 1,
+        )
+        if len(aborted) > LOCAL_READ_ABORTED_MAX:
+            return None
+        return LocalRead(found.file_range, [(one.producer_id, one.first_offset) for one in aborted])
+
+    def _is_small_and_cached(self, log: PartitionLog, spec: ReadSpec) -> bool:
+        """True if all available bytes are in memory and below `bytes_min`, as for most readers at the log's end."""
+        if not spec.cached_only:
+            return False
+        cached = log.read_tail(
+            ReadSpec(spec.offset, spec.max_offset, self.bytes_min, at_least_one=False)
+        )
+        return cached is not None and cached.end >= spec.max_offset

@@ -6,8 +6,7 @@ have no effect on a single broker.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from respool.broker.metadata.catalog import Catalog
-from respool.broker.metadata.retry_on_conflict import retry_on_conflict
+from respool.broker.metadata.catalog import Catalog, retry_on_conflict
 from respool.cluster import broker_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView

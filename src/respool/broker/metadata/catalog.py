@@ -5,10 +5,10 @@ failed guard means that another broker was first: the caller decides again on th
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from respool.broker.metadata.catalog_feed import CatalogFeed
 from respool.cluster import keys, strays
@@ -24,12 +24,18 @@ from respool.model.cluster import (
     TopicImage,
 )
 from respool.model.cluster_settings import ControllerSettings
-from respool.model.errors import UnknownTopicOrPartition
+from respool.model.errors import RequestTimedOut, UnknownTopicOrPartition
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.model.topic_config import TopicConfig
 from respool.ports.metadata_store import Guard, GuardFailed, MetadataStore, StoredValue
 from respool.ports.random_source import RandomSource
+
+# The cluster changes rarely: this many conflicts have another cause.
+TRIES_MAX = 10
+
+Decide: TypeAlias = Callable[[ClusterView], list[GuardedWrite]]
+Write: TypeAlias = Callable[[Sequence[GuardedWrite]], Awaitable[None]]
 
 
 class Catalog:
@@ -242,3 +248,20 @@ def _partition_puts(
         keys.partition_key(topic_id, number): keys.encode_partition(partition)
         for number, partition in enumerate(partitions, start=first)
     }
+
+
+async def retry_on_conflict(catalog: Catalog, decide: Decide, write: Write) -> None:
+    """Write optimistically: decide, compare and swap, and decide again after a conflict.
+
+    Raises:
+        RequestTimedOut: every attempt conflicted with another write.
+        StoreUnavailable: it is unknown whether the change was written.
+    """
+    for _ in range(TRIES_MAX):
+        # The view may be outdated: "nothing to do" must be decided on the store's current content.
+        writes = decide(await catalog.sure_view()) or decide(await catalog.read_view())
+        try:
+            return await write(writes)
+        except GuardFailed:
+            await catalog.read_view()
+    raise RequestTimedOut(f"others have changed the cluster {TRIES_MAX} times meanwhile")

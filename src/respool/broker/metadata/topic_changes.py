@@ -8,8 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from respool.broker.metadata.catalog import Catalog
-from respool.broker.metadata.retry_on_conflict import Decide, retry_on_conflict
+from respool.broker.metadata.catalog import Catalog, Decide, retry_on_conflict
 from respool.cluster import topic_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView

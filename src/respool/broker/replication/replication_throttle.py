@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import Partition
-from respool.cluster.copy_limit import due_copies
-from respool.cluster.leader_shares import leader_shares, limited_leaders
+from respool.cluster.copy_limit import due_copies, leader_shares, limited_leaders
 from respool.model.cluster import ClusterImage, PartitionImage
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.config_rules import LONG_MAX

@@ -1,4 +1,4 @@
-"""ListOffsets: the start and end offsets of partitions, and the offset for a timestamp."""
+"""ListOffsets: the start and end offsets of partitions, and the offset for a timestamp or another seek target."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, NoLeader
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.versions import LIST_OFFSETS_OF_MAX_TIMESTAMP
+from respool.model.seek_target import AtTime, SeekTarget, clamp, resolve
 from respool.wire.api_table import Api
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -195,3 +196,27 @@ def _partition_fields(cluster: Cluster, topic: str, partition: int, at: int) -> 
 
 def _text_of(place: Place) -> str:
     return f"{place[0]}/{place[1]}"
+
+
+def resolve_target(
+    cluster: Cluster,
+    topic: str,
+    target: SeekTarget,
+    held: Mapping[int, tuple[int, int]],
+    *,
+    isolation: Isolation = "read_committed",
+) -> dict[int, int]:
+    """The target offset of each partition, clamped to its range; `held` is partition -> (first offset, end offset).
+
+    Raises:
+        UnknownTopic, UnknownPartition, BrokerRefused, BrokerUnreachable
+    """
+    found: dict[int, OffsetAt | None] = {}
+    if isinstance(target, AtTime):
+        found = offsets_for(cluster, topic, held, target.ms, isolation=isolation)
+    offsets = {}
+    for partition, (low, high) in held.items():
+        at = found.get(partition)
+        offset = resolve(target, low=low, high=high, at_time=None if at is None else at.offset)
+        offsets[partition] = clamp(offset, low=low, high=high)
+    return offsets

@@ -19,11 +19,10 @@ from respool.client.messages.consumed_transaction import (
     ConsumedTransaction,
     check_pair,
 )
-from respool.client.messages.consumer import make_reader
+from respool.client.messages.consumer import WAIT_SECONDS, Idleness, make_reader
 from respool.client.messages.errors import ClientClosed, ClientError, NoTransaction
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery
-from respool.client.messages.idleness import WAIT_SECONDS, Idleness
 from respool.client.messages.message import Message, Place
 from respool.client.messages.pace import Pace, pace_settings
 from respool.client.messages.rewind import Missing, To, parse

@@ -16,9 +16,8 @@ from respool.client.messages.errors import ClientClosed, ClientError
 from respool.client.messages.failures import OnDelivery
 from respool.client.messages.guarantee import Delivery
 from respool.client.messages.message import Data, Headers, Receipt
-from respool.client.messages.outgoing import Outgoing
+from respool.client.messages.outgoing import Choose, Outgoing
 from respool.client.messages.pace import Pace
-from respool.client.messages.partitioner import Choose
 from respool.client.messages.producer import BufferFull, Producer
 from respool.client.messages.transaction import Transaction
 

@@ -5,7 +5,8 @@ Consumers read at their own speed, independently of each other. Polling for the 
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
@@ -26,11 +27,13 @@ from respool.client.messages.errors import (
 )
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery, consumer_settings
-from respool.client.messages.idleness import WAIT_SECONDS, Idleness
 from respool.client.messages.message import Message, Place
 from respool.client.messages.pace import Pace, pace_settings
 from respool.client.messages.producer import Producer
 from respool.client.messages.rewind import Missing, To, parse
+
+# The polling interval if there is no idle limit.
+WAIT_SECONDS = 1.0
 
 
 class Consumer:
@@ -286,3 +289,31 @@ def make_reader(
         commit_every_ms=commit_every_ms,
         messages_at_once=chosen.messages_at_once,
     )
+
+
+class Idleness:
+    """Time since the last message, for loops that end when idle."""
+
+    def __init__(
+        self,
+        idle_s: float | None,
+        *,
+        has_joined: Callable[[], bool],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`has_joined`: the group has assigned partitions. Before that, which takes seconds, no message can arrive."""
+        self._idle_s = idle_s
+        self._has_joined = has_joined
+        self._now = now
+        self._since = now()
+        self.wait_s = WAIT_SECONDS if idle_s is None else min(idle_s, WAIT_SECONDS)
+
+    def on_message(self) -> None:
+        self._since = self._now()
+
+    def is_over(self) -> bool:
+        """Record an empty poll; return True if the idle limit is reached."""
+        if not self._has_joined():
+            self._since = self._now()
+            return False
+        return self._idle_s is not None and self._now() - self._since >= self._idle_s

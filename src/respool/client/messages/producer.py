@@ -23,10 +23,15 @@ from respool.client.messages.failures import Failures, OnDelivery, telling
 from respool.client.messages.guarantee import Delivery, check_delivery, producer_settings
 from respool.client.messages.library import KafkaException
 from respool.client.messages.message import Data, Headers, Receipt
-from respool.client.messages.outgoing import Outgoing, prepare
+from respool.client.messages.outgoing import (
+    LIBRARY_SETTING,
+    Choose,
+    Outgoing,
+    Partitioner,
+    TopicCounts,
+    prepare,
+)
 from respool.client.messages.pace import Pace, pace_settings
-from respool.client.messages.partitioner import LIBRARY_SETTING, Choose, Partitioner
-from respool.client.messages.topic_counts import TopicCounts
 from respool.client.messages.transaction import Transaction, Transactions
 
 # Bounds of the buffer; librdkafka's default is a gigabyte.

@@ -20,7 +20,7 @@ from respool.spark.source.source_options import (
     SourceOptions,
     trigger_options_given,
 )
-from respool.spark.source.splits import Range, split
+from respool.spark.source.stream_plan import Range, split
 from respool.spark.worker import runs_as
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from respool.client.kafka.list_offsets import offsets_for
 from respool.model.errors import RespoolError
 from respool.spark.client_options import BOOTSTRAP
 from respool.spark.options import BadOption
-from respool.spark.source.limits import Place
 from respool.spark.source.points import EARLIEST, LATEST
 from respool.spark.source.source_options import SourceOptions
+from respool.spark.source.stream_plan import Place
 
 # Per partition, to estimate the size of its next messages.
 SAMPLE_BYTES = 64 * 1024

@@ -12,7 +12,7 @@ from respool.spark.client_options import ClientOptions
 from respool.spark.source.filters import Condition
 from respool.spark.source.loss import Loss
 from respool.spark.source.source_options import Isolation, SourceOptions
-from respool.spark.source.splits import Range
+from respool.spark.source.stream_plan import Range
 from respool.spark.worker import freeze_loaded_objects
 
 if TYPE_CHECKING:

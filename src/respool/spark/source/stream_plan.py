@@ -1,4 +1,4 @@
-"""Plans the next micro-batch, from a stream's position and the current topics. Pure.
+"""Plans the next micro-batch, from a stream's position and the current topics: what, how much, in which tasks. Pure.
 
 ```
     start (the checkpoint)     seen (the brokers)                   what it means
@@ -8,18 +8,23 @@
 ```
 A topic or partition that brokers do not list keeps its place in every position: an incomplete answer must never make
 messages that were already read look new.
+
+A limit is shared among partitions in proportion to their backlog. The same ranges give the same tasks when a batch is
+repeated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from itertools import pairwise
 from typing import TypeAlias
 
-from respool.spark.source.limits import Place
 from respool.spark.source.loss import Loss
-from respool.spark.source.splits import Range
 from respool.spark.source.stream_offset import Position, TopicAt
 
 Offsets: TypeAlias = Mapping[int, int]
+Place: TypeAlias = tuple[str, int]
+PlaceOffsets: TypeAlias = Mapping[Place, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,7 @@ def report_recreated(loss: Loss, topic: str, before: TopicAt, now: TopicAt) -> N
     )
 
 
-def ranges_between(start: Position, end: Position) -> list[Range]:
+def ranges_between(start: Position, end: Position) -> list["Range"]:
     """The ranges of one micro-batch. A new partition begins at 0, unless its whole topic is new."""
     ranges: list[Range] = []
     for name in sorted(end):
@@ -117,3 +122,103 @@ def ranges_between(start: Position, end: Position) -> list[Range]:
             for number in sorted(to.offsets)
         ]
     return [one for one in ranges if one.count > 0]
+
+
+def waiting(start: PlaceOffsets, end: PlaceOffsets) -> dict[Place, int]:
+    """The number of unread offsets per partition; those without any are omitted."""
+    return {place: end[place] - start[place] for place in sorted(end) if end[place] > start[place]}
+
+
+def limit_offsets(start: PlaceOffsets, end: PlaceOffsets, most: int) -> dict[Place, int]:
+    """End offsets with at most `most` offsets in total: the same fraction of each partition, up to rounding.
+
+    At least one offset is included, if any is available and `most` is not 0.
+    """
+    counts = waiting(start, end)
+    total = sum(counts.values())
+    if total <= most:
+        return dict(end)
+    return _moved(start, end, _shares(counts, most, total))
+
+
+def limit_bytes(
+    start: PlaceOffsets, end: PlaceOffsets, most: int, bytes_an_offset: Mapping[Place, float]
+) -> dict[Place, int]:
+    """End offsets with about `most` bytes in total. At least one offset is included, however large its message is."""
+    counts = waiting(start, end)
+    expected = sum(count * max(bytes_an_offset[place], 0) for place, count in counts.items())
+    if expected <= most:
+        return dict(end)
+    total = sum(counts.values())
+    # The same fraction of each partition: an exact fraction of its offsets is about that of its bytes.
+    allowed = max(1, int(total * most / expected))
+    return _moved(start, end, _shares(counts, allowed, total))
+
+
+def is_worth_a_batch(start: PlaceOffsets, end: PlaceOffsets, least: int) -> bool:
+    return sum(waiting(start, end).values()) >= least
+
+
+def _shares(counts: Mapping[Place, int], most: int, total: int) -> dict[Place, int]:
+    shares = {place: most * count // total for place, count in counts.items()}
+    # The remainder of the rounding goes to those that lost most by it.
+    left = most - sum(shares.values())
+    lost = sorted(counts, key=lambda place: (-(most * counts[place] % total), place))
+    for place in lost[:left]:
+        shares[place] += 1
+    return shares
+
+
+def _moved(start: PlaceOffsets, end: PlaceOffsets, shares: Mapping[Place, int]) -> dict[Place, int]:
+    return {place: start[place] + shares[place] if place in shares else end[place] for place in end}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Range:
+    """The offsets [begin, end) of one partition. Can be pickled."""
+
+    topic: str
+    # The topic id for which the offsets are valid; None if unknown.
+    topic_id: str | None
+    partition: int
+    begin: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        return self.end - self.begin
+
+
+def split(
+    ranges: Sequence[Range], *, at_least: int | None = None, offsets_max: int | None = None
+) -> list[Range]:
+    """Split into pieces of at most `offsets_max`, and into `at_least` pieces in total if possible, the longest first.
+
+    Empty ranges are omitted. Pieces of one range differ in length by at most one.
+    """
+    wanted = [one for one in ranges if one.count > 0]
+    pieces = [1 if offsets_max is None else -(-one.count // offsets_max) for one in wanted]
+    if at_least is not None:
+        _cut_longest(wanted, pieces, at_least)
+    return [part for one, count in zip(wanted, pieces, strict=True) for part in _cut(one, count)]
+
+
+def _cut_longest(ranges: Sequence[Range], pieces: list[int], at_least: int) -> None:
+    missing = min(at_least, sum(one.count for one in ranges)) - sum(pieces)
+    # The longest piece first; among equally long ones, that of the first range.
+    longest = [(-one.count / pieces[number], number) for number, one in enumerate(ranges)]
+    heapify(longest)
+    for _ in range(max(0, missing)):
+        _, number = longest[0]
+        pieces[number] += 1
+        one = ranges[number]
+        length = one.count / pieces[number] if pieces[number] < one.count else 0
+        heapreplace(longest, (-length, number))
+
+
+def _cut(one: Range, count: int) -> list[Range]:
+    bounds = [one.begin + one.count * number // count for number in range(count + 1)]
+    return [
+        Range(topic=one.topic, topic_id=one.topic_id, partition=one.partition, begin=begin, end=end)
+        for begin, end in pairwise(bounds)
+    ]

@@ -119,7 +119,7 @@ def test_a_reader_is_told_what_was_aborted_of_what_it_is_lent(
     behind = fetch(broker, offset=7, isolation_level=READ_COMMITTED)
     assert local_read(broker, behind)
     assert behind.aborted == fetch(broker).aborted == ()
-    monkeypatch.setattr("respool.broker.fetch.local_read_ranges.LOCAL_READ_ABORTED_MAX", 0)
+    monkeypatch.setattr("respool.broker.fetch.partition_read.LOCAL_READ_ABORTED_MAX", 0)
     many = fetch(broker, isolation_level=READ_COMMITTED)
     assert (many.file_range, many.aborted) == (None, ((producer.id, 5),))
     assert many.records

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.leadership import Hint, endpoints_of, leader_hint
 from respool.broker.handlers.support.partition_write import (
     ACKS_ALL,
     Appended,
@@ -32,7 +33,6 @@ from respool.broker.handlers.support.partition_write import (
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from respool.broker.handlers.support.transactional_produce import verify
-from respool.broker.metadata.leader_hints import Hint, endpoints_of, leader_hint
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.model.errors import InvalidRecord, MessageTooLarge, RequestError, RequestTimedOut
 from respool.ports.record_scan import RecordScanner

@@ -1,13 +1,19 @@
-"""Leaders and replicas of partitions, as Metadata and DescribeTopicPartitions report them."""
+"""Leaders and replicas of partitions, as replies report them: in metadata, and as a hint in NOT_LEADER replies."""
 
 from collections.abc import Iterable, Iterator
 
 from respool.broker.broker import Broker
-from respool.model.cluster import TopicImage
-from respool.model.errors import LeaderNotAvailable
+from respool.model.cluster import ClusterImage, TopicImage
+from respool.model.errors import FencedLeaderEpoch, LeaderNotAvailable, NotLeader
+from respool.model.ids import BrokerId
+from respool.wire.hot_replies import NodeEndpoint
 from respool.wire.metadata_reply import MetadataPartition
 
 NO_LEADER = -1
+_MISSED = frozenset({NotLeader.code, FencedLeaderEpoch.code})
+
+# Broker id and leader epoch.
+Hint = tuple[int, int]
 
 
 def leadership(
@@ -43,3 +49,28 @@ def leadership(
             yield MetadataPartition(
                 0, number, image.leader, image.leader_epoch, image.replicas, image.isr, offline
             )
+
+
+def leader_hint(
+    image: ClusterImage, me: BrokerId, topic: str, partition: int, error_code: int
+) -> Hint | None:
+    """Return the current leader for a NOT_LEADER reply (KIP-951): clients go there without a metadata request.
+
+    None if this broker knows no other.
+    """
+    if error_code not in _MISSED or not image.has_partition(topic, partition):
+        return None
+    found = image.topics[topic].partitions[partition]
+    leader = found.serving_leader
+    if leader is None or leader == me or leader not in image.brokers:
+        return None
+    return leader, found.leader_epoch
+
+
+def endpoints_of(image: ClusterImage, hints: Iterable[Hint | None]) -> list[NodeEndpoint]:
+    """Return the endpoints of the brokers that a reply names."""
+    ids = sorted({BrokerId(hint[0]) for hint in hints if hint is not None})
+    return [
+        NodeEndpoint(one.id, one.host, one.port, one.rack)
+        for one in (image.brokers[broker] for broker in ids if broker in image.brokers)
+    ]

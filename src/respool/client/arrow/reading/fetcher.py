@@ -19,8 +19,7 @@ from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.reading.bounded_queue import BoundedQueue
 from respool.client.arrow.reading.cursor import Cursor, Step
 from respool.client.arrow.reading.pieces import PieceMaker
-from respool.client.arrow.reading.preferred_replicas import PreferredReplicas
-from respool.client.arrow.reading.watched_topic import WatchedTopic
+from respool.client.arrow.reading.watched_topic import PreferredReplicas, WatchedTopic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
 from respool.client.kafka.connection import Connection, ReplyBuffer

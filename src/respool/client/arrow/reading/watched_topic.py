@@ -1,4 +1,4 @@
-"""The topic of a running read: its current leaders, and whether it was deleted or recreated."""
+"""The topic of a running read: its current leaders and closer replicas, and whether it was deleted or recreated."""
 
 import time
 from uuid import UUID
@@ -13,6 +13,10 @@ DISCOVER_EVERY_S = 5.0
 # Not all brokers know a topic at once if it was just created or moved, or a broker just started. After this time the
 # topic is considered deleted.
 TOPIC_GONE_S = 10.0
+# After this time the leader is asked again: another replica may be closer by then.
+NAMED_FOR_S = 300.0
+# Leaders would keep naming a replica that the reader cannot use, so for this time the reader sends no rack.
+AVOIDED_FOR_S = 60.0
 
 
 class WatchedTopic:
@@ -80,3 +84,29 @@ class WatchedTopic:
         self.refresh(reading)
         self._known_partitions = self._seen.partitions
         return range(known, self._seen.partitions)
+
+
+class PreferredReplicas:
+    """The replicas that leaders have named as closer to the reader (KIP-392), each until it fails or its time is up."""
+
+    def __init__(self) -> None:
+        self._named: dict[int, tuple[int, float]] = {}
+        self._avoided_until: dict[int, float] = {}
+
+    def on_named(self, partition: int, broker: int, now: float) -> None:
+        self._named[partition] = broker, now + NAMED_FOR_S
+
+    def of(self, partition: int, now: float) -> int | None:
+        broker, until = self._named.get(partition, (None, 0.0))
+        return broker if now < until else None
+
+    def leave(self, partition: int, now: float) -> bool:
+        """Return to the leader for a while; returns False if the partition was already fetched from its leader."""
+        if self._named.pop(partition, None) is None:
+            return False
+        self._avoided_until[partition] = now + AVOIDED_FOR_S
+        return True
+
+    def may_be_named(self, partition: int, now: float) -> bool:
+        """Whether to send the reader's rack to the leader."""
+        return now >= self._avoided_until.get(partition, 0.0)

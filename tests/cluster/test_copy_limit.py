@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from respool.cluster.leader_shares import Turns, leader_shares, limited_leaders
+from respool.cluster.copy_limit import Turns, leader_shares, limited_leaders
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.topic_config import TopicConfig

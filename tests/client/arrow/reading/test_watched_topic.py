@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from respool.client.arrow.reading.preferred_replicas import (
+from respool.client.arrow.reading.read import read_table
+from respool.client.arrow.reading.watched_topic import (
     AVOIDED_FOR_S,
     NAMED_FOR_S,
     PreferredReplicas,
 )
-from respool.client.arrow.reading.read import read_table
 from respool.wire.codec import Request
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
 

@@ -1,6 +1,6 @@
 from replication.builders import FOUR, THREE, TWO
 from respool.model.ids import BrokerId, Offset
-from respool.replication.closest_replica import ReadableReplica, closest_replica
+from respool.replication.followers import ReadableReplica, closest_replica
 
 
 def follower(

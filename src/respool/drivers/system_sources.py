@@ -1,6 +1,8 @@
-"""The machine's clocks."""
+"""The operating system's clocks and random numbers."""
 
+import secrets
 import time
+from uuid import UUID, uuid4
 
 # Linux only; elsewhere a broker that slept notices when it next renews its lease.
 BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -20,3 +22,13 @@ class SystemClock:
 
     def boot_ms(self) -> int:
         return time.clock_gettime_ns(BOOT_CLOCK) // 1_000_000
+
+
+class SystemRandomSource:
+    """A `ports.random_source.RandomSource`."""
+
+    def uuid(self) -> UUID:
+        return uuid4()
+
+    def below(self, limit: int) -> int:
+        return secrets.randbelow(limit)

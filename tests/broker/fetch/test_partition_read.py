@@ -1,7 +1,7 @@
 """Which aborted transactions a fetch's answer names."""
 
 from log.transaction_world import TransactionWorld
-from respool.broker.fetch.aborted_records import aborted_among, end_of
+from respool.broker.fetch.partition_read import aborted_among, end_of
 from respool.log.partition_log import ReadSpec
 from respool.model.ids import Offset
 

@@ -7,7 +7,7 @@ from kafka.partitioner.default import murmur2
 
 import respool
 from respool.client.messages.errors import BadArgument, UnknownPartition
-from respool.client.messages.partitioner import Partitioner
+from respool.client.messages.outgoing import Partitioner
 from support.broker_process import BrokerProcess
 from support.topics import Topics
 

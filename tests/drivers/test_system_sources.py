@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from respool.drivers.system_clock import SystemClock
+from respool.drivers.system_sources import SystemClock
 
 
 def test_the_wall_clock_is_the_systems_in_milliseconds() -> None:
