@@ -30,7 +30,7 @@ FAMILIES = {
 
 # A test file that is named for a module of another package, because it tests a larger thing of that name.
 NAMED_FOR_SOMETHING_ELSE = {
-    "tests/client/messages/test_transactions.py": "transactions of the message client, over its transaction.py",
+    "tests/client/messages/test_transactions.py": "transactions of the message client",
     "tests/clients/test_metrics.py": "the metrics of a broker process, as a scraper sees them",
     "tests/coordination/groups/test_txn_offset_commit.py": "the pure half of that API",
     "tests/docs/test_delivery.py": "docs/delivery.md",

@@ -6,13 +6,13 @@ from typing import Self
 
 from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.kafka.list_offsets import OffsetRange
-from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.client.kafka.security import Security
 from respool.model.operator_errors import NotFound, OperatorError
 from respool.operate.cluster_admin import TopicSetting
 from respool.operate.errors import PartitionOffline, TopicExists
 
-LEADER = Leader(broker=1, epoch=0)
+LEADER = PartitionLeader(broker=1, epoch=0)
 DEFAULTS = {
     "cleanup.policy": "delete",
     "min.insync.replicas": "1",

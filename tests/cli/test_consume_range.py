@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.cli.consume_range import (
-    Cursor,
+    RangeProgress,
     Until,
     first_offset,
     is_empty,
@@ -146,7 +146,7 @@ def test_a_range_that_ends_before_it_begins_is_empty(
 
 
 def test_a_cursor_shows_offsets_up_to_its_stop_and_is_then_done() -> None:
-    cursor = Cursor(position=3, stop=5, until_ms=None)
+    cursor = RangeProgress(position=3, stop=5, until_ms=None)
     # A batch is delivered whole, so offsets before the position come too.
     assert not cursor.on_message(2, 0)
     assert cursor.on_message(3, 0)
@@ -158,12 +158,12 @@ def test_a_cursor_shows_offsets_up_to_its_stop_and_is_then_done() -> None:
 
 
 def test_a_cursor_with_nothing_to_read_is_done_from_the_start() -> None:
-    assert Cursor(position=5, stop=5, until_ms=None).is_done
-    assert not Cursor(position=5, stop=None, until_ms=None).is_done
+    assert RangeProgress(position=5, stop=5, until_ms=None).is_done
+    assert not RangeProgress(position=5, stop=None, until_ms=None).is_done
 
 
 def test_a_stop_that_falls_on_a_transaction_marker_is_reached_by_the_partition_s_end() -> None:
-    cursor = Cursor(position=0, stop=3, until_ms=None)
+    cursor = RangeProgress(position=0, stop=3, until_ms=None)
     assert cursor.on_message(0, 0)
     assert cursor.on_message(1, 0)
     # Offset 2 is a marker: no message comes for it.
@@ -173,20 +173,20 @@ def test_a_stop_that_falls_on_a_transaction_marker_is_reached_by_the_partition_s
 
 
 def test_a_stop_inside_a_gap_is_reached_by_the_next_message() -> None:
-    cursor = Cursor(position=0, stop=3, until_ms=None)
+    cursor = RangeProgress(position=0, stop=3, until_ms=None)
     assert not cursor.on_message(7, 0)
     assert cursor.is_done
 
 
 def test_following_until_a_time_ends_with_the_first_message_of_that_time() -> None:
-    cursor = Cursor(position=0, stop=None, until_ms=1_000)
+    cursor = RangeProgress(position=0, stop=None, until_ms=1_000)
     assert cursor.on_message(0, 999)
     assert not cursor.on_message(1, 1_000)
     assert cursor.is_done
 
 
 def test_following_until_a_time_ends_when_the_clock_has_passed_it_and_all_is_read() -> None:
-    cursor = Cursor(position=0, stop=None, until_ms=1_000)
+    cursor = RangeProgress(position=0, stop=None, until_ms=1_000)
     cursor.on_tick(2_000)
     assert not cursor.is_done, "nobody said yet that all is read"
     cursor.on_end(0)
@@ -201,7 +201,7 @@ def test_following_until_a_time_ends_when_the_clock_has_passed_it_and_all_is_rea
 
 
 def test_following_without_an_end_is_never_done() -> None:
-    cursor = Cursor(position=0, stop=None, until_ms=None)
+    cursor = RangeProgress(position=0, stop=None, until_ms=None)
     cursor.on_end(0)
     cursor.on_tick(10**15)
     assert cursor.on_message(0, 0)
@@ -216,7 +216,7 @@ def test_following_without_an_end_is_never_done() -> None:
 def test_a_cursor_shows_exactly_what_lies_between_start_and_stop(
     offsets: list[int], start: int, stop: int
 ) -> None:
-    cursor = Cursor(position=start, stop=stop, until_ms=None)
+    cursor = RangeProgress(position=start, stop=stop, until_ms=None)
     shown = [offset for offset in offsets if cursor.on_message(offset, 0)]
     cursor.on_end(61)
     assert shown == [offset for offset in offsets if start <= offset < stop]

@@ -11,26 +11,26 @@ import pytest
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.exit_codes import ExitCode
-from respool.client.kafka.groups import Committed, DescribedGroup
+from respool.client.kafka.groups import CommittedOffset, DescribedGroup
 from respool.operate.cluster_admin import ClusterAdmin
-from respool.operate.consumer_groups import ConsumerGroups, GroupListing, GroupsUnknown
+from respool.operate.group_operations import GroupListing, GroupOperations, GroupsUnknown
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.
 READ = """
 import sys
 from respool.cli.connection_options import BrokerConnection
-from respool.operate.consumer_groups import ConsumerGroups
+from respool.operate.group_operations import GroupOperations
 cluster = BrokerConnection(bootstrap=sys.argv[1]).connect().cluster
-for (topic, number), held in ConsumerGroups(cluster).committed("billing").items():
+for (topic, number), held in GroupOperations(cluster).committed("billing").items():
     print(topic, number, held.offset, held.metadata)
 """
 
 
 @contextmanager
-def groups_at(address: str) -> Iterator[ConsumerGroups]:
+def groups_at(address: str) -> Iterator[GroupOperations]:
     with BrokerConnection(bootstrap=address).connect() as admin:
-        yield ConsumerGroups(admin.cluster)
+        yield GroupOperations(admin.cluster)
 
 
 def test_reading_offsets_survives_that_their_coordinator_moves() -> None:
@@ -53,10 +53,10 @@ def test_reading_offsets_survives_that_their_coordinator_moves() -> None:
 
 def test_what_is_noted_beside_an_offset_is_set_and_read_as_it_is() -> None:
     places = {
-        ("rides", 0): Committed(offset=5, metadata="note"),
+        ("rides", 0): CommittedOffset(offset=5, metadata="note"),
         # As confluent-kafka commits it.
-        ("rides", 1): Committed(offset=6, metadata="note\0"),
-        ("rides", 2): Committed(offset=7),
+        ("rides", 1): CommittedOffset(offset=6, metadata="note\0"),
+        ("rides", 2): CommittedOffset(offset=7),
     }
     with GroupBroker() as broker, groups_at(broker.address) as groups:
         groups.commit("billing", places)
@@ -110,18 +110,18 @@ def test_lags_of_all_groups_are_told_with_one_listing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listings = []
-    list_all = ConsumerGroups.list
+    list_all = GroupOperations.list
 
-    def counted(groups: ConsumerGroups) -> GroupListing:
+    def counted(groups: GroupOperations) -> GroupListing:
         listings.append(groups)
         return list_all(groups)
 
-    monkeypatch.setattr(ConsumerGroups, "list", counted)
+    monkeypatch.setattr(GroupOperations, "list", counted)
     with GroupBroker() as broker:
         broker.cluster = [broker]
         for name in ("billing", "fraud", "pricing"):
             broker.offsets[name] = {("rides", 0): (5, "")}
-        monkeypatch.setattr(ConsumerGroups, "describe", lambda _, name: described(name))
+        monkeypatch.setattr(GroupOperations, "describe", lambda _, name: described(name))
         monkeypatch.setattr(ClusterAdmin, "topics", lambda _: {})
         ended = run("group", "lag", "--broker", broker.address)
     assert ended.code == ExitCode.OK, ended.err

@@ -7,7 +7,7 @@ import pytest
 from respool.client.kafka.admin import BrokerNode, ClusterDescription
 from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.groups import ListedGroup
-from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.client.kafka.replicas import LogDir, Reassignment, ReplicaSize
 from respool.operate.cluster_overview import describe
 from respool.operate.cluster_survey import Gap, GapReason, Survey
@@ -19,7 +19,7 @@ def partition(
     return TopicMetadata(
         name="rides",
         id=None,
-        leaders={0: None if leader is None else Leader(broker=leader, epoch=0)},
+        leaders={0: None if leader is None else PartitionLeader(broker=leader, epoch=0)},
         replicas={0: replicas},
         in_sync={0: in_sync},
     )

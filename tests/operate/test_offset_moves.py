@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.cli.group_reset import parse_target
-from respool.client.kafka.groups import Committed
+from respool.client.kafka.groups import CommittedOffset
 from respool.client.kafka.list_offsets import OffsetRange
-from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 from respool.operate.offset_moves import (
@@ -44,7 +44,7 @@ def move(
     (planned,) = plan_moves(
         to,
         [PLACE],
-        committed={} if committed is None else {PLACE: Committed(offset=committed)},
+        committed={} if committed is None else {PLACE: CommittedOffset(offset=committed)},
         ranges={PLACE: OffsetRange(start=held[0], end=held[1])},
         at_time={PLACE: at},
     )
@@ -52,7 +52,7 @@ def move(
 
 
 def topic(name: str, partitions: int) -> TopicMetadata:
-    leader = Leader(broker=1, epoch=0)
+    leader = PartitionLeader(broker=1, epoch=0)
     return TopicMetadata(name=name, id=None, leaders=dict.fromkeys(range(partitions), leader))
 
 

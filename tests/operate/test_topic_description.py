@@ -2,11 +2,11 @@
 
 import pytest
 
-from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.operate.cluster_admin import TopicSetting
 from respool.operate.topic_description import asks_for_too_many, fewest_replicas, promise
 
-LEADER = Leader(broker=1, epoch=0)
+LEADER = PartitionLeader(broker=1, epoch=0)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from respool.client.kafka import sequenced_writer
 from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerUnreachable
 from respool.client.kafka.list_offsets import Isolation
-from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.log.producers.producer_states import ProducerStates
 from respool.model.errors import OutOfOrderSequence
 from respool.model.ids import Offset
@@ -99,7 +99,7 @@ class World:
 
     def describe_topic(self, _cluster: object, name: str) -> TopicMetadata:
         numbers = list(self.source if name == SOURCE else self.target)
-        leaders = dict.fromkeys(numbers, Leader(broker=1, epoch=0))
+        leaders = dict.fromkeys(numbers, PartitionLeader(broker=1, epoch=0))
         return TopicMetadata(name=name, id=None, leaders=leaders)
 
     def held_spans(

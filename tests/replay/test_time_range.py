@@ -9,7 +9,7 @@ import pytest
 
 from respool.client.kafka import list_offsets
 from respool.client.kafka.list_offsets import OffsetAt
-from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.model.seek_target import AtTime, Earliest
 from respool.replay import time_range
 from respool.replay.copy_plan import Span
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 
 def spans(held: list[tuple[int, int] | None], from_h: float | None, to_h: float) -> dict[int, Span]:
     """In these partitions every message is an hour younger than the one before; offset 0 is at the time 0."""
-    leader = Leader(broker=1, epoch=0)
+    leader = PartitionLeader(broker=1, epoch=0)
     topic = TopicMetadata(
         name="rides",
         id=None,

@@ -6,7 +6,7 @@ from typing import Any
 
 from respool.broker.outcome import Reply
 from respool.pacing.rate_limited_log import RateLimitedLog
-from respool.server.connection import Connection
+from respool.server.connection import ClientConnection
 from respool.server.traffic import RequestTimes
 from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request
@@ -23,9 +23,9 @@ class FakeTransport(asyncio.Transport):
         self.is_reading_paused = False
         self._buffered = bytearray()
         self._closing = False
-        self._protocol: Connection | None = None
+        self._protocol: ClientConnection | None = None
 
-    def attach(self, protocol: Connection) -> None:
+    def attach(self, protocol: ClientConnection) -> None:
         self._protocol = protocol
         protocol.connection_made(self)
 
@@ -95,10 +95,10 @@ class OpenDoor:
         self.refusals = RateLimitedLog(logging.getLogger(__name__))
         self._tasks: set[asyncio.Task[Reply]] = set()
 
-    def on_connected(self, connection: Connection) -> bool:
+    def on_connected(self, connection: ClientConnection) -> bool:
         return True
 
-    def on_disconnected(self, connection: Connection) -> None:
+    def on_disconnected(self, connection: ClientConnection) -> None:
         self.gone += 1
 
     def own(self, task: "asyncio.Task[Reply]") -> None:

@@ -13,7 +13,7 @@ from respool.broker.broker import Broker
 from respool.broker.memory import MemoryBudget
 from respool.broker.outcome import Outcome
 from respool.records.build import NewRecord, build_batch
-from respool.server.connection import Connection
+from respool.server.connection import ClientConnection
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from server.fake_transport import FakeTransport, OpenDoor
@@ -28,7 +28,7 @@ class Client:
         self.broker = broker
         self.transport = transport
         self.door = OpenDoor()
-        self.connection = Connection(broker=broker.broker, owner=self.door)
+        self.connection = ClientConnection(broker=broker.broker, owner=self.door)
         transport.attach(self.connection)
 
     def send(self, *frames: bytes | memoryview) -> None:
@@ -190,7 +190,7 @@ def test_what_a_follower_does_not_take_is_charged_as_a_followers(
 
     async def story(client: Client) -> None:
         memory = client.broker.broker.memory = MemoryBudget(80_000, has_followers=True)
-        client.connection = Connection(
+        client.connection = ClientConnection(
             broker=client.broker.broker, owner=client.door, handler=answer
         )
         client.transport.attach(client.connection)

@@ -10,7 +10,7 @@ import pytest
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import encode_request
 from respool.pacing.rate_limited_log import INTERVAL_S
-from respool.server.connection import Connection
+from respool.server.connection import ClientConnection
 from respool.server.listener import Listener
 from respool.wire.api_table import Api
 from server.fake_transport import FakeTransport
@@ -26,7 +26,7 @@ def _at_info(caplog: pytest.LogCaptureFixture) -> None:
 
 def connect(listener: Listener, broker: RunningBroker, data: bytes = b"") -> FakeTransport:
     transport = FakeTransport()
-    connection = Connection(broker=broker.broker, owner=listener)
+    connection = ClientConnection(broker=broker.broker, owner=listener)
     transport.attach(connection)
     if data:
         buffer = connection.get_buffer(-1)

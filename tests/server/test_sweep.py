@@ -9,7 +9,7 @@ import pytest
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import encode_request
 from respool.broker.memory import MemoryBudget
-from respool.server.connection import Connection
+from respool.server.connection import ClientConnection
 from respool.server.listener import STALL_IN_NEED_S, Listener
 from respool.wire.api_table import Api
 from server.fake_transport import FakeTransport
@@ -27,7 +27,7 @@ class Room:
         self.memory: MemoryBudget = broker.broker.memory
         self._listener = Listener(broker.broker)
         self.transport = FakeTransport(room=taken_max)
-        self.connection = Connection(broker=broker.broker, owner=self._listener)
+        self.connection = ClientConnection(broker=broker.broker, owner=self._listener)
         self.transport.attach(self.connection)
         self._began = asyncio.get_running_loop().time()
 

@@ -7,7 +7,7 @@ import pytest
 
 from broker.running_broker import RunningBroker
 from broker.wire_client import encode_request
-from respool.server.connection import Connection
+from respool.server.connection import ClientConnection
 from respool.server.listener import Listener
 from respool.server.traffic import SECONDS_BOUNDS, STAGE_BOUNDS, RequestTimes, Traffic
 from respool.sim.runtime.simulated_metrics import SimMetrics
@@ -113,7 +113,7 @@ def test_a_connection_tells_of_replies_made_at_once_and_by_tasks(
     async def story() -> None:
         listener = Listener(running_broker.broker)
         transport = FakeTransport(room=1 << 20)
-        connection = Connection(broker=running_broker.broker, owner=listener)
+        connection = ClientConnection(broker=running_broker.broker, owner=listener)
         transport.attach(connection)
         frames = [
             encode_request(Api.API_VERSIONS, 0),

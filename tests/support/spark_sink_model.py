@@ -10,7 +10,7 @@ from respool.spark.sink.protocol import (
     AlreadyIn,
     CheckRows,
     Part,
-    Place,
+    TaskId,
     WriteAgain,
     decide,
     fail_batch,
@@ -30,7 +30,7 @@ from respool.spark.sink.protocol_steps import (
     Wait,
     WriteState,
 )
-from respool.spark.sink.state import Extent, Share, SinkState, Transaction
+from respool.spark.sink.state import Extent, Share, SinkState, TaskTransaction
 
 Row = tuple[int, int, str]  # batch, task, and which computation of the batch it comes from
 
@@ -52,10 +52,10 @@ class ModelBroker:
     reads: int = 0
     decider: int = 0
     visible: list[Row] = field(default_factory=list)
-    decided: set[Transaction] = field(default_factory=set)
+    decided: set[TaskTransaction] = field(default_factory=set)
     # Transactions that were aborted by time, and by someone who took their id.
-    aborted_by_time: set[Transaction] = field(default_factory=set)
-    aborted_by_others: set[Transaction] = field(default_factory=set)
+    aborted_by_time: set[TaskTransaction] = field(default_factory=set)
+    aborted_by_others: set[TaskTransaction] = field(default_factory=set)
 
     @property
     def timed_out(self) -> bool:
@@ -85,7 +85,7 @@ class ModelBroker:
             case ListOpen(but=known):
                 left_out = {one.transactional_id for one in known}
                 return tuple(
-                    Transaction(name, 1, one.epoch)
+                    TaskTransaction(name, 1, one.epoch)
                     for name, one in self.ids.items()
                     if one.state == "Ongoing" and name not in left_out
                 )
@@ -101,7 +101,7 @@ class ModelBroker:
         """InitProducerId: an open transaction is aborted, and whoever had it is fenced."""
         one = self.ids.setdefault(name, Id())
         if one.state == "Ongoing":
-            self.aborted_by_others.add(Transaction(name, 1, one.epoch))
+            self.aborted_by_others.add(TaskTransaction(name, 1, one.epoch))
         one.epoch += 1
         one.state, one.rows = "Empty", []
         return one.epoch
@@ -116,11 +116,11 @@ class ModelBroker:
 
     def time_out(self, name: str) -> None:
         one = self.ids[name]
-        self.aborted_by_time.add(Transaction(name, 1, one.epoch))
+        self.aborted_by_time.add(TaskTransaction(name, 1, one.epoch))
         one.epoch += 1
         one.state, one.rows = "Abort", []
 
-    def _end(self, transaction: Transaction, *, is_commit: bool) -> Outcome:
+    def _end(self, transaction: TaskTransaction, *, is_commit: bool) -> Outcome:
         one = self.ids[transaction.transactional_id]
         if self._is_open(transaction):
             assert is_commit or transaction not in self.decided, "decided, and then aborted"
@@ -133,7 +133,7 @@ class ModelBroker:
             return Outcome.DONE if (one.state == "Commit") == is_commit else Outcome.OTHERWISE
         return Outcome.UNKNOWN
 
-    def _is_open(self, transaction: Transaction) -> bool:
+    def _is_open(self, transaction: TaskTransaction) -> bool:
         one = self.ids[transaction.transactional_id]
         return one.epoch == transaction.epoch and one.state == "Ongoing"
 
@@ -177,7 +177,7 @@ class Told:
     share: Share | None
 
 
-def task(place: Place, attempt: int, version: str) -> Generator[Any, Any, Told]:
+def task(place: TaskId, attempt: int, version: str) -> Generator[Any, Any, Told]:
     """A task of the model: every step that a broker sees is one."""
     part: Part = yield from join(place)
     row = (place.batch, place.task, version)
@@ -198,7 +198,7 @@ def task(place: Place, attempt: int, version: str) -> Generator[Any, Any, Told]:
     is_in = yield lambda broker: broker.write(name, epoch, row)
     if not is_in:
         raise SinkError("fenced")
-    return Told(Share(task=place.task, transaction=Transaction(name, 1, epoch), extent=extent))
+    return Told(Share(task=place.task, transaction=TaskTransaction(name, 1, epoch), extent=extent))
 
 
 class Run:
@@ -226,7 +226,7 @@ class Run:
     def try_task(self, number: int) -> None:
         attempt = self.attempts[number]
         self.attempts[number] += 1
-        place = Place(run=self.name, batch=self.batch, task=number)
+        place = TaskId(run=self.name, batch=self.batch, task=number)
         version = self.spark.version_of(self.batch, self.name)
         actor = Actor(f"{self.name}/{number}.{attempt}", task(place, attempt, version))
         self.tasks[actor] = number

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 import respool
 from respool.spark.options import Options
-from respool.spark.sink.protocol import Place
+from respool.spark.sink.protocol import TaskId
 from respool.spark.sink.sink_columns import SinkColumns
 from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.sink.stream_writer import abort_batch, commit_batch, write_task
@@ -48,7 +48,7 @@ class Query:
             self.options,
             COLUMNS,
             sink=SINK,
-            place=Place(run=run, batch=batch, task=task),
+            place=TaskId(run=run, batch=batch, task=task),
             attempt=attempt,
         )
 

@@ -47,7 +47,7 @@ LOW_RATE = 1024 * 1024
 UNLIKELY_RATE = 10_000
 
 
-def _display(doing: str, unit: str) -> Callable[[int], AbstractContextManager[output.Progress]]:
+def _display(doing: str, unit: str) -> Callable[[int], AbstractContextManager[output.ProgressBar]]:
     return lambda total: output.progress(doing, total=total, unit=unit)
 
 

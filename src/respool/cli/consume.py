@@ -10,7 +10,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.consume_range import Cursor, Until, is_empty, parse_start, parse_until
+from respool.cli.consume_range import RangeProgress, Until, is_empty, parse_start, parse_until
 from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import noticing_ctrl_c
 from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
@@ -259,7 +259,7 @@ def pretty_writer(*, colour: bool) -> Callable[[ReadMessage], bytes]:
 def _warn_of_open_transactions(
     cluster: "ClusterAdmin",
     topic: "TopicMetadata",
-    cursors: "Mapping[int, Cursor]",
+    cursors: "Mapping[int, RangeProgress]",
     ends: "Mapping[tuple[str, int], OffsetRange]",
     until: Until,
 ) -> None:

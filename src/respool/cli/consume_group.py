@@ -17,7 +17,7 @@ from typing import Any
 
 from respool.cli import kafka_library, output
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.consume_range import Cursor, Until, all_done, group_offset
+from respool.cli.consume_range import RangeProgress, Until, all_done, group_offset
 from respool.cli.interrupts import CtrlC
 from respool.cli.message_format import ReadMessage
 from respool.cli.options import Isolation
@@ -28,8 +28,8 @@ from respool.client.kafka.metadata import TopicMetadata
 from respool.model.operator_errors import OperatorError
 from respool.model.seek_target import SeekTarget
 from respool.operate.cluster_admin import ClusterAdmin
-from respool.operate.consumer_groups import ConsumerGroups, GroupsUnknown
 from respool.operate.errors import NobodyLeads, PartitionOffline
+from respool.operate.group_operations import GroupOperations, GroupsUnknown
 
 COMMIT_SECONDS = 1.0
 COOPERATIVE = "cooperative-sticky"
@@ -57,14 +57,14 @@ class GroupTopicReader(TopicReader):
         """`start` applies to partitions without a committed offset; `start_option` is the option as it was given."""
         self._admin = admin
         self._group = group
-        self._groups = ConsumerGroups(admin.cluster)
+        self._groups = GroupOperations(admin.cluster)
         self._info = topic
         self._retry_seconds = connection.retry_seconds
         self._start_option = start_option
         self._start = start
         self._until = until
         self._isolation = isolation
-        self.cursors: dict[int, Cursor] = {}
+        self.cursors: dict[int, RangeProgress] = {}
         # Per assigned partition: every message before this offset was written, or does not have to be.
         self._written: dict[int, int] = {}
         # Offsets sent to the coordinator, and those that it has confirmed.
@@ -161,7 +161,7 @@ class GroupTopicReader(TopicReader):
 
     def _plan_once_led(
         self, numbers: Sequence[int], committed: Mapping[int, int]
-    ) -> dict[int, Cursor]:
+    ) -> dict[int, RangeProgress]:
         """After a broker died, groups and leaders move at once: retry while a partition has no leader."""
         deadline = time.monotonic() + self._retry_seconds
         while True:
@@ -172,7 +172,9 @@ class GroupTopicReader(TopicReader):
                     raise
                 time.sleep(POLL_SECONDS)
 
-    def _plan(self, numbers: Sequence[int], committed: Mapping[int, int]) -> dict[int, Cursor]:
+    def _plan(
+        self, numbers: Sequence[int], committed: Mapping[int, int]
+    ) -> dict[int, RangeProgress]:
         # Fresh metadata: partitions may have been added since the start.
         topic = self._info = self._admin.topic(self._topic)
         unled = [number for number in numbers if topic.leaders.get(number) is None]
@@ -206,7 +208,9 @@ class GroupTopicReader(TopicReader):
             )
         return cursors
 
-    def _note_moved(self, number: int, committed: int, held: OffsetRange, cursor: Cursor) -> None:
+    def _note_moved(
+        self, number: int, committed: int, held: OffsetRange, cursor: RangeProgress
+    ) -> None:
         self._note(
             f"committed offset {committed} of partition {number} is not there, it holds {held.start} up to {held.end}; "
             f"starting at {cursor.position}"

@@ -100,7 +100,7 @@ def stop_offset(until: Until, *, high: int, follow: bool, at_time: int | None) -
             return end
 
 
-class Cursor:
+class RangeProgress:
     """How far one partition has been read, and whether its range is complete."""
 
     def __init__(self, *, position: int, stop: int | None, until_ms: int | None) -> None:
@@ -111,9 +111,9 @@ class Cursor:
         self._is_at_end = False
         self.is_done = stop is not None and position >= stop
 
-    def moved_to(self, position: int) -> "Cursor":
+    def moved_to(self, position: int) -> "RangeProgress":
         """A cursor with the same stop and another position."""
-        return Cursor(position=position, stop=self.stop, until_ms=self._until_ms)
+        return RangeProgress(position=position, stop=self.stop, until_ms=self._until_ms)
 
     def on_message(self, offset: int, timestamp_ms: int) -> bool:
         """Move beyond this message; return whether to show it."""
@@ -146,5 +146,5 @@ class Cursor:
             self.is_done = True
 
 
-def all_done(cursors: Mapping[int, Cursor]) -> bool:
+def all_done(cursors: Mapping[int, RangeProgress]) -> bool:
     return all(cursor.is_done for cursor in cursors.values())

@@ -18,7 +18,7 @@ from respool.model.quantities import counted
 if TYPE_CHECKING:
     from respool.client.kafka.groups import DescribedGroup
     from respool.operate.cluster_admin import ClusterAdmin
-    from respool.operate.consumer_groups import ConsumerGroups, PartitionLag
+    from respool.operate.group_operations import GroupOperations, PartitionLag
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
 app.command("reset", epilog=group_reset.EPILOG)(group_reset.reset)
@@ -48,10 +48,10 @@ def list_groups(
     connection: BrokerConnection,
 ) -> None:
     """List groups: name, state and protocol."""
-    from respool.operate.consumer_groups import ConsumerGroups, state_named
+    from respool.operate.group_operations import GroupOperations, state_named
 
     wanted = None if state is None else state_named(state)
-    listing = ConsumerGroups(connection.connect().cluster).list()
+    listing = GroupOperations(connection.connect().cluster).list()
     groups = [info for info in listing.groups if wanted in (None, info.state)]
     if as_json:
         output.print_json(
@@ -81,10 +81,10 @@ def describe(
     connection: BrokerConnection,
 ) -> None:
     """Show a group: its state, its members with their partitions, and its offset in each partition."""
-    from respool.operate.consumer_groups import ConsumerGroups
+    from respool.operate.group_operations import GroupOperations
 
     admin = connection.connect()
-    groups = ConsumerGroups(admin.cluster)
+    groups = GroupOperations(admin.cluster)
     group = groups.get(name)
     lags = _lags(admin, groups, group)
     if as_json:
@@ -112,10 +112,10 @@ def lag(
     connection: BrokerConnection,
 ) -> None:
     """Show the lag of groups, per partition and in total."""
-    from respool.operate.consumer_groups import ConsumerGroups, GroupListing
+    from respool.operate.group_operations import GroupListing, GroupOperations
 
     admin = connection.connect()
-    groups = ConsumerGroups(admin.cluster)
+    groups = GroupOperations(admin.cluster)
     with noticing_ctrl_c() as ctrl_c:
         while True:
             listing = GroupListing(groups=[], gaps=[]) if names else groups.list()
@@ -147,9 +147,9 @@ def delete(
     connection: BrokerConnection,
 ) -> None:
     """Delete groups and their committed offsets; messages are not deleted. Groups with members are refused."""
-    from respool.operate.consumer_groups import ConsumerGroups
+    from respool.operate.group_operations import GroupOperations
 
-    groups = ConsumerGroups(connection.connect().cluster)
+    groups = GroupOperations(connection.connect().cluster)
     found = [groups.get(name) for name in dict.fromkeys(names)]
     for group in found:
         if group.members:
@@ -172,9 +172,9 @@ def delete(
 
 
 def _lags(
-    admin: "ClusterAdmin", groups: "ConsumerGroups", group: "DescribedGroup"
+    admin: "ClusterAdmin", groups: "GroupOperations", group: "DescribedGroup"
 ) -> "list[PartitionLag]":
-    from respool.operate.consumer_groups import lags_of, owners_of
+    from respool.operate.group_operations import lags_of, owners_of
 
     committed = groups.committed(group.name)
     named = {topic for topic, _ in (*committed, *owners_of(group))}
@@ -188,7 +188,7 @@ def _lags(
 
 
 def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None:
-    from respool.operate.consumer_groups import total_lag
+    from respool.operate.group_operations import total_lag
 
     if as_json:
         document = [
@@ -211,7 +211,7 @@ def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None
 
 
 def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
-    from respool.operate.consumer_groups import total_lag
+    from respool.operate.group_operations import total_lag
 
     words = f"{counted(total_lag(lags), 'message')} to read"
     lost = sum(each.lost for each in lags)
@@ -224,7 +224,7 @@ def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
 
 
 def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> None:
-    from respool.operate.consumer_groups import format_places
+    from respool.operate.group_operations import format_places
 
     member_rows = [
         (
@@ -262,7 +262,7 @@ def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") 
 
 
 def _as_document(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> dict[str, object]:
-    from respool.operate.consumer_groups import total_lag
+    from respool.operate.group_operations import total_lag
 
     return {
         "group": group.name,

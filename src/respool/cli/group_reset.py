@@ -14,10 +14,10 @@ from respool.model.quantities import counted
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 if TYPE_CHECKING:
-    from respool.client.kafka.groups import Committed, DescribedGroup
+    from respool.client.kafka.groups import CommittedOffset, DescribedGroup
     from respool.client.kafka.metadata import Place
     from respool.operate.cluster_admin import ClusterAdmin
-    from respool.operate.consumer_groups import ConsumerGroups
+    from respool.operate.group_operations import GroupOperations
     from respool.operate.offset_moves import OffsetMove, Target
 
 EPILOG = (
@@ -96,10 +96,10 @@ def reset(
     )
     wanted = options.topics_and_partitions(topics or (), option="--topic")
 
-    from respool.operate.consumer_groups import ConsumerGroups
+    from respool.operate.group_operations import GroupOperations
 
     cluster = connection.connect()
-    groups = ConsumerGroups(cluster.cluster)
+    groups = GroupOperations(cluster.cluster)
     group = groups.find(name) if wanted else groups.get(name)
     committed = groups.committed(name) if group is not None else {}
     moves = _plan(cluster, target, wanted=wanted, committed=committed, name=name)
@@ -164,7 +164,7 @@ def _plan(
     target: "Target",
     *,
     wanted: dict[str, list[int] | None],
-    committed: "dict[Place, Committed]",
+    committed: "dict[Place, CommittedOffset]",
     name: str,
 ) -> "list[OffsetMove]":
     from respool.operate.offset_moves import ShiftBy, choose_places, plan_moves
@@ -244,7 +244,7 @@ def _show(
 
 
 def _explain(group: "DescribedGroup") -> GroupIsLive:
-    from respool.operate.consumer_groups import format_places
+    from respool.operate.group_operations import format_places
 
     members = "; ".join(
         f"{member.client_id} at {member.host}"
@@ -266,7 +266,7 @@ def _members(group: "DescribedGroup") -> str:
 
 def _carry_out(
     cluster: "ClusterAdmin",
-    groups: "ConsumerGroups",
+    groups: "GroupOperations",
     name: str,
     target: "Target",
     moves: "Sequence[OffsetMove]",
@@ -274,12 +274,12 @@ def _carry_out(
     force: bool,
 ) -> int:
     """Record the reset in the audit log, carry it out, record the outcome. Returns the number of removed members."""
-    from respool.client.kafka.groups import Committed
-    from respool.operate.consumer_groups import format_places
+    from respool.client.kafka.groups import CommittedOffset
+    from respool.operate.group_operations import format_places
     from respool.operate.offset_moves import target_text
     from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
-    places = {move.place: Committed(offset=move.target) for move in moves}
+    places = {move.place: CommittedOffset(offset=move.target) for move in moves}
     audit = AuditLog(cluster.cluster)
     entry = AuditEntry.begin(
         kind="reset",
@@ -313,14 +313,16 @@ def _carry_out(
     return fenced
 
 
-def _fence(cluster: "ClusterAdmin", name: str, places: "dict[Place, Committed]", who: str) -> int:
+def _fence(
+    cluster: "ClusterAdmin", name: str, places: "dict[Place, CommittedOffset]", who: str
+) -> int:
     from respool.operate.group_fence import GroupFence
 
     fence = GroupFence(cluster.cluster, name, reason=f"respool group reset --force by {who}")
     return fence.set_offsets(places, seconds=FORCE_SECONDS)
 
 
-def _verify(groups: "ConsumerGroups", name: str, places: "dict[Place, Committed]") -> None:
+def _verify(groups: "GroupOperations", name: str, places: "dict[Place, CommittedOffset]") -> None:
     have = groups.committed(name)
     for (topic, number), wanted in places.items():
         got = have.get((topic, number))

@@ -148,7 +148,7 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-class Progress(Protocol):
+class ProgressBar(Protocol):
     # False: nothing is displayed.
     is_shown: bool
 
@@ -158,7 +158,7 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress(description: str, *, total: int | None, unit: str = "bytes") -> Iterator[Progress]:
+def progress(description: str, *, total: int | None, unit: str = "bytes") -> Iterator[ProgressBar]:
     """A progress bar (a pulse if `total` is None) on standard error if it is a terminal; otherwise nothing."""
     if not sys.stderr.isatty():
         yield _NoProgress()

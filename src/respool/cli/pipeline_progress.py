@@ -55,7 +55,7 @@ def shown_progress() -> "Iterator[JobsProgress]":
 class Bar:
     """One bar for all jobs: the present step, and the sum of rows."""
 
-    def __init__(self, bar: output.Progress) -> None:
+    def __init__(self, bar: output.ProgressBar) -> None:
         self._bar = bar
 
     def of(self, _job: str) -> "ProgressListener":

@@ -9,7 +9,7 @@ from typing import Any
 
 from respool.cli import kafka_library, output
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.consume_range import Cursor, Until, all_done, first_offset, stop_offset
+from respool.cli.consume_range import RangeProgress, Until, all_done, first_offset, stop_offset
 from respool.cli.interrupts import CtrlC
 from respool.cli.message_format import ReadMessage
 from respool.cli.options import Isolation
@@ -33,7 +33,7 @@ class TopicReader:
         self,
         connection: BrokerConnection,
         topic: str,
-        cursors: dict[int, Cursor],
+        cursors: dict[int, RangeProgress],
         *,
         follow: bool,
         isolation: Isolation = Isolation.READ_COMMITTED,
@@ -209,7 +209,7 @@ def plan(
     until: Until,
     follow: bool,
     isolation: Isolation = Isolation.READ_COMMITTED,
-) -> dict[int, Cursor]:
+) -> dict[int, RangeProgress]:
     """Fetch the partitions' offsets and plan the range to read of each."""
     ranges = admin.ranges([topic], isolation=isolation.level)
 
@@ -231,5 +231,5 @@ def plan(
             )
         stop = stop_offset(until, high=held.end, follow=follow, at_time=until_at.get(number))
         until_ms = until.ms if isinstance(until, AtTime) else None
-        cursors[number] = Cursor(position=position, stop=stop, until_ms=until_ms)
+        cursors[number] = RangeProgress(position=position, stop=stop, until_ms=until_ms)
     return cursors

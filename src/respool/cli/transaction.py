@@ -18,7 +18,7 @@ from respool.model.times import (
 
 if TYPE_CHECKING:
     from respool.client.kafka.transactions import DescribedTransaction, ListedTransaction
-    from respool.operate.transaction_admin import HangingTransaction
+    from respool.operate.transaction_operations import HangingTransaction
 
 app = typer.Typer(
     no_args_is_help=True, help="List, describe and abort transactions, and find those that hang."
@@ -66,10 +66,10 @@ def list_transactions(
     )
 
     from respool.client.kafka.transactions import ONGOING, PREPARED
-    from respool.operate.transaction_admin import TransactionAdmin
+    from respool.operate.transaction_operations import TransactionOperations
 
     wanted = _states(states or ())
-    transactions = TransactionAdmin(connection.connect().cluster)
+    transactions = TransactionOperations(connection.connect().cluster)
     found = transactions.find(
         states=wanted, producer_ids=producer_ids or (), open_longer_than_ms=open_ms
     )
@@ -99,9 +99,9 @@ def describe(
     connection: BrokerConnection,
 ) -> None:
     """Show a transactional id: its state, producer, when the transaction began and its partitions."""
-    from respool.operate.transaction_admin import TransactionAdmin
+    from respool.operate.transaction_operations import TransactionOperations
 
-    found = TransactionAdmin(connection.connect().cluster).get(transactional_id)
+    found = TransactionOperations(connection.connect().cluster).get(transactional_id)
     if as_json:
         output.print_json(_document(found))
         return
@@ -147,12 +147,12 @@ def hanging(
     connection: BrokerConnection,
 ) -> None:
     """Find transactions that are open in a partition and will never be ended."""
-    from respool.operate.transaction_admin import TransactionAdmin, find_hanging
+    from respool.operate.transaction_operations import TransactionOperations, find_hanging
 
     cluster = connection.connect()
     topics = [cluster.topic(topic)] if topic is not None else list(cluster.topics().values())
     places = [(each.name, number) for each in topics for number in each.leaders]
-    transactions = TransactionAdmin(cluster.cluster)
+    transactions = TransactionOperations(cluster.cluster)
     found = find_hanging(transactions, places, now_ms=_now_ms())
     if as_json:
         output.print_json({"transactions": [_hanging_document(one) for one in found]})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from respool.client.kafka.metadata import Place
     from respool.client.kafka.transactions import DescribedTransaction
     from respool.operate.cluster_admin import ClusterAdmin
-    from respool.operate.transaction_admin import HangingTransaction, TransactionAdmin
+    from respool.operate.transaction_operations import HangingTransaction, TransactionOperations
 
 EPILOG = (
     "With an ID: its producer is fenced, as if a new one with its transactional.id had started, and its transaction is "
@@ -92,7 +92,7 @@ def abort(
 
 def command_for(hanging: "HangingTransaction") -> str:
     """The command that ends this transaction."""
-    from respool.operate.transaction_admin import HangingReason
+    from respool.operate.transaction_operations import HangingReason
 
     if hanging.why is HangingReason.OVERDUE and hanging.transaction is not None:
         return shlex.join(["respool", "transaction", "abort", hanging.transaction.transactional_id])
@@ -104,9 +104,9 @@ def command_for(hanging: "HangingTransaction") -> str:
 
 
 def _abort_known(cluster: "ClusterAdmin", name: str, *, yes: bool, as_json: bool) -> None:
-    from respool.operate.transaction_admin import TransactionAdmin
+    from respool.operate.transaction_operations import TransactionOperations
 
-    transactions = TransactionAdmin(cluster.cluster)
+    transactions = TransactionOperations(cluster.cluster)
     found = transactions.get(name)
     if found.is_decided:
         outcome = found.state.removeprefix("Prepare").lower()
@@ -139,7 +139,11 @@ def _abort_known(cluster: "ClusterAdmin", name: str, *, yes: bool, as_json: bool
 def _abort_hanging(
     cluster: "ClusterAdmin", place: "Place", start_offset: int, *, yes: bool, as_json: bool
 ) -> None:
-    from respool.operate.transaction_admin import HangingReason, TransactionAdmin, find_hanging
+    from respool.operate.transaction_operations import (
+        HangingReason,
+        TransactionOperations,
+        find_hanging,
+    )
 
     topic, number = place
     known = cluster.topic(topic)
@@ -147,7 +151,7 @@ def _abort_hanging(
         raise NotFound(
             f"{topic} has no partition {number}", hint=partition_numbers(known.partitions)
         )
-    transactions = TransactionAdmin(cluster.cluster)
+    transactions = TransactionOperations(cluster.cluster)
     write = next(
         (
             one.write
@@ -180,9 +184,9 @@ def _abort_hanging(
 
 
 def _not_hanging(
-    transactions: "TransactionAdmin", place: "Place", start_offset: int
+    transactions: "TransactionOperations", place: "Place", start_offset: int
 ) -> OperatorError:
-    from respool.operate.transaction_admin import owners_of
+    from respool.operate.transaction_operations import owners_of
 
     topic, number = place
     opened = transactions.open_in([place])

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from respool.cluster import broker_requests
 from respool.cluster.broker_requests import broker_load, expendable, unplaceable
-from respool.cluster.cluster_status import waits_for
 from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.status_document import waits_for
 from respool.cluster.view import ClusterView
 from respool.model.errors import InvalidReplicationFactor
 from respool.model.ids import BrokerId, TopicPartition

@@ -21,14 +21,14 @@ from respool.client.kafka.errors import (
     ClientError,
     VersionUnsupported,
 )
-from respool.client.kafka.groups import Committed, ListedGroup
+from respool.client.kafka.groups import CommittedOffset, ListedGroup
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.client.kafka.replicas import LogDir, Reassignment
 from respool.model.operator_errors import Unreachable
 from respool.model.quantities import counted
-from respool.operate.consumer_groups import PartitionLag, total_lag
 from respool.operate.errors import client_errors_translated
+from respool.operate.group_operations import PartitionLag, total_lag
 from respool.operate.topic_description import MIN_ISR
 
 # The default of Kafka's transaction.max.timeout.ms: coordinators abort transactions of this age.
@@ -251,8 +251,8 @@ class _Surveyor:
             if not lags or any(one.held is not None for one in lags):
                 self._found.lags[name] = total_lag(lags)
 
-    def _committed(self) -> dict[str, dict[Place, Committed]]:
-        found: dict[str, dict[Place, Committed]] = {}
+    def _committed(self) -> dict[str, dict[Place, CommittedOffset]]:
+        found: dict[str, dict[Place, CommittedOffset]] = {}
         names = [one.name for one in self._found.groups]
         for done, name in enumerate(names):
 
@@ -269,7 +269,9 @@ class _Surveyor:
                 break
         return found
 
-    def _ranges(self, committed: Iterable[Mapping[Place, Committed]]) -> dict[Place, OffsetRange]:
+    def _ranges(
+        self, committed: Iterable[Mapping[Place, CommittedOffset]]
+    ) -> dict[Place, OffsetRange]:
         """The offset ranges of these partitions that exist and have a leader."""
         topics = self._found.topics
         places = {

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from respool.cluster import keys
-from respool.cluster.cluster_status import Awaited, waits_for
 from respool.cluster.election import is_unclean
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.status_document import Awaited, waits_for
 from respool.cluster.view import ClusterView
 from respool.model.errors import RequestError
 from respool.model.ids import BrokerId, TopicPartition

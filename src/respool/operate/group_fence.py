@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import COORDINATOR_RETRIED, Code, code_name
 from respool.client.kafka.groups import (
-    Committed,
+    CommittedOffset,
     DescribedGroup,
     commit_fields,
     committed_in,
@@ -66,7 +66,7 @@ class GroupFence:
         self._clock = clock
         self._pause = pause
 
-    def set_offsets(self, places: Mapping[Place, Committed], *, seconds: float) -> int:
+    def set_offsets(self, places: Mapping[Place, CommittedOffset], *, seconds: float) -> int:
         """Remove the members and set the offsets; return how many members were removed.
 
         Raises:
@@ -92,7 +92,7 @@ class GroupFence:
                 )
             self._pause(PAUSE_SECONDS)
 
-    def _try(self, group: DescribedGroup, places: Mapping[Place, Committed]) -> int:
+    def _try(self, group: DescribedGroup, places: Mapping[Place, CommittedOffset]) -> int:
         """Send all requests in one write. Returns 0, or the error code after which to describe the group again."""
         leaving = leave_requests(
             self._group, group.members, protocol=group.type, reason=self._reason
@@ -126,7 +126,9 @@ class GroupFence:
             f"the broker refused the new offsets of {self._group}: {code_name(refused)} ({refused})"
         )
 
-    def _verify(self, have: Mapping[Place, Committed], places: Mapping[Place, Committed]) -> None:
+    def _verify(
+        self, have: Mapping[Place, CommittedOffset], places: Mapping[Place, CommittedOffset]
+    ) -> None:
         """Compare with the committed offsets, fetched right after the commit, before any member can change them."""
         for place, wanted in places.items():
             got = have.get(place)

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from respool.cluster.broker_requests import broker_load
-from respool.cluster.cluster_status import BrokerStatus, leader_now, status, waits_for
 from respool.cluster.reassignment_requests import reassignments
+from respool.cluster.status_document import BrokerStatus, leader_now, status, waits_for
 from respool.model.addresses import format_address
 from respool.model.cluster import PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, TopicPartition

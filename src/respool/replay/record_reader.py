@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from respool.client.arrow.reading.cursor import Cursor, Step
+from respool.client.arrow.reading.cursor import Cursor, FetchStep
 from respool.client.arrow.reading.watched_topic import WatchedTopic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
@@ -266,17 +266,17 @@ class RecordRangeReader:
         position, end = one.cursor.position, one.cursor.end
         assert end is not None
         match one.cursor.on_answer(part):
-            case Step.TAKE:
+            case FetchStep.TAKE:
                 self._on_progress(one)
                 return self._decode(part, position, end)
-            case Step.WAIT if is_crowded and not part.records:
+            case FetchStep.WAIT if is_crowded and not part.records:
                 # Other partitions filled the reply; this one is fetched first the next time.
                 one.retries.reset()
-            case Step.WAIT:
+            case FetchStep.WAIT:
                 self._fail(one, ClientError("its leader returns no records"), is_quiet=True)
-            case Step.ASK_BOUNDS:
+            case FetchStep.ASK_BOUNDS:
                 self._on_out_of_range(one)
-            case Step.RETRY:
+            case FetchStep.RETRY:
                 error = refused(f"fetching {one.cursor.topic}/{part.partition}", part.error_code)
                 if not error.retriable:
                     raise error

@@ -41,11 +41,11 @@ _WAITING_APIS = frozenset({Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.n
 class ConnectionOwner(Protocol):
     """The listener: counts connections and keeps their tasks."""
 
-    def on_connected(self, connection: "Connection") -> bool:
+    def on_connected(self, connection: "ClientConnection") -> bool:
         """Return False to refuse the connection, because there are too many."""
         ...
 
-    def on_disconnected(self, connection: "Connection") -> None: ...
+    def on_disconnected(self, connection: "ClientConnection") -> None: ...
 
     def own(self, task: "asyncio.Task[Reply]") -> None: ...
 
@@ -58,7 +58,7 @@ class ConnectionOwner(Protocol):
         ...
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     def __init__(
         self, *, broker: Broker, owner: ConnectionOwner, handler: Handler | None = None
     ) -> None:

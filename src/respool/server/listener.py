@@ -11,7 +11,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import Handler
 from respool.broker.outcome import Reply
 from respool.pacing.rate_limited_log import RateLimitedLog
-from respool.server.connection import Connection
+from respool.server.connection import ClientConnection
 from respool.server.gauges import Gauges
 from respool.server.traffic import Traffic
 
@@ -30,11 +30,11 @@ class Listener:
         self._handle = handle
         self._settings = broker.settings
         # In the order of arrival, so that simulated runs are deterministic.
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[ClientConnection, None] = {}
         self._per_address: Counter[str] = Counter()
         self._tasks: dict[asyncio.Task[Reply], None] = {}
         # When each connection's current incomplete frame was first seen.
-        self._mid_frame_since: dict[Connection, float] = {}
+        self._mid_frame_since: dict[ClientConnection, float] = {}
         self._server: asyncio.Server | None = None
         self._is_sweeping = False
         # Set whenever the last connection has closed; awaited only while stopping.
@@ -55,7 +55,7 @@ class Listener:
         return self._address
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[ClientConnection]:
         """The open connections, in the order of arrival."""
         return tuple(self._connections)
 
@@ -64,7 +64,7 @@ class Listener:
         host, port = self._address if self._is_sweeping else self._settings.network.listen_address
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(broker=self._broker, owner=self, handler=self._handle),
+            lambda: ClientConnection(broker=self._broker, owner=self, handler=self._handle),
             host,
             port,
             backlog=BACKLOG,
@@ -106,7 +106,7 @@ class Listener:
 
     # Called by connections.
 
-    def on_connected(self, connection: Connection) -> bool:
+    def on_connected(self, connection: ClientConnection) -> bool:
         self._connections[connection] = None
         self._all_gone.clear()
         self._per_address[connection.peer] += 1
@@ -124,7 +124,7 @@ class Listener:
             )
         return limit is None
 
-    def on_disconnected(self, connection: Connection) -> None:
+    def on_disconnected(self, connection: ClientConnection) -> None:
         self._connections.pop(connection, None)
         self._mid_frame_since.pop(connection, None)
         self._per_address[connection.peer] -= 1

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from cli.running import Run
 from respool.cli import output
 from respool.cli.exit_codes import ExitCode
-from respool.client.kafka.metadata import Leader, TopicMetadata
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.operate import cluster_survey
 from respool.operate.cluster_survey import Gap, GapReason, Survey
 from respool.testing import Broker
@@ -89,7 +89,7 @@ def unhealthy(monkeypatch: pytest.MonkeyPatch) -> None:
         found = ask(*arguments, **named)  # type: ignore[arg-type]
         rides = found.topics["rides"]
         assert isinstance(rides, TopicMetadata)
-        leaders = {0: None, 1: Leader(broker=1, epoch=0)}
+        leaders = {0: None, 1: PartitionLeader(broker=1, epoch=0)}
         found.topics = {**found.topics, "rides": replace(rides, leaders=leaders)}
         found.gaps = [
             Gap(subject="log_dirs", broker=1, reason=GapReason.TIMEOUT, message="no answer in time")

@@ -18,7 +18,7 @@ from respool.client.kafka.errors import (
     VersionUnsupported,
 )
 from respool.client.kafka.list_offsets import EARLIEST, LATEST, OffsetAt, leaders_of, offsets_for
-from respool.client.kafka.metadata import Leader, TopicMetadata, newer_of
+from respool.client.kafka.metadata import PartitionLeader, TopicMetadata, newer_of
 from respool.wire.api_table import Api
 from support.scripted_broker import HANG_UP, TOPIC, ScriptedBroker
 
@@ -36,7 +36,7 @@ def test_leaders_are_learnt_from_whichever_bootstrap_address_answers() -> None:
         with Cluster(f"127.0.0.1:1, {broker.address}") as cluster:
             seen = cluster.topic(TOPIC)
             assert seen.id == broker.topic_id
-            assert dict(seen.leaders) == {n: Leader(broker=1, epoch=7) for n in range(2)}
+            assert dict(seen.leaders) == {n: PartitionLeader(broker=1, epoch=7) for n in range(2)}
             assert dict(cluster.brokers) == {1: ("127.0.0.1", broker.port)}
             assert leaders_of(cluster, [(TOPIC, 1), (TOPIC, 0)]) == {1: [(TOPIC, 0), (TOPIC, 1)]}
             with pytest.raises(UnknownPartition):
@@ -47,8 +47,8 @@ def test_a_topic_is_remembered_until_it_is_asked_for_anew() -> None:
     with ScriptedBroker() as broker, Cluster(broker.address) as cluster:
         cluster.topic(TOPIC)
         broker.leader_epoch = 3
-        assert cluster.topic(TOPIC).leaders[0] == Leader(broker=1, epoch=0)
-        assert cluster.refresh(TOPIC).leaders[0] == Leader(broker=1, epoch=3)
+        assert cluster.topic(TOPIC).leaders[0] == PartitionLeader(broker=1, epoch=0)
+        assert cluster.refresh(TOPIC).leaders[0] == PartitionLeader(broker=1, epoch=3)
         with pytest.raises(UnknownTopic):
             cluster.topic("nothing")
 
@@ -76,7 +76,7 @@ def test_a_topic_that_only_some_brokers_know_yet_is_found() -> None:
 def test_a_broker_that_is_behind_does_not_bring_an_older_leader_back() -> None:
     def seen(*epochs: int | None) -> TopicMetadata:
         leaders = {
-            number: None if epoch is None else Leader(broker=epoch, epoch=epoch)
+            number: None if epoch is None else PartitionLeader(broker=epoch, epoch=epoch)
             for number, epoch in enumerate(epochs)
         }
         return TopicMetadata(name="rides", id=None, leaders=leaders)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.client.messages.errors import CommitFailed, Fenced
-from respool.client.messages.group_commits import GroupCommits, Progress
+from respool.client.messages.group_commits import GroupCommits, HandledUpTo
 from respool.client.messages.library import KafkaError, KafkaException, TopicPartition
 from respool.client.messages.message import Place
 
@@ -145,7 +145,7 @@ def test_commits_that_nobody_asks_for_are_due_after_a_while(library: Library) ->
 
 
 def test_what_is_in_hand_is_not_done() -> None:
-    progress = Progress()
+    progress = HandledUpTo()
     progress.on_handed(A, 0)
     assert progress.to_commit() == {}
     progress.on_done()
@@ -154,7 +154,7 @@ def test_what_is_in_hand_is_not_done() -> None:
 
 
 def test_what_was_committed_is_not_committed_again() -> None:
-    progress = Progress()
+    progress = HandledUpTo()
     progress.on_handed(A, 4)
     progress.on_done()
     progress.on_committed({A: 5})
@@ -162,7 +162,7 @@ def test_what_was_committed_is_not_committed_again() -> None:
 
 
 def test_a_commit_that_was_overtaken_leaves_the_rest_to_commit() -> None:
-    progress = Progress()
+    progress = HandledUpTo()
     progress.on_handed(A, 4)
     progress.on_done()
     progress.on_handed(A, 5)
@@ -172,7 +172,7 @@ def test_a_commit_that_was_overtaken_leaves_the_rest_to_commit() -> None:
 
 
 def test_nothing_is_committed_for_a_partition_that_was_taken_away() -> None:
-    progress = Progress()
+    progress = HandledUpTo()
     progress.on_handed(A, 4)
     progress.on_handed(B, 7)
     progress.forget([A])
@@ -181,7 +181,7 @@ def test_nothing_is_committed_for_a_partition_that_was_taken_away() -> None:
 
 
 def test_where_a_group_began_is_written_with_the_next_commit_or_when_it_leaves() -> None:
-    progress = Progress()
+    progress = HandledUpTo()
     progress.on_begun({A: 3, B: 5})
     assert progress.to_commit() == {}
     assert progress.to_commit([A]) == {A: 3}
@@ -193,7 +193,7 @@ def test_where_a_group_began_is_written_with_the_next_commit_or_when_it_leaves()
 
 
 def test_where_a_group_began_is_not_told_of_a_partition_that_was_taken_away() -> None:
-    progress = Progress()
+    progress = HandledUpTo()
     progress.on_begun({A: 3})
     progress.forget([A])
     assert progress.to_commit([A]) == {}
@@ -212,7 +212,7 @@ _steps = st.lists(
 def test_a_commit_covers_exactly_what_was_handled_whatever_happens_in_between(
     steps: list[tuple[str, Place | None]],
 ) -> None:
-    progress = Progress()
+    progress = HandledUpTo()
     next_offset: dict[Place, int] = {A: 0, B: 0}
     in_hand: list[tuple[Place, int]] = []
     handled: dict[Place, int] = {}

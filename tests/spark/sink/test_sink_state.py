@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.spark.sink.errors import StateDamaged
-from respool.spark.sink.state import GONE_MAX, Extent, Share, SinkState, Transaction
+from respool.spark.sink.state import GONE_MAX, Extent, Share, SinkState, TaskTransaction
 
 extents = st.builds(
     Extent,
@@ -16,7 +16,7 @@ extents = st.builds(
 shares = st.builds(
     Share,
     task=st.integers(0, 10_000),
-    transaction=st.builds(Transaction, st.text(), st.integers(0, 2**63), st.integers(0, 2**15)),
+    transaction=st.builds(TaskTransaction, st.text(), st.integers(0, 2**63), st.integers(0, 2**15)),
     extent=extents,
     is_resolved=st.booleans(),
     is_lost=st.booleans(),
@@ -44,7 +44,7 @@ def test_the_stored_text_keeps_the_names_of_its_fields_for_other_releases() -> N
     )
     share = Share(
         task=0,
-        transaction=Transaction("id", 5, 1),
+        transaction=TaskTransaction("id", 5, 1),
         extent=Extent(rows=2, bytes=3, checksum=4),
         is_resolved=True,
     )

@@ -4,7 +4,7 @@ from confluent_kafka import Producer
 
 from respool.client.kafka.cluster import Cluster
 from respool.spark.source.stream_offset import TopicAt
-from respool.spark.source.stream_reader import Progress
+from respool.spark.source.stream_reader import GroupProgress
 from respool.testing import Broker
 from support.exposition import scrape, value
 
@@ -18,7 +18,7 @@ def test_a_querys_lag_is_among_the_metrics() -> None:
             producer.flush()
             broker.clock.advance(minutes=1)
         with Cluster(broker.bootstrap) as cluster:
-            assert Progress("fare-job").show(cluster, {"rides": TopicAt(None, {0: 1})})
+            assert GroupProgress("fare-job").show(cluster, {"rides": TopicAt(None, {0: 1})})
         labels = {"group": "fare-job", "topic": "rides", "partition": "0"}
         url = broker.metrics_url
         assert url is not None

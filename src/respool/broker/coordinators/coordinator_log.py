@@ -34,7 +34,7 @@ LOAD_BYTES = 1024 * 1024
 BATCH_BYTES_MAX = 2**31 - 1
 
 
-class Machine(Protocol):
+class CoordinatorState(Protocol):
     """A coordinator's state machine as in `coordination/`: see `coordination/decision.py`."""
 
     @property
@@ -50,7 +50,7 @@ class Machine(Protocol):
     def replay(self, record: CoordinatorRecord) -> None: ...
 
 
-class TransactionalMachine(Machine, Protocol):
+class TransactionalMachine(CoordinatorState, Protocol):
     """A machine whose decisions may be part of producers' transactions."""
 
     def replay(
@@ -62,7 +62,12 @@ class TransactionalMachine(Machine, Protocol):
 
 class CoordinatorLog:
     def __init__(
-        self, *, partition: Partition, machine: Machine, clock: SteadyClock, offload: Offload
+        self,
+        *,
+        partition: Partition,
+        machine: CoordinatorState,
+        clock: SteadyClock,
+        offload: Offload,
     ) -> None:
         self._partition = partition
         self._machine = machine

@@ -10,7 +10,7 @@ from respool.broker.coordinators.producer_id_blocks import ProducerIds
 from respool.broker.coordinators.remote_coordinators import RemoteCoordinators
 from respool.broker.coordinators.remote_markers import RemoteMarkers
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes, CoordinatorRuntimesOwner
-from respool.broker.coordinators.transaction_coordinators import Transactions
+from respool.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.topics import Topics
 from respool.broker.partitions.partition import Partition
@@ -71,7 +71,7 @@ class Coordinators:
             if link is None
             else RemoteMarkers(link, me=me, image=lambda: catalog.image, spawn=spawn),
         )
-        self.transactions = Transactions(
+        self.transactions = TransactionCoordinators(
             new_runtimes=partial(
                 self._new_runtimes, TRANSACTION_STATE, settings.topics.transactions_topic_partitions
             ),

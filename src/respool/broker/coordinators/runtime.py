@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeGuard
 
-from respool.broker.coordinators.coordinator_log import CoordinatorLog, Machine
+from respool.broker.coordinators.coordinator_log import CoordinatorLog, CoordinatorState
 from respool.broker.coordinators.coordinator_timers import CoordinatorTimers
 from respool.broker.partitions.partition import Partition
 from respool.broker.steady_clock import SteadyClock
@@ -60,7 +60,7 @@ class CoordinatorRuntime:
         self,
         *,
         partition: Partition,
-        machine: Machine,
+        machine: CoordinatorState,
         clock: SteadyClock,
         offload: Offload,
         may_act: Callable[[], bool] = lambda: True,

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
-from respool.broker.coordinators.coordinator_log import Machine
+from respool.broker.coordinators.coordinator_log import CoordinatorState
 from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.topics import Topics
@@ -36,7 +36,7 @@ REOPEN_DELAY_S = 2.0
 class CoordinatorRuntimesOwner(Protocol):
     """Owns the coordinators: provides their machines and handles their effects."""
 
-    def new_machine(self, number: int) -> Machine: ...
+    def new_machine(self, number: int) -> CoordinatorState: ...
 
     def on_loaded(self, number: int, runtime: CoordinatorRuntime) -> None:
         """The coordinator has loaded its partition and serves requests."""

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from respool.broker.coordinators.coordinator_log import Machine
+from respool.broker.coordinators.coordinator_log import CoordinatorState
 from respool.broker.coordinators.marker_writer import MarkerWriter
 from respool.broker.coordinators.producer_id_blocks import ProducerIds
 from respool.broker.coordinators.remote_coordinators import (
@@ -33,14 +33,14 @@ from respool.model.ids import BrokerId, TopicPartition
 from respool.records.markers import EndTransactionMarker
 
 
-class Transactions:
+class TransactionCoordinators:
     def __init__(
         self,
         *,
         new_runtimes: Callable[[CoordinatorRuntimesOwner], CoordinatorRuntimes],
         markers: MarkerWriter,
         producer_ids: ProducerIds,
-        new_transaction_machine: Callable[[], Machine],
+        new_transaction_machine: Callable[[], CoordinatorState],
         me: BrokerId,
         remote: RemoteCoordinators | None = None,
     ) -> None:
@@ -141,7 +141,7 @@ class Transactions:
 
     # -- for the coordinators ------------------------------------------------------------------------------------------
 
-    def new_machine(self, number: int) -> Machine:
+    def new_machine(self, number: int) -> CoordinatorState:
         del number
         return self._new_transaction_machine()
 

@@ -28,7 +28,7 @@ from respool.replication.follower import Follower
 from respool.replication.leader import Leader
 
 
-class Committed(Protocol):
+class CommitPoint(Protocol):
     """The part of `Partition` that a role acts on."""
 
     def advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
@@ -45,7 +45,7 @@ class PartitionRole:
     def __init__(
         self,
         name: TopicPartition,
-        committed: Committed,
+        committed: CommitPoint,
         *,
         propose: Callable[[Leader, ProposeIsr], None],
     ) -> None:

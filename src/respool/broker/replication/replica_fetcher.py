@@ -199,21 +199,21 @@ class ReplicaFetcher:
             self._partitions[partition] = self._partitions.pop(partition)
 
     async def _ask_range(
-        self, partition: Partition, wish: AskLeaderRange, channel: int
+        self, partition: Partition, request: AskLeaderRange, channel: int
     ) -> list[FollowerEffect]:
         follower = partition.follower
         if follower is None:
             return []
         try:
             start, end = await self._requests.log_range(
-                partition, wish.leader_epoch, channel=channel
+                partition, request.leader_epoch, channel=channel
             )
         except PeerUnreachable as error:
             logger.debug("%s", error)
-            return follower.on_range_lost(wish.leader_epoch)
+            return follower.on_range_lost(request.leader_epoch)
         if partition.follower is not follower:
             return []
-        effects = follower.on_leader_range(wish.leader_epoch, log_start=start, log_end=end)
+        effects = follower.on_leader_range(request.leader_epoch, log_start=start, log_end=end)
         return await self._work.carry_out(partition, effects)
 
     def _put_off(self, partition: Partition, effects: Iterable[FollowerEffect]) -> None:

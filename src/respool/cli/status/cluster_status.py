@@ -17,7 +17,7 @@ from respool.cli.status.partition_problems import (
     in_words,
     print_problems,
 )
-from respool.cluster.cluster_status import Awaited
+from respool.cluster.status_document import Awaited
 from respool.model.quantities import counted, part_of_bytes
 from respool.operate.cluster_store import ClusterAddress, ClusterStore, run_on_cluster
 from respool.operate.status import Document, read_status

@@ -20,7 +20,7 @@ from respool.client.kafka.errors import (
     VersionUnsupported,
 )
 from respool.client.kafka.list_offsets import by_topic
-from respool.client.kafka.metadata import Address, Leader, Place
+from respool.client.kafka.metadata import Address, PartitionLeader, Place
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
 
@@ -170,7 +170,7 @@ def leave_requests(
 # -- offsets -----------------------------------------------------------------------------------------------------------
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """The next offset that the group reads, and the metadata committed with it."""
 
     offset: int
@@ -179,7 +179,7 @@ class Committed(NamedTuple):
 
 def fetch_offsets(
     cluster: Cluster, group: str, *, limit_ms: int | None = None
-) -> dict[Place, Committed]:
+) -> dict[Place, CommittedOffset]:
     """Return the group's committed offsets of all partitions; empty for a group that does not exist.
 
     Raises:
@@ -198,7 +198,7 @@ def fetch_offsets(
 def commit_offsets(
     cluster: Cluster,
     group: str,
-    places: Mapping[Place, Committed],
+    places: Mapping[Place, CommittedOffset],
     *,
     limit_ms: int | None = None,
 ) -> None:
@@ -218,7 +218,7 @@ def commit_offsets(
     )
 
 
-def commit_fields(group: str, places: Mapping[Place, Committed]) -> dict[str, Any]:
+def commit_fields(group: str, places: Mapping[Place, CommittedOffset]) -> dict[str, Any]:
     """The fields of an OffsetCommit without a member."""
     return {
         "group_id": group,
@@ -241,10 +241,10 @@ def fetch_fields(group: str, places: Iterable[Place] | None) -> dict[str, Any]:
     return {"group_id": group, "topics": topics, "require_stable": False}
 
 
-def committed_in(reply: Any) -> dict[Place, Committed]:
+def committed_in(reply: Any) -> dict[Place, CommittedOffset]:
     """The committed offsets in an OffsetFetch reply."""
     return {
-        (str(topic.name), int(one.partition_index)): Committed(
+        (str(topic.name), int(one.partition_index)): CommittedOffset(
             int(one.committed_offset), one.metadata or ""
         )
         for topic in reply.topics
@@ -254,7 +254,7 @@ def committed_in(reply: Any) -> dict[Place, Committed]:
     }
 
 
-def offset_fields(places: Mapping[Place, Committed]) -> list[dict[str, Any]]:
+def offset_fields(places: Mapping[Place, CommittedOffset]) -> list[dict[str, Any]]:
     """The topics field of OffsetCommit and TxnOffsetCommit."""
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), committed in sorted(places.items()):
@@ -375,7 +375,7 @@ def assigned_partitions(assignment: bytes) -> tuple[Place, ...]:
     return tuple(sorted(found))
 
 
-def _coordinators(cluster: Cluster) -> Mapping[int, Leader | None]:
+def _coordinators(cluster: Cluster) -> Mapping[int, PartitionLeader | None]:
     """Leaders of the partitions of __consumer_offsets; empty if it does not exist or access is denied."""
     try:
         return cluster.refresh(CONSUMER_OFFSETS).leaders

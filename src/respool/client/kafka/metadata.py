@@ -15,7 +15,7 @@ Place: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leader:
+class PartitionLeader:
     broker: int
     epoch: int
 
@@ -26,7 +26,7 @@ class TopicMetadata:
     # None if the brokers do not support topic ids.
     id: UUID | None
     # Partition number -> its leader; None while it has none.
-    leaders: Mapping[int, Leader | None]
+    leaders: Mapping[int, PartitionLeader | None]
     # Partition number -> its replicas, and the in-sync ones among them.
     replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     in_sync: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class TopicMetadata:
     def partitions(self) -> int:
         return len(self.leaders)
 
-    def leader_of(self, partition: int) -> Leader | None:
+    def leader_of(self, partition: int) -> PartitionLeader | None:
         """
         Raises:
             UnknownPartition: the topic has no such partition.
@@ -133,7 +133,7 @@ def newer_of(known: TopicMetadata | None, seen: TopicMetadata) -> TopicMetadata:
     return replace(seen, leaders=MappingProxyType(dict(sorted(leaders.items()))))
 
 
-def _leader(partition: Any) -> Leader | None:
+def _leader(partition: Any) -> PartitionLeader | None:
     if partition.leader_id < 0:
         return None
-    return Leader(broker=int(partition.leader_id), epoch=int(partition.leader_epoch))
+    return PartitionLeader(broker=int(partition.leader_id), epoch=int(partition.leader_epoch))

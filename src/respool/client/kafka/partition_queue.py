@@ -79,7 +79,7 @@ class BatchFate(Enum):
     UNCERTAIN = "uncertain"
 
 
-class Step(Enum):
+class BatchStep(Enum):
     """A batch's state in the diagram above."""
 
     QUEUED = 1
@@ -110,7 +110,7 @@ class ProducerBatch:
     is_doomed: bool = False
     fate: BatchFate | None = None
     base_offset: int = NO_OFFSET
-    step: Step = Step.QUEUED
+    step: BatchStep = BatchStep.QUEUED
 
 
 class QueueFailure(NamedTuple):
@@ -226,10 +226,10 @@ class PartitionQueue:
         batch = self._head_to_send()
         if batch is None or now_ms < self._retry_at_ms:
             return None
-        if batch.step is Step.QUEUED:
+        if batch.step is BatchStep.QUEUED:
             assert self._queued[0] is batch
             self._tried.append(self._queued.popleft())
-        batch.step = Step.SENT
+        batch.step = BatchStep.SENT
         self._sent_at_ms = now_ms
         batch.attempts += 1
         self._sent_count += 1
@@ -351,24 +351,24 @@ class PartitionQueue:
     def _head_to_send(self) -> ProducerBatch | None:
         if self._must_restart and not self.is_quiet:
             return None
-        if any(one.step is Step.WAITING for one in self._tried):
+        if any(one.step is BatchStep.WAITING for one in self._tried):
             if self.identity is None:
-                return next(one for one in self._tried if one.step is Step.WAITING)
+                return next(one for one in self._tried if one.step is BatchStep.WAITING)
             oldest = self._tried[0]
-            return oldest if oldest.step is Step.WAITING else None
+            return oldest if oldest.step is BatchStep.WAITING else None
         if self._queued and len(self._tried) < self._room:
             return self._queued[0]
         return None
 
     def _arrived(self, batch: ProducerBatch) -> None:
-        assert batch.step is Step.SENT, batch
+        assert batch.step is BatchStep.SENT, batch
         self._sent_count -= 1
-        batch.step = Step.WAITING
+        batch.step = BatchStep.WAITING
 
     def _retry(
         self, batch: ProducerBatch, retry_at_ms: int, *, wants_metadata: bool = False
     ) -> QueueUpdate:
-        batch.step = Step.WAITING
+        batch.step = BatchStep.WAITING
         self._retry_at_ms = max(self._retry_at_ms, retry_at_ms)
         return QueueUpdate(wants_metadata=wants_metadata)
 
@@ -383,7 +383,7 @@ class PartitionQueue:
         at = self._tried.index(batch) if batch in self._tried else len(self._tried)
         kept = self._tried[:at]
         for one in self._tried[at:]:
-            if one.step is Step.SENT:
+            if one.step is BatchStep.SENT:
                 one.is_doomed = True
                 kept.append(one)
             else:
@@ -420,7 +420,7 @@ def _after(sequence: int, rows: int) -> int:
 
 def _finish(batch: ProducerBatch, fate: BatchFate) -> ProducerBatch:
     batch.fate = fate
-    batch.step = Step.DONE
+    batch.step = BatchStep.DONE
     return batch
 
 

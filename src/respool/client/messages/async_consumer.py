@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from respool.client.messages.async_producer import AsyncProducer
+from respool.client.messages.batching import Pace, pace_settings
 from respool.client.messages.consumed_transaction import (
     Attempts,
     ConsumedTransaction,
@@ -24,7 +25,6 @@ from respool.client.messages.errors import ClientClosed, ClientError, NoTransact
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery
 from respool.client.messages.message import Message, Place
-from respool.client.messages.pace import Pace, pace_settings
 from respool.client.messages.rewind import Missing, To, parse
 
 Result = TypeVar("Result")
@@ -162,9 +162,9 @@ class AsyncConsumer:
 
     async def rewind(self, to: To, *, missing: Missing = "error") -> None:
         """Like `Consumer.rewind`."""
-        wish = parse(to, now=datetime.now(UTC), missing=missing)
+        request = parse(to, now=datetime.now(UTC), missing=missing)
         reader = self.reader
-        await self.alone(lambda: reader.rewind(wish))
+        await self.alone(lambda: reader.rewind(request))
 
     async def close(self) -> None:
         """Leave the group. Commits messages that are done: not the last one, unless `commit` was called."""

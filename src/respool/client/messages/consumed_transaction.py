@@ -27,7 +27,7 @@ from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.library import KafkaException, TopicPartition, log
 from respool.client.messages.message import Message
 from respool.client.messages.producer import Producer
-from respool.client.messages.transaction import Transactions, abort_after
+from respool.client.messages.producer_transaction import LibraryTransactions, abort_after
 
 # After this many consecutive failures the error is not considered transient.
 _ATTEMPTS_MAX = 5
@@ -84,7 +84,7 @@ class ConsumedTransaction:
         return False
 
     @property
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> LibraryTransactions:
         return self._producer.require_transactions()
 
     def _commit(self) -> None:

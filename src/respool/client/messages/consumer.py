@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.messages.batching import Pace, pace_settings
 from respool.client.messages.consumed_transaction import (
     Attempts,
     ConsumedTransaction,
@@ -28,7 +29,6 @@ from respool.client.messages.errors import (
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery, consumer_settings
 from respool.client.messages.message import Message, Place
-from respool.client.messages.pace import Pace, pace_settings
 from respool.client.messages.producer import Producer
 from respool.client.messages.rewind import Missing, To, parse
 

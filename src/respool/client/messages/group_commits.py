@@ -28,7 +28,7 @@ class GroupCommits:
         self._write_beginning_at = math.inf
         # Partitions for which a new group has start offsets, but which librdkafka does not read yet.
         self._unstarted: set[Place] = set()
-        self.progress = Progress()
+        self.progress = HandledUpTo()
 
     @property
     def is_due(self) -> bool:
@@ -42,7 +42,7 @@ class GroupCommits:
         """
         if not offsets:
             return
-        for told in self._kafka.commit(offsets=_as_wish(offsets), asynchronous=False):
+        for told in self._kafka.commit(offsets=_as_library_offsets(offsets), asynchronous=False):
             if told.error is not None:
                 raise KafkaException(told.error)
         self.progress.on_committed(offsets)
@@ -105,7 +105,7 @@ class GroupCommits:
         self._write_beginning_at = math.inf
         if begun:
             try:
-                self._kafka.commit(offsets=_as_wish(begun), asynchronous=True)
+                self._kafka.commit(offsets=_as_library_offsets(begun), asynchronous=True)
             except KafkaException as error:
                 self._beginning_not_written(error)
 
@@ -123,11 +123,11 @@ def commit_failed(error: Any) -> ClientError:
     )
 
 
-def _as_wish(offsets: Mapping[Place, int]) -> list[Any]:
+def _as_library_offsets(offsets: Mapping[Place, int]) -> list[Any]:
     return [TopicPartition(*place, offset) for place, offset in offsets.items()]
 
 
-class Progress:
+class HandledUpTo:
     """A consumer's progress in each partition: returned, done, committed. Pure.
 
         begun ───────────────────────────────────────┬──commit──> committed

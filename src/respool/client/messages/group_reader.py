@@ -61,7 +61,7 @@ class GroupReader:
         # Partitions whose messages were deleted before they were read; every `take` raises until a rewind.
         self._lost: dict[Place, ClientError] = {}
         # A rewind for the partitions assigned next.
-        self._pending: rewind.Wish | None = None
+        self._pending: rewind.RewindRequest | None = None
         self.stopping = threading.Event()
         # Set to cancel the wait of `prepare`.
         self.is_abandoned = False
@@ -245,7 +245,7 @@ class GroupReader:
 
     # -- seeking
 
-    def rewind(self, wish: rewind.Wish) -> None:
+    def rewind(self, request: rewind.RewindRequest) -> None:
         """Seek the assigned partitions or, if none are assigned yet, the first assignment.
 
         Raises:
@@ -254,10 +254,12 @@ class GroupReader:
             CommitFailed: this consumer has seeked, but its offsets were not committed.
         """
         if not self._assigned:
-            self._pending = wish
+            self._pending = request
             return
         try:
-            targets = rewind.resolve(self.kafka, wish.targets(self._assigned), missing=wish.missing)
+            targets = rewind.resolve(
+                self.kafka, request.targets(self._assigned), missing=request.missing
+            )
         except KafkaException as error:
             raise ReceiveFailed(
                 f"the broker does not say where to rewind to: {library.reason(error)}"
@@ -281,7 +283,7 @@ class GroupReader:
             if error.args[0].code() not in library.REBALANCED:
                 raise commit_failed(error) from error
             # A rebalance is in progress; partitions that are assigned again are moved afterwards.
-            self._pending = rewind.Wish(
+            self._pending = rewind.RewindRequest(
                 places={place: AtOffset(offset) for place, offset in targets.items()},
                 must_be_assigned=False,
             )
@@ -330,11 +332,11 @@ class GroupReader:
             self._move(new)
 
     def _apply_pending(self, batch: list[Message]) -> list[Message]:
-        wish, self._pending = self._pending, None
-        assert wish is not None
-        self.rewind(wish)
+        request, self._pending = self._pending, None
+        assert request is not None
+        self.rewind(request)
         # None of them has been returned; they are read again from the new offset.
-        moved = set(wish.targets(self._assigned))
+        moved = set(request.targets(self._assigned))
         return [one for one in batch if one.place not in moved]
 
     # -- the end

@@ -134,10 +134,10 @@ def _checked(delivery: str, raw: Settings) -> dict[str, object]:
         if (allowed is not None and plain not in allowed) or (
             key == "retries" and plain == "0" and delivery != "at-most-once"
         ):
-            wish = f"; leave it out, or say {' or '.join(sorted(allowed))}" if allowed else ""
+            advice = f"; leave it out, or say {' or '.join(sorted(allowed))}" if allowed else ""
             raise SettingContradicts(
                 f"settings has {name}={value!r}, which delivery={delivery!r} cannot keep its promise with:"
-                f" {_WHY[key].get(delivery, 'it means something else')}{wish}"
+                f" {_WHY[key].get(delivery, 'it means something else')}{advice}"
             )
         made[key] = plain if key == "acks" else value
     return made

@@ -115,17 +115,17 @@ class Partitioner:
     librdkafka stays with one while a batch fills (sticky).
     """
 
-    def __init__(self, wish: object) -> None:
+    def __init__(self, partitioner: object) -> None:
         self._choose: Choose | None = None
         self._turns: defaultdict[str, Iterator[int]] | None = None
-        if callable(wish):
-            self._choose = wish
-        elif wish == "round-robin":
+        if callable(partitioner):
+            self._choose = partitioner
+        elif partitioner == "round-robin":
             self._turns = defaultdict(count)
-        elif wish != "key":
+        elif partitioner != "key":
             raise BadArgument(
                 "partitioner is 'key', 'round-robin' or a function of key, value and number of partitions,"
-                f" not {wish!r}"
+                f" not {partitioner!r}"
             )
 
     @property

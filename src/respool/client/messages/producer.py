@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages import library
+from respool.client.messages.batching import Pace, pace_settings
 from respool.client.messages.errors import (
     BadArgument,
     ClientClosed,
@@ -31,8 +32,7 @@ from respool.client.messages.outgoing import (
     TopicCounts,
     prepare,
 )
-from respool.client.messages.pace import Pace, pace_settings
-from respool.client.messages.transaction import Transaction, Transactions
+from respool.client.messages.producer_transaction import LibraryTransactions, Transaction
 
 # Bounds of the buffer; librdkafka's default is a gigabyte.
 _BOUNDS = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 64 * 1024}
@@ -106,13 +106,13 @@ class Producer:
         self.kafka: Any = library.make(library.KafkaProducer, made)
         self.counts = TopicCounts(self.kafka, brokers)
         self.failures = Failures()
-        self.transactions: Transactions | None = None
+        self.transactions: LibraryTransactions | None = None
         self._has_acks = str(made["acks"]) != "0"
         self._sends = 0
         self._is_closed = False
         if is_transactional:
             timeout_ms = int(str(made["transaction.timeout.ms"]))
-            self.transactions = Transactions(self.kafka, timeout_s=timeout_ms / 1000)
+            self.transactions = LibraryTransactions(self.kafka, timeout_s=timeout_ms / 1000)
             self.transactions.take_place(brokers)
 
     def __enter__(self) -> Self:
@@ -214,7 +214,7 @@ class Producer:
 
     # -- for this package
 
-    def require_transactions(self) -> Transactions:
+    def require_transactions(self) -> LibraryTransactions:
         self._check_open()
         if self.transactions is None:
             raise NoTransaction(

@@ -34,7 +34,7 @@ _AT_EARLIEST = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RewindRequest:
     """Targets: one for all partitions, or one for each named partition."""
 
     everywhere: SeekTarget | None = None
@@ -69,16 +69,16 @@ class Wish:
         return made
 
 
-def parse(to: object, *, now: datetime, missing: str = "error") -> Wish:
+def parse(to: object, *, now: datetime, missing: str = "error") -> RewindRequest:
     """Raises BadArgument: `to` is not a time, an offset, or the start or end of the log."""
     if missing not in {"error", "available"}:
         raise BadArgument(f"missing is 'error' or 'available', not {missing!r}")
     told: Missing = "available" if missing == "available" else "error"
     if not isinstance(to, Mapping):
-        return Wish(everywhere=_target(to, now), missing=told)
+        return RewindRequest(everywhere=_target(to, now), missing=told)
     if not to:
         raise BadArgument("rewind to {} moves nothing: name a partition, or say 'earliest'")
-    return Wish(
+    return RewindRequest(
         places={_place(key): _target(point, now) for key, point in to.items()}, missing=told
     )
 

@@ -45,7 +45,7 @@ class Repeat(NamedTuple):
     high: int | None
 
 
-class Place(Enum):
+class Assertion(Enum):
     """An assertion about a position between two characters."""
 
     START = "start"
@@ -54,7 +54,7 @@ class Place(Enum):
     NO_WORD_BOUNDARY = "no word boundary"
 
 
-Node: TypeAlias = Chars | Sequence | Choice | Repeat | Place
+Node: TypeAlias = Chars | Sequence | Choice | Repeat | Assertion
 
 
 def parse(text: str) -> Node:
@@ -70,12 +70,12 @@ def parse(text: str) -> Node:
     return _Parser(text).whole()
 
 
-_SINGLE: dict[str, Node] = {".": Chars(ANY), "^": Place.START, "$": Place.END}
+_SINGLE: dict[str, Node] = {".": Chars(ANY), "^": Assertion.START, "$": Assertion.END}
 _PLACES = {
-    "A": Place.START,
-    "z": Place.END,
-    "b": Place.WORD_BOUNDARY,
-    "B": Place.NO_WORD_BOUNDARY,
+    "A": Assertion.START,
+    "z": Assertion.END,
+    "b": Assertion.WORD_BOUNDARY,
+    "B": Assertion.NO_WORD_BOUNDARY,
 }
 
 

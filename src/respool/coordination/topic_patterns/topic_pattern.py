@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeAlias
 
 from respool.coordination.topic_patterns.pattern_characters import WORD
 from respool.coordination.topic_patterns.pattern_syntax import (
+    Assertion,
     Chars,
     Choice,
     Node,
-    Place,
     Repeat,
     Sequence,
     parse,
@@ -151,26 +151,26 @@ class _GoTo(NamedTuple):
 
 
 # Consume one of these characters; or continue if the assertion holds; or jump.
-_Instruction: TypeAlias = frozenset[str] | Place | _GoTo
+_Instruction: TypeAlias = frozenset[str] | Assertion | _GoTo
 
 
 def _follow(
-    instruction: Place | _GoTo, place: int, came_after: str, comes_next: str
+    instruction: Assertion | _GoTo, place: int, came_after: str, comes_next: str
 ) -> tuple[int, ...]:
     if isinstance(instruction, _GoTo):
         return tuple(place + distance for distance in instruction.distances)
     return (place + 1,) if _is_at(instruction, came_after, comes_next) else ()
 
 
-def _is_at(wanted: Place, came_after: str, comes_next: str) -> bool:
+def _is_at(wanted: Assertion, came_after: str, comes_next: str) -> bool:
     match wanted:
-        case Place.START:
+        case Assertion.START:
             return came_after == ""
-        case Place.END:
+        case Assertion.END:
             return comes_next == ""
-        case Place.WORD_BOUNDARY | Place.NO_WORD_BOUNDARY:
+        case Assertion.WORD_BOUNDARY | Assertion.NO_WORD_BOUNDARY:
             is_boundary = (came_after == "w") != (comes_next == "w")
-            return is_boundary is (wanted is Place.WORD_BOUNDARY)
+            return is_boundary is (wanted is Assertion.WORD_BOUNDARY)
 
 
 class _Compiler:
@@ -182,7 +182,7 @@ class _Compiler:
         match node:
             case Chars():
                 return [node.allowed]
-            case Place():
+            case Assertion():
                 return [node]
             case Sequence():
                 steps: list[_Instruction] = []

@@ -166,7 +166,7 @@ def _refused(error: RequestError) -> TransactionStep:
 def _contradiction(
     transaction: TransactionMetadata, request: EndTransaction
 ) -> InvalidTransactionState:
-    wish = "commit" if request.is_commit else "abort"
+    action = "commit" if request.is_commit else "abort"
     return InvalidTransactionState(
-        f"{request.transactional_id} is at {transaction.state.name}, so it cannot {wish}"
+        f"{request.transactional_id} is at {transaction.state.name}, so it cannot {action}"
     )

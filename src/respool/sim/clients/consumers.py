@@ -62,7 +62,7 @@ class SimConsumer(SimClient):
         Raises:
             PeerUnreachable: there was no reply.
         """
-        wish = {
+        asked = {
             "partition": name.partition,
             "fetch_offset": position,
             "partition_max_bytes": bytes_max,
@@ -73,7 +73,7 @@ class SimConsumer(SimClient):
             # Otherwise the client could get a newer high watermark there, and then an older one from the former leader
             # (seed 1000046).
             await self.leader_of(name)
-            wish["current_leader_epoch"] = self.epoch_of(name)
+            asked["current_leader_epoch"] = self.epoch_of(name)
         fields = {
             "max_wait": wait_ms,
             "min_bytes": 1,
@@ -81,7 +81,7 @@ class SimConsumer(SimClient):
             "isolation_level": int(self.is_committed),
             "session_id": 0,
             "session_epoch": -1,
-            "topics": [{"topic": name.topic, "partitions": [wish]}],
+            "topics": [{"topic": name.topic, "partitions": [asked]}],
             "forgotten_topics_data": [],
             "rack_id": self._rack,
         }
@@ -121,17 +121,17 @@ class SimConsumer(SimClient):
 
     async def end_of(self, name: TopicPartition) -> int | None:
         """The end of the partition according to ListOffsets, for this isolation level."""
-        wish = {"partition_index": name.partition, "current_leader_epoch": -1, "timestamp": LATEST}
+        asked = {"partition_index": name.partition, "current_leader_epoch": -1, "timestamp": LATEST}
         if self.is_cluster:
             await self.leader_of(name)
-            wish["current_leader_epoch"] = self.epoch_of(name)
+            asked["current_leader_epoch"] = self.epoch_of(name)
         reply = await self.ask_leader(
             name,
             Api.LIST_OFFSETS,
             7,
             replica_id=-1,
             isolation_level=int(self.is_committed),
-            topics=[{"name": name.topic, "partitions": [wish]}],
+            topics=[{"name": name.topic, "partitions": [asked]}],
         )
         (answer,) = reply.topics[0].partitions
         code = int(answer.error_code)

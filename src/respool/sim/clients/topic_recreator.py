@@ -185,7 +185,7 @@ class TopicRecreator(SimClient):
         return True
 
     async def _fetch(self, life: Life, leader: BrokerId, position: int) -> list[tuple[int, bytes]]:
-        wish = {"partition": 0, "fetch_offset": position, "partition_max_bytes": 1 << 20}
+        asked = {"partition": 0, "fetch_offset": position, "partition_max_bytes": 1 << 20}
         reply = await self.ask(
             leader,
             Api.FETCH,
@@ -196,7 +196,7 @@ class TopicRecreator(SimClient):
             isolation_level=0,
             session_id=0,
             session_epoch=-1,
-            topics=[{"topic_id": life.id, "partitions": [wish]}],
+            topics=[{"topic_id": life.id, "partitions": [asked]}],
             forgotten_topics_data=[],
             rack_id="",
         )

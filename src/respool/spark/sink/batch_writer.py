@@ -31,7 +31,7 @@ from respool.spark.options import Options
 from respool.spark.sink.errors import NotSupported, SinkError, Superseded
 from respool.spark.sink.executing import each, transactional_ids
 from respool.spark.sink.names import job_end_of, job_transactional_id, sink_of, tasks_of_job
-from respool.spark.sink.protocol import Place
+from respool.spark.sink.protocol import TaskId
 from respool.spark.sink.protocol_steps import Outcome
 from respool.spark.sink.sink_columns import SinkColumns
 from respool.spark.sink.sink_options import SinkOptions
@@ -96,7 +96,7 @@ class BatchWriter(DataSourceArrowWriter):
         task = context.partitionId()
         options, stamp = self._options, self._options.stamp
         if stamp is not None:
-            place = Place(run=self._job, batch=stamp.version, task=task)
+            place = TaskId(run=self._job, batch=stamp.version, task=task)
             return write_task(
                 iterator,
                 options,

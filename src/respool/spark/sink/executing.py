@@ -43,7 +43,7 @@ from respool.spark.sink.protocol_steps import (
     Wait,
     WriteState,
 )
-from respool.spark.sink.state import Transaction
+from respool.spark.sink.state import TaskTransaction
 from respool.spark.sink.state_store import StateStore
 
 # A transaction that has less than this share of its timeout left is not decided any more.
@@ -104,12 +104,12 @@ class SinkBroker:
 
 
 def end_all(
-    cluster: Cluster, transactions: Sequence[Transaction], *, is_commit: bool
+    cluster: Cluster, transactions: Sequence[TaskTransaction], *, is_commit: bool
 ) -> tuple[Outcome, ...]:
     return each(transactions, lambda one: end(cluster, one, is_commit=is_commit))
 
 
-def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outcome:
+def end(cluster: Cluster, transaction: TaskTransaction, *, is_commit: bool) -> Outcome:
     """Commit or abort a transaction; may be repeated.
 
     Raises:
@@ -134,12 +134,12 @@ def end(cluster: Cluster, transaction: Transaction, *, is_commit: bool) -> Outco
     )
 
 
-def is_committed(cluster: Cluster, transaction: Transaction) -> bool:
+def is_committed(cluster: Cluster, transaction: TaskTransaction) -> bool:
     coordinator = _coordinator(cluster, transaction.transactional_id)
     return outcome_of(coordinator, _prepared(transaction))[0] is TransactionOutcome.COMMITTED
 
 
-def seen_of(cluster: Cluster, transaction: Transaction) -> Seen:
+def seen_of(cluster: Cluster, transaction: TaskTransaction) -> Seen:
     coordinator = _coordinator(cluster, transaction.transactional_id)
     found, seen = outcome_of(coordinator, _prepared(transaction))
     if found is not TransactionOutcome.OPEN or seen is None or seen.state != ONGOING:
@@ -160,7 +160,7 @@ def has_time(seen: DescribedTransaction, *, now_ms: int) -> bool:
 
 def open_transactions(
     cluster: Cluster, wanted: re.Pattern[str], *, but: Collection[str] = ()
-) -> tuple[Transaction, ...]:
+) -> tuple[TaskTransaction, ...]:
     """Open transactions with matching ids, except `but`. Skips silent brokers: a later call may list theirs."""
     names = transactional_ids(cluster, wanted, states=(ONGOING,)).difference(but)
     seen = each(sorted(names), lambda name: _describe(cluster, name))
@@ -197,7 +197,7 @@ def transactional_ids(
     return {name for name in cluster.retrying(ask) if wanted.fullmatch(name)}
 
 
-def _describe(cluster: Cluster, name: str) -> Transaction | None:
+def _describe(cluster: Cluster, name: str) -> TaskTransaction | None:
     try:
         seen = describe_transaction(_coordinator(cluster, name), name)
     except BrokerRefused as error:
@@ -206,14 +206,14 @@ def _describe(cluster: Cluster, name: str) -> Transaction | None:
         raise
     if seen.state != ONGOING:
         return None
-    return Transaction(name, seen.producer_id, seen.producer_epoch)
+    return TaskTransaction(name, seen.producer_id, seen.producer_epoch)
 
 
 def _coordinator(cluster: Cluster, name: str) -> Coordinator:
     return Coordinator(cluster, name, is_transaction=True)
 
 
-def _prepared(transaction: Transaction) -> PreparedTransaction:
+def _prepared(transaction: TaskTransaction) -> PreparedTransaction:
     return PreparedTransaction(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,

@@ -7,7 +7,7 @@ has abandoned, but that is still alive, could disturb another only after `ID_SLO
 
 import re
 
-from respool.spark.sink.protocol import Place
+from respool.spark.sink.protocol import TaskId
 
 # The topic with the states of all sinks; compacted, so that each state is kept.
 STATE_TOPIC = "respool-spark-sinks"
@@ -29,7 +29,7 @@ def tasks_of(sink: str) -> re.Pattern[str]:
     return re.compile(rf"{re.escape(sink)}-task-[0-9a-z]+-\d+-\d+-\d+")
 
 
-def transactional_id(sink: str, place: Place, attempt: int) -> str:
+def transactional_id(sink: str, place: TaskId, attempt: int) -> str:
     run = place.run.replace("-", "").lower()[:_RUN_LETTERS]
     return f"{sink}-task-{run}-{place.batch % ID_SLOTS}-{place.task}-{attempt}"
 

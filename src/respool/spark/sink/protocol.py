@@ -45,7 +45,7 @@ from respool.spark.sink.state import (
     Share,
     SinkState,
     Summary,
-    Transaction,
+    TaskTransaction,
 )
 
 # Attempts to change the state while other processes change it.
@@ -59,7 +59,7 @@ WAITS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TaskId:
     """Identifies a task: the run of the query, the batch, and the task's number."""
 
     run: str
@@ -94,7 +94,7 @@ class CheckRows:
 Part: TypeAlias = WriteRows | AlreadyIn | WriteAgain | CheckRows
 
 
-def join(place: Place) -> Generator[Effect, Any, Part]:
+def join(place: TaskId) -> Generator[Effect, Any, Part]:
     """Start a task. When this returns, the task may open its transaction."""
     summary: Summary | None = yield ReadSummary()
     waits = 0 if place.task == 0 else WAITS
@@ -125,7 +125,7 @@ def join(place: Place) -> Generator[Effect, Any, Part]:
     )
 
 
-def _check_not_gone(state: Summary | SinkState | None, place: Place) -> None:
+def _check_not_gone(state: Summary | SinkState | None, place: TaskId) -> None:
     if state is not None and place.run in state.gone:
         raise Superseded(
             f"run {state.run} of this query has taken over from run {place.run}, which writes no more. "
@@ -133,7 +133,7 @@ def _check_not_gone(state: Summary | SinkState | None, place: Place) -> None:
         )
 
 
-def _part(state: SinkState, place: Place) -> Part:
+def _part(state: SinkState, place: TaskId) -> Part:
     _check_not_behind(state, place.batch)
     if place.batch > state.batch:
         return WriteRows()
@@ -145,9 +145,9 @@ def _part(state: SinkState, place: Place) -> Part:
     return CheckRows(expected=expected)
 
 
-def _take_over(place: Place) -> Generator[Effect, Any, SinkState]:
+def _take_over(place: TaskId) -> Generator[Effect, Any, SinkState]:
     # List before the state is read and written: open transactions then belong to runs that this write ends.
-    left_open: tuple[Transaction, ...] = yield ListOpen()
+    left_open: tuple[TaskTransaction, ...] = yield ListOpen()
     token = yield BecomeDecider()
     found: SinkState | None = yield ReadState()
     state = found or SinkState()
@@ -169,7 +169,7 @@ def _resolve(state: SinkState, batch: int) -> Generator[Effect, Any, SinkState]:
     if not open_still:
         return state
     outcomes: Sequence[Outcome] = yield End(transactions=open_still, is_commit=True)
-    by_outcome: dict[Outcome, list[Transaction]] = {one: [] for one in Outcome}
+    by_outcome: dict[Outcome, list[TaskTransaction]] = {one: [] for one in Outcome}
     for transaction, outcome in zip(open_still, outcomes, strict=True):
         by_outcome[outcome].append(transaction)
     lost, unknown = by_outcome[Outcome.OTHERWISE], by_outcome[Outcome.UNKNOWN]
@@ -242,7 +242,7 @@ def _decide(
     new = _repaired(state, tasks, shares) if batch == state.batch else None
     new = new or state.decided(batch, tasks=tasks, shares=shares)
     # Attempts that lost a race: speculation, retries. List them before the check below, after which time counts.
-    left_open: tuple[Transaction, ...] = yield ListOpen(but=written)
+    left_open: tuple[TaskTransaction, ...] = yield ListOpen(but=written)
     seen: Sequence[Seen] = yield Look(transactions=written)
     _check_open(batch, shares, seen)
     yield WriteState(token=token, state=new)
@@ -327,11 +327,11 @@ def fail_batch(run: str, batch: int, *, shares: Sequence[Share]) -> Generator[Ef
 
 
 def _without(
-    transactions: Sequence[Transaction], shares: Sequence[Share]
-) -> tuple[Transaction, ...]:
+    transactions: Sequence[TaskTransaction], shares: Sequence[Share]
+) -> tuple[TaskTransaction, ...]:
     decided = {one.transaction for one in shares}
     return tuple(one for one in transactions if one not in decided)
 
 
-def _names(transactions: Sequence[Transaction]) -> str:
+def _names(transactions: Sequence[TaskTransaction]) -> str:
     return ", ".join(one.transactional_id for one in transactions[:5])

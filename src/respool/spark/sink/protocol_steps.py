@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from respool.spark.sink.state import SinkState, Transaction
+from respool.spark.sink.state import SinkState, TaskTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,21 @@ class WriteState:
 class ListOpen:
     """-> tuple[Transaction, ...]: all open transactions of this sink's tasks, except those with the ids in `but`."""
 
-    but: tuple[Transaction, ...] = ()
+    but: tuple[TaskTransaction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """-> tuple[Seen, ...], one for each transaction."""
 
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[TaskTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
     """-> tuple[Outcome, ...], one for each transaction. May be repeated."""
 
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[TaskTransaction, ...]
     is_commit: bool
 
 

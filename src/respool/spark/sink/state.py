@@ -20,7 +20,7 @@ _STORED_NAMES = {"failed_batch": "given_up", "is_resolved": "is_settled"}
 _FIELD_NAMES = {stored: name for name, stored in _STORED_NAMES.items()}
 
 
-class Transaction(NamedTuple):
+class TaskTransaction(NamedTuple):
     """A single transaction: a transactional id has many, each with its own epoch."""
 
     transactional_id: str
@@ -45,7 +45,7 @@ class Share:
     """One task's part of a batch: a transaction that is written but not ended."""
 
     task: int
-    transaction: Transaction
+    transaction: TaskTransaction
     extent: Extent
     # It certainly ended as decided.
     is_resolved: bool = False
@@ -95,7 +95,7 @@ class SinkState:
         gone = (*self.gone, self.run)[-GONE_MAX:] if self.run else ()
         return replace(self, run=run, gone=gone, failed_batch=NO_BATCH)
 
-    def resolved(self, *, lost: Collection[Transaction] = ()) -> "SinkState":
+    def resolved(self, *, lost: Collection[TaskTransaction] = ()) -> "SinkState":
         """Mark all shares as ended: as decided, or as lost if in `lost`."""
         return replace(
             self,
@@ -136,7 +136,7 @@ class SinkState:
                 Share(
                     **{
                         **_renamed(one, _FIELD_NAMES),
-                        "transaction": Transaction(*one["transaction"]),
+                        "transaction": TaskTransaction(*one["transaction"]),
                         "extent": Extent(**one["extent"]),
                     }
                 )

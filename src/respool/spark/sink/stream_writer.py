@@ -18,7 +18,7 @@ from respool.spark.sink.names import sink_of, transactional_id
 from respool.spark.sink.protocol import (
     AlreadyIn,
     CheckRows,
-    Place,
+    TaskId,
     WriteAgain,
     decide,
     fail_batch,
@@ -63,7 +63,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
         query = _property(context, QUERY_PROPERTY)
-        place = Place(
+        place = TaskId(
             run=_property(context, RUN_PROPERTY),
             batch=int(_property(context, BATCH_PROPERTY)),
             task=context.partitionId(),
@@ -92,7 +92,7 @@ def write_task(
     columns: SinkColumns,
     *,
     sink: str,
-    place: Place,
+    place: TaskId,
     attempt: int,
 ) -> "TaskMessage":
     """Write one task of a batch that must count exactly once."""

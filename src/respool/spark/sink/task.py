@@ -17,7 +17,7 @@ from respool.columnar.row_sum import row_sum
 from respool.spark.options import BadOption
 from respool.spark.sink.sink_columns import SinkColumns, WrongFrame
 from respool.spark.sink.sink_options import SinkOptions
-from respool.spark.sink.state import Extent, Share, Transaction
+from respool.spark.sink.state import Extent, Share, TaskTransaction
 from respool.spark.worker import freeze_loaded_objects
 
 _INVALID_TRANSACTION_TIMEOUT = 50
@@ -130,7 +130,9 @@ def write_prepared(
     freeze_loaded_objects()
     return Share(
         task=task,
-        transaction=Transaction(prepared.transactional_id, prepared.producer_id, prepared.epoch),
+        transaction=TaskTransaction(
+            prepared.transactional_id, prepared.producer_id, prepared.epoch
+        ),
         extent=seen.extent,
     )
 

@@ -51,7 +51,7 @@ from collections.abc import Callable
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import ClientError
-from respool.client.kafka.groups import Committed, commit_offsets
+from respool.client.kafka.groups import CommittedOffset, commit_offsets
 
 COMMIT_MS = 2_000
 # After a failure, no commits are attempted for this time.
@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reading = Reading.of(self._options, columns_of(schema))
         # Only on the driver, created on first use: this object is pickled for executors before that.
         self._brokers_here: Brokers | None = None
-        self._progress_here: Progress | None = None
+        self._progress_here: GroupProgress | None = None
         # The end of a query with Trigger.AvailableNow.
         self._target: Position | None = None
         self._latest: Position | None = None
@@ -180,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
 
         if self._progress_here is None:
-            self._progress_here = Progress(self._options.group)
+            self._progress_here = GroupProgress(self._options.group)
         # Omit deleted topics: brokers would refuse the whole commit because of them.
         position = from_json(end)
         there = (
@@ -315,7 +315,7 @@ def _same(one: Position, other: Position) -> bool:
     } and all(not one[name].is_another_than(other[name]) for name in one)
 
 
-class Progress:
+class GroupProgress:
     """Commits a stream's progress as offsets of a group, for monitoring only. Nothing reads them back.
 
     The checkpoint is authoritative; a failed commit is logged at a limited rate, and never delays the query for long.
@@ -331,7 +331,7 @@ class Progress:
         if self._monotonic() < self._paused_until:
             return False
         places = {
-            (topic, number): Committed(offset)
+            (topic, number): CommittedOffset(offset)
             for topic, at in position.items()
             for number, offset in at.offsets.items()
         }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.client.arrow.errors import BatchDamaged, LogTruncated, RetentionOvertook
-from respool.client.arrow.reading.cursor import FETCH_BYTES_MIN, Cursor, Step
+from respool.client.arrow.reading.cursor import FETCH_BYTES_MIN, Cursor, FetchStep
 from respool.records.build import NewRecord, build_batch
 from respool.wire.fetch_reply import FetchedPart
 
@@ -43,26 +43,26 @@ def part(records: bytes = b"", **fields: Any) -> FetchedPart:
 def test_the_position_moves_behind_the_last_whole_batch() -> None:
     reading = cursor()
     cut = batch(5, 5)[:-1]
-    assert reading.on_answer(part(batch(0, 3) + batch(3, 2) + cut)) is Step.TAKE
+    assert reading.on_answer(part(batch(0, 3) + batch(3, 2) + cut)) is FetchStep.TAKE
     assert (reading.position, reading.last_epoch) == (5, 4)
 
 
 def test_a_batch_that_holds_the_position_in_its_middle_is_taken() -> None:
     reading = cursor(position=7)
-    assert reading.on_answer(part(batch(5, 5))) is Step.TAKE
+    assert reading.on_answer(part(batch(5, 5))) is FetchStep.TAKE
     assert reading.position == 10
 
 
 def test_a_gap_that_compaction_left_is_passed() -> None:
     reading = cursor(position=7)
-    assert reading.on_answer(part(batch(50, 5))) is Step.TAKE
+    assert reading.on_answer(part(batch(50, 5))) is FetchStep.TAKE
     assert reading.position == 55
 
 
 @pytest.mark.parametrize("records", [b"", batch(0, 5)[:40], batch(0, 5)[:-1], batch(0, 5)])
 def test_without_a_whole_batch_from_the_position_on_nothing_moves(records: bytes) -> None:
     reading = cursor(position=5, last_epoch=2)
-    assert reading.on_answer(part(records)) is Step.WAIT
+    assert reading.on_answer(part(records)) is FetchStep.WAIT
     assert (reading.position, reading.last_epoch) == (5, 2)
 
 
@@ -117,7 +117,7 @@ def test_a_log_start_beyond_the_position_ends_the_read_even_with_records() -> No
 
 def test_out_of_range_is_told_apart_by_the_logs_bounds() -> None:
     reading = cursor(position=50)
-    assert reading.on_answer(part(error_code=1, log_start=-1)) is Step.ASK_BOUNDS
+    assert reading.on_answer(part(error_code=1, log_start=-1)) is FetchStep.ASK_BOUNDS
     with pytest.raises(RetentionOvertook):
         reading.on_bounds(51, 100)
     with pytest.raises(LogTruncated):
@@ -128,7 +128,7 @@ def test_out_of_range_is_told_apart_by_the_logs_bounds() -> None:
 
 def test_other_errors_are_for_others_to_judge() -> None:
     reading = cursor(position=50)
-    assert reading.on_answer(part(error_code=6, log_start=-1)) is Step.RETRY
+    assert reading.on_answer(part(error_code=6, log_start=-1)) is FetchStep.RETRY
     assert reading.position == 50
 
 

@@ -16,7 +16,7 @@ from respool.client.arrow.reading.read_plan import (
     Found,
     PartitionRange,
     ReadPlan,
-    Wish,
+    ReadRequest,
     chosen_partitions,
     plan_range,
 )
@@ -28,9 +28,9 @@ NOW_MS = 1_000_000
 KEPT_FOR_EVER = Retention(ms=-1, bytes=-1)
 
 
-def wish(since: Point = Earliest(), until: Point = Latest(), **fields: Any) -> Wish:  # noqa: B008
+def wish(since: Point = Earliest(), until: Point = Latest(), **fields: Any) -> ReadRequest:  # noqa: B008
     settings = {"topic": "rides", "follow": False, "missing": "error", "now_ms": NOW_MS, **fields}
-    return Wish(since=since, until=until, **settings)
+    return ReadRequest(since=since, until=until, **settings)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Log:
                 return Found(offset=offset, timestamp_ms=self.times[offset])
         return None
 
-    def facts(self, asked: Wish, *, lateness_ms: int | None = None) -> Facts:
+    def facts(self, asked: ReadRequest, *, lateness_ms: int | None = None) -> Facts:
         end = len(self.times)
         until_at = None
         if isinstance(asked.until, AtTime) and lateness_ms is not None:

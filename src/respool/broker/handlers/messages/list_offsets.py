@@ -108,7 +108,7 @@ class _Answers:
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return {}
         if timestamp < EARLIEST_PENDING_UPLOAD:
-            raise InvalidRequest(f"{timestamp} is neither a time nor a known wish")
+            raise InvalidRequest(f"{timestamp} is neither a time nor a known special timestamp")
         truncations = log.truncations
         try:
             found = await self._find(log, timestamp, end)

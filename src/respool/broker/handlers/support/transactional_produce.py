@@ -8,7 +8,7 @@ on, writing to the partition adds it.
 from collections.abc import Iterable
 
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
-from respool.broker.coordinators.transaction_coordinators import Transactions
+from respool.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from respool.broker.handlers.support.client_errors import is_transient, to_producer
 from respool.broker.handlers.support.partition_write import Admitted, PartitionWrite
 from respool.coordination.transactions.transaction_requests import TransactionVersion
@@ -23,7 +23,7 @@ ASKED_MAX = 3
 
 
 async def verify(
-    writes: Iterable[PartitionWrite], request: Request, transactions: Transactions
+    writes: Iterable[PartitionWrite], request: Request, transactions: TransactionCoordinators
 ) -> None:
     """Ask the coordinator to verify all batches that begin a transaction; refuse those that it refuses."""
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
@@ -45,7 +45,7 @@ async def verify(
 async def _ask(
     writes: Iterable[PartitionWrite],
     request: Request,
-    transactions: Transactions,
+    transactions: TransactionCoordinators,
     version: TransactionVersion,
 ) -> None:
     # A request may name a partition several times; its batches then share one guard and one answer.

@@ -3,9 +3,9 @@
 ```
             begin ... position ... end          position: the next offset to fetch; everything before it was read
 ```
-It returns what to do (`Step`); the caller does it. Invariant: offsets are read without gaps and never twice, whichever
-broker answers. The position advances only past complete batches that cover it, and a reply from a log that lacks what
-was already read is refused (KIP-320: each fetch carries the leader epoch of the last batch read).
+It returns what to do (`FetchStep`); the caller does it. Invariant: offsets are read without gaps and never twice,
+whichever broker answers. The position advances only past complete batches that cover it, and a reply from a log that
+lacks what was already read is refused (KIP-320: each fetch carries the leader epoch of the last batch read).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _LAST_OFFSET_DELTA = Struct(">i").unpack_from
 _LAST_OFFSET_DELTA_AT = 23
 
 
-class Step(Enum):
+class FetchStep(Enum):
     TAKE = "there are records; the position has moved behind them"
     WAIT = "nothing yet"
     ASK_BOUNDS = (
@@ -59,7 +59,7 @@ class Cursor:
         left = (self.end - self.position) * self.bytes_per_offset * 1.1
         return min(limit, max(FETCH_BYTES_MIN, int(left)))
 
-    def on_answer(self, part: FetchedPart) -> Step:
+    def on_answer(self, part: FetchedPart) -> FetchStep:
         """
         Raises:
             LogTruncated: the broker's log lacks messages that were already read.
@@ -67,9 +67,9 @@ class Cursor:
             BatchDamaged: the offsets of batches are out of order.
         """
         if part.error_code == OFFSET_OUT_OF_RANGE:
-            return Step.ASK_BOUNDS
+            return FetchStep.ASK_BOUNDS
         if part.error_code:
-            return Step.RETRY
+            return FetchStep.RETRY
         if part.diverging is not None:
             raise self._truncated(part.diverging[1])
         if part.log_start > self.position:
@@ -87,7 +87,7 @@ class Cursor:
         if self.position > log_end:
             raise self._truncated(log_end)
 
-    def _advance(self, records: memoryview) -> Step:
+    def _advance(self, records: memoryview) -> FetchStep:
         at, size = 0, len(records)
         position, epoch, offset_min = self.position, self.last_epoch, 0
         while size - at >= HEADER_BYTES:
@@ -110,10 +110,10 @@ class Cursor:
             at = following
         if position == self.position:
             # No complete batch: the next fetch names this partition first, and then the batch comes whole.
-            return Step.WAIT
+            return FetchStep.WAIT
         self.bytes_per_offset = max(at, 1) / (position - self.position)
         self.position, self.last_epoch = position, epoch
-        return Step.TAKE
+        return FetchStep.TAKE
 
     def _out_of_order(self, base_offset: int, offset_min: int) -> BatchDamaged:
         return BatchDamaged(

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.reading.bounded_queue import BoundedQueue
-from respool.client.arrow.reading.cursor import Cursor, Step
+from respool.client.arrow.reading.cursor import Cursor, FetchStep
 from respool.client.arrow.reading.pieces import PieceMaker
 from respool.client.arrow.reading.watched_topic import PreferredReplicas, WatchedTopic
 from respool.client.kafka.cluster import Cluster
@@ -328,22 +328,22 @@ class Fetcher:
             return False
         step = one.cursor.on_answer(part)
         match step:
-            case Step.TAKE:
+            case FetchStep.TAKE:
                 one.retry.reset()
                 return True
-            case Step.WAIT if is_crowded or (self._settings.follow and not part.records):
+            case FetchStep.WAIT if is_crowded or (self._settings.follow and not part.records):
                 # The reply was used up by other partitions, or the end of the log is reached.
                 one.retry.reset()
-            case Step.WAIT:
+            case FetchStep.WAIT:
                 shown = "only a part of a batch" if part.records else "nothing"
                 error = ClientError(f"its leader shows {shown} there")
                 self._fail(one, error, waits=False)
-            case Step.ASK_BOUNDS if self._nearby.leave(part.partition, time.monotonic()):
+            case FetchStep.ASK_BOUNDS if self._nearby.leave(part.partition, time.monotonic()):
                 # A follower may be behind; only the leader's bounds count.
                 pass
-            case Step.ASK_BOUNDS:
+            case FetchStep.ASK_BOUNDS:
                 self._on_out_of_range(one)
-            case Step.RETRY:
+            case FetchStep.RETRY:
                 error = refused(f"a fetch of {one.place}", part.error_code)
                 if not error.retriable:
                     raise error

@@ -17,7 +17,7 @@ from respool.client.arrow.reading.read_plan import (
     Missing,
     PartitionRange,
     ReadPlan,
-    Wish,
+    ReadRequest,
     chosen_partitions,
     plan_range,
 )
@@ -226,7 +226,7 @@ def plan_read(
     if follow and isinstance(until, str) and parse_log_end(until) == Latest():
         # Given explicitly, "latest" means the current log end.
         follow = False
-    wish = Wish(
+    request = ReadRequest(
         topic=topic,
         since=parse_point("since", since, default=Earliest(), now_ms=now_ms),
         until=parse_point("until", until, default=Latest(), now_ms=now_ms),
@@ -235,46 +235,46 @@ def plan_read(
         now_ms=now_ms,
     )
     seen = cluster.retrying(lambda: cluster.refresh(topic))
-    chosen = chosen_partitions(wish, partitions, seen.leaders)
+    chosen = chosen_partitions(request, partitions, seen.leaders)
     for partition in chosen:
         seen.leader_of(partition)
     return ReadPlan(
         topic=topic,
         topic_id=seen.id,
-        ranges=_ranges(cluster, wish, chosen, isolation, lateness),
+        ranges=_ranges(cluster, request, chosen, isolation, lateness),
         follow=follow,
-        since_ms=wish.since.ms if isinstance(wish.since, AtTime) else None,
-        until_ms=wish.until.ms if isinstance(wish.until, AtTime) else None,
+        since_ms=request.since.ms if isinstance(request.since, AtTime) else None,
+        until_ms=request.until.ms if isinstance(request.until, AtTime) else None,
     )
 
 
 def _ranges(
     cluster: Cluster,
-    wish: Wish,
+    request: ReadRequest,
     partitions: Sequence[int],
     isolation: Isolation,
     lateness: timedelta | None,
 ) -> tuple[PartitionRange, ...]:
     def ask(at: int, isolation: Isolation = isolation) -> dict[int, OffsetAt | None]:
-        return offsets_for(cluster, wish.topic, partitions, at, isolation=isolation)
+        return offsets_for(cluster, request.topic, partitions, at, isolation=isolation)
 
     # The ends first: a message that arrives during these requests lies beyond them, whatever its time.
     ends = ask(LATEST)
     highs = (
         ask(LATEST, "read_uncommitted")
-        if isinstance(wish.since, AtOffset | PartitionOffsets)
+        if isinstance(request.since, AtOffset | PartitionOffsets)
         else ends
     )
     starts = ask(EARLIEST)
     nothing: dict[int, OffsetAt | None] = {}
-    is_time = isinstance(wish.since, AtTime)
-    since_at = ask(wish.since.ms) if isinstance(wish.since, AtTime) else nothing
+    is_time = isinstance(request.since, AtTime)
+    since_at = ask(request.since.ms) if isinstance(request.since, AtTime) else nothing
     firsts = ask(0) if is_time else nothing
     until_at = nothing
-    if isinstance(wish.until, AtTime) and lateness is not None:
-        until_at = ask(wish.until.ms + lateness // _MILLISECOND)
+    if isinstance(request.until, AtTime) and lateness is not None:
+        until_at = ask(request.until.ms + lateness // _MILLISECOND)
     has_deleted = any(one is not None and one.offset > 0 for one in starts.values())
-    retention = retention_of(cluster, wish.topic) if is_time and has_deleted else None
+    retention = retention_of(cluster, request.topic) if is_time and has_deleted else None
     ranges = []
     for partition in partitions:
         facts = Facts(
@@ -286,7 +286,7 @@ def _ranges(
             since_at=_found(since_at.get(partition)),
             until_at=_found(until_at.get(partition)),
         )
-        ranges.append(plan_range(wish, facts, retention))
+        ranges.append(plan_range(request, facts, retention))
     return tuple(ranges)
 
 

@@ -87,7 +87,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReadRequest:
     """The caller's request."""
 
     topic: str
@@ -115,7 +115,7 @@ class Wish:
 
 
 def chosen_partitions(
-    wish: Wish, partitions: Iterable[int] | None, available: Iterable[int]
+    request: ReadRequest, partitions: Iterable[int] | None, available: Iterable[int]
 ) -> list[int]:
     """The requested partitions; else those named in since or until; else all.
 
@@ -124,7 +124,7 @@ def chosen_partitions(
     """
     named = [
         set(point.offsets)
-        for point in (wish.since, wish.until)
+        for point in (request.since, request.until)
         if isinstance(point, PartitionOffsets)
     ]
     if partitions is not None:
@@ -146,7 +146,7 @@ def chosen_partitions(
     return chosen
 
 
-def plan_range(wish: Wish, facts: Facts, retention: Retention | None) -> PartitionRange:
+def plan_range(request: ReadRequest, facts: Facts, retention: Retention | None) -> PartitionRange:
     """The offsets to read of one partition. `retention` is None if the broker does not report it.
 
     Raises:
@@ -155,55 +155,57 @@ def plan_range(wish: Wish, facts: Facts, retention: Retention | None) -> Partiti
     """
     return PartitionRange(
         partition=facts.partition,
-        begin=_begin(wish, facts, retention),
-        end=_end(wish, facts),
+        begin=_begin(request, facts, retention),
+        end=_end(request, facts),
     )
 
 
-def _begin(wish: Wish, facts: Facts, retention: Retention | None) -> int:
-    match target_of(wish.since, facts.partition):
+def _begin(request: ReadRequest, facts: Facts, retention: Retention | None) -> int:
+    match target_of(request.since, facts.partition):
         case Latest():
             return facts.end
         case Last(count):
             return max(facts.log_start, facts.end - count)
         case AtOffset(offset):
-            return _begin_at_offset(wish, facts, offset)
+            return _begin_at_offset(request, facts, offset)
         case AtTime(ms):
-            if wish.missing == "error" and _may_be_gone(facts, ms, retention, now_ms=wish.now_ms):
-                raise _deleted_before(wish, facts, ms, retention)
+            if request.missing == "error" and _may_be_gone(
+                facts, ms, retention, now_ms=request.now_ms
+            ):
+                raise _deleted_before(request, facts, ms, retention)
             return facts.end if facts.since_at is None else facts.since_at.offset
     return facts.log_start
 
 
-def _begin_at_offset(wish: Wish, facts: Facts, offset: int) -> int:
+def _begin_at_offset(request: ReadRequest, facts: Facts, offset: int) -> int:
     if offset > facts.high_watermark:
         raise OffsetBeyondEnd(
             f"the read should begin at offset {offset}, and the log has {facts.log_start} to "
             f"{facts.high_watermark}: begin at its end with since='latest'",
-            topic=wish.topic,
+            topic=request.topic,
             partition=facts.partition,
             offset=offset,
         )
     if offset >= facts.log_start:
         return offset
-    if wish.missing == "available":
+    if request.missing == "available":
         return facts.log_start
     raise OutsideRetention(
         f"offset {offset} has been deleted, the log begins at {facts.log_start}: begin there, or take what there "
         "is with missing='available'",
-        topic=wish.topic,
+        topic=request.topic,
         partition=facts.partition,
         offset=offset,
         first_offset=facts.log_start,
     )
 
 
-def _end(wish: Wish, facts: Facts) -> int | None:
-    match target_of(wish.until, facts.partition):
+def _end(request: ReadRequest, facts: Facts) -> int | None:
+    match target_of(request.until, facts.partition):
         case AtOffset(offset):
             # An end beyond the log end is clamped, as in a slice.
-            return offset if wish.follow else min(offset, facts.end)
-        case Latest() if wish.follow:
+            return offset if request.follow else min(offset, facts.end)
+        case Latest() if request.follow:
             return None
         case AtTime() if facts.until_at is not None:
             return min(facts.until_at.offset, facts.end)
@@ -220,7 +222,7 @@ def _may_be_gone(facts: Facts, since_ms: int, retention: Retention | None, *, no
 
 
 def _deleted_before(
-    wish: Wish, facts: Facts, since_ms: int, retention: Retention | None
+    request: ReadRequest, facts: Facts, since_ms: int, retention: Retention | None
 ) -> OutsideRetention:
     first = facts.first
     have = (
@@ -236,7 +238,7 @@ def _deleted_before(
     return OutsideRetention(
         f"messages from {format_ms(since_ms)} on were asked for; those before offset {facts.log_start} have been "
         f"deleted ({rule}), {have}: ask for a later time, or take what there is with missing='available'",
-        topic=wish.topic,
+        topic=request.topic,
         partition=facts.partition,
         offset=None,
         first_offset=facts.log_start if first is None else first.offset,

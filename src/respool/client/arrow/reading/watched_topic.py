@@ -7,7 +7,7 @@ from respool.client.arrow.errors import TopicRecreated
 from respool.client.arrow.reading.cursor import Cursor
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
-from respool.client.kafka.metadata import Leader
+from respool.client.kafka.metadata import PartitionLeader
 
 DISCOVER_EVERY_S = 5.0
 # Not all brokers know a topic at once if it was just created or moved, or a broker just started. After this time the
@@ -41,7 +41,7 @@ class WatchedTopic:
         self._known_partitions = known_partitions
         self._discover_at = time.monotonic() + DISCOVER_EVERY_S
 
-    def leader_of(self, partition: int) -> Leader | None:
+    def leader_of(self, partition: int) -> PartitionLeader | None:
         """None if the partition has no leader or is unknown."""
         return self._seen.leaders.get(partition)
 

@@ -29,7 +29,7 @@ from respool.client.arrow.writing.producer_settings import (
     codec_of,
     level_of,
 )
-from respool.client.arrow.writing.producer_transactions import Transactions
+from respool.client.arrow.writing.producer_transactions import ProducerTransactions
 from respool.client.arrow.writing.routing import Partitioner
 from respool.client.arrow.writing.table_columns import Columns, Named, batches_of
 from respool.client.arrow.writing.write_result import WriteResult
@@ -147,7 +147,7 @@ class ArrowProducer:
         self._transactions = (
             None
             if transactional_id is None
-            else Transactions(
+            else ProducerTransactions(
                 self._cluster,
                 self._delivery,
                 transactional_id=transactional_id,
@@ -360,7 +360,7 @@ class ArrowProducer:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     @property
-    def _transactional(self) -> Transactions:
+    def _transactional(self) -> ProducerTransactions:
         if self._transactions is None:
             raise BadArgument("transactions need a name: ArrowProducer(transactional_id='...')")
         return self._transactions

@@ -10,7 +10,7 @@ from respool.client.kafka.transactions import (
     ListedTransaction,
     OpenTransaction,
 )
-from respool.operate.transaction_admin import (
+from respool.operate.transaction_operations import (
     GRACE_MS,
     HangingReason,
     HangingTransaction,

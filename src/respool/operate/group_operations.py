@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from respool.client.kafka import groups as client_groups
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import (
-    Committed,
+    CommittedOffset,
     DescribedGroup,
     DescribedMember,
     ListedGroup,
@@ -45,7 +45,7 @@ class GroupListing:
             )
 
 
-class ConsumerGroups:
+class GroupOperations:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
@@ -94,12 +94,12 @@ class ConsumerGroups:
             raise NotFound(f"there is no group {name!r} at {self._cluster.bootstrap}", hint=hint)
         return group
 
-    def committed(self, name: str) -> dict[Place, Committed]:
+    def committed(self, name: str) -> dict[Place, CommittedOffset]:
         """All committed offsets of the group."""
         with client_errors_translated():
             return client_groups.fetch_offsets(self._cluster, name)
 
-    def commit(self, name: str, places: Mapping[Place, Committed]) -> None:
+    def commit(self, name: str, places: Mapping[Place, CommittedOffset]) -> None:
         """Set committed offsets of a group without members.
 
         Raises:
@@ -166,7 +166,7 @@ def owners_of(group: DescribedGroup) -> dict[Place, DescribedMember]:
 
 def lags_of(
     group: DescribedGroup,
-    committed: Mapping[Place, Committed],
+    committed: Mapping[Place, CommittedOffset],
     ranges: Mapping[Place, OffsetRange],
     *,
     places: Iterable[Place] = (),

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, view_of
-from respool.cluster.cluster_status import WITH_ITS_LOG, status, waits_for
+from respool.cluster.status_document import WITH_ITS_LOG, status, waits_for
 from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.ids import TopicPartition
 

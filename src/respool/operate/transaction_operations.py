@@ -36,7 +36,7 @@ from respool.operate.errors import client_errors_translated
 GRACE_MS = 60_000
 
 
-class TransactionAdmin:
+class TransactionOperations:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         # Partitions that did not report their open transactions, and why.
@@ -118,7 +118,7 @@ class HangingTransaction:
 
 
 class TransactionSource(Protocol):
-    """The requests that `find_hanging` needs; `TransactionAdmin` implements it."""
+    """The requests that `find_hanging` needs; `TransactionOperations` implements it."""
 
     def open_in(self, places: Iterable[Place]) -> list[OpenTransaction]: ...
 

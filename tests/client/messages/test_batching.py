@@ -2,8 +2,8 @@
 
 import pytest
 
+from respool.client.messages.batching import PACES, pace_settings
 from respool.client.messages.errors import BadArgument
-from respool.client.messages.pace import PACES, pace_settings
 
 
 def test_from_latency_to_throughput_messages_wait_longer_for_larger_batches() -> None:

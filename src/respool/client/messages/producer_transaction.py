@@ -26,7 +26,7 @@ _CALL_SECONDS = 5.0
 _TAKE_PLACE_SECONDS = 60.0
 
 
-class Transactions:
+class LibraryTransactions:
     """The transactions of one producer, one after the other."""
 
     def __init__(self, kafka: Any, *, timeout_s: float) -> None:
@@ -169,7 +169,7 @@ class Transactions:
 class Transaction:
     """Use it as `with producer.transaction():`."""
 
-    def __init__(self, transactions: Transactions, failures: Failures) -> None:
+    def __init__(self, transactions: LibraryTransactions, failures: Failures) -> None:
         self._transactions = transactions
         self._failures = failures
 
@@ -190,7 +190,7 @@ class Transaction:
             abort_after(self._transactions, error)
 
 
-def abort_after(transactions: Transactions, error: BaseException) -> None:
+def abort_after(transactions: LibraryTransactions, error: BaseException) -> None:
     """Abort after an exception of the caller, which takes precedence over an error of the abort."""
     try:
         transactions.abort()
