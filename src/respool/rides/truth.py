@@ -13,7 +13,6 @@ fraudulent ride, and one for each event that is late, malformed or a duplicate:
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -86,12 +85,7 @@ class TruthFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._writer.close()
 
     def add(self, table: EventTable) -> None:

@@ -4,7 +4,6 @@ Each call returns a `Fault`, which counts how often it occurred and ends with `c
 """
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 
@@ -27,12 +26,7 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.clear()
 
 
