@@ -34,7 +34,7 @@ NAMED_FOR_SOMETHING_ELSE = {
     "tests/clients/test_metrics.py": "the metrics of a broker process, as a scraper sees them",
     "tests/coordination/groups/test_txn_offset_commit.py": "the pure half of that API",
     "tests/docs/test_delivery.py": "docs/delivery.md",
-    "tests/docs/test_metrics_page.py": "docs/metrics.md",
+    "tests/architecture/test_pages.py": "the pages of docs/",
     "tests/log/test_transactions.py": "transactions in a partition's log",
     "tests/spark/test_security.py": "Spark's options for TLS and SASL",
     "tests/versus/test_run.py": "bench/versus/run.py",

@@ -14,7 +14,7 @@ from respool.drivers.sqlite_store import SqliteStore
 from respool.model.cluster import BrokerEndpoint, RegistryEntry, TopicImage
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
-from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_sources import SimRandomSource
 from support.sim_clock import SimClock
 
 ONE, TWO, THREE = map(BrokerId, (1, 2, 3))

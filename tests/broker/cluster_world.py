@@ -30,10 +30,9 @@ from respool.records.build import NewRecord, build_batch
 from respool.sim.disk.simulated_disk import SimDisk
 from respool.sim.net.simulated_store import SimStore, SimStoreClient
 from respool.sim.runtime.process import Process
-from respool.sim.runtime.seeded_random import SimRandomSource
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
 from respool.sim.runtime.simulated_metrics import SimMetrics
+from respool.sim.runtime.simulated_sources import NodeClock, SimRandomSource
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
 from support.inline_offload import InlineOffload

@@ -15,8 +15,7 @@ from respool.drivers.system_sources import SystemRandomSource
 from respool.model.errors import DiskFailed
 from respool.model.settings import Settings
 from respool.records.build import NewRecord, build_batch
-from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.disk.simulated_local_reader import SimLocalReader
+from respool.sim.disk.simulated_disk import SimDisk, SimLocalReader
 from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request

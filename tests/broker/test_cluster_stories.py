@@ -23,7 +23,7 @@ from respool.model.ids import BrokerId
 from respool.records.build import NewRecord, build_batch
 from respool.records.validate import check_produced
 from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_sources import SimRandomSource
 from respool.wire.api_table import Api
 
 

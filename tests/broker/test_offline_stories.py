@@ -3,7 +3,7 @@
 from typing import Any
 
 from broker.cluster_world import LAG_MS, ONE, THREE, TOPIC, TWO, Cluster, plays
-from respool.cluster.leader_requests import ElectionKind
+from respool.cluster.partition_requests import ElectionKind
 from respool.model.ids import BrokerId
 from respool.wire.api_table import Api
 

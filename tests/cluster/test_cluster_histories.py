@@ -24,8 +24,7 @@ from respool.cluster.broker_requests import broker_load, drain, remove
 from respool.cluster.controller_decisions import decide
 from respool.cluster.copy_limit import due_copies
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_requests import ElectionKind, elect_leaders
-from respool.cluster.reassignment_requests import reassign, reassignments
+from respool.cluster.partition_requests import ElectionKind, elect_leaders, reassign, reassignments
 from respool.cluster.replica_balance import balance
 from respool.cluster.topic_requests import delete_topic, grow_topic
 from respool.model.cluster import PartitionImage

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.cluster_world import ONE, THREE, TWO, image_of, view_of, written
 from respool.cluster.controller_decisions import decide
-from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.partition_requests import ElectionKind, elect_leaders
 from respool.model.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,

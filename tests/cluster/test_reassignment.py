@@ -6,8 +6,8 @@ import pytest
 
 from cluster.cluster_world import FIVE, FOUR, ONE, SIX, THREE, TWO, image_of, view_of, written
 from respool.cluster.controller_decisions import decide
+from respool.cluster.partition_requests import reassign, reassignments
 from respool.cluster.reassignment import is_switch_safe, retarget, switch
-from respool.cluster.reassignment_requests import reassign, reassignments
 from respool.model.cluster import PartitionImage, TopicRules
 from respool.model.errors import (
     InvalidReplicaAssignment,

@@ -45,10 +45,9 @@ from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from respool.ports.offload import Offload
 from respool.server.gauges import LoopDelay
-from respool.server.health import Health
 from respool.server.http_endpoint import HttpEndpoint
 from respool.server.listener import Listener
-from respool.server.metrics_page import MetricsPage
+from respool.server.pages import Health, MetricsPage
 
 logger = logging.getLogger(__name__)
 

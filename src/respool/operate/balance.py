@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.partition_requests import ElectionKind, elect_leaders, reassign
 from respool.cluster.preferred import can_return
 from respool.cluster.reassignment import is_moving
-from respool.cluster.reassignment_requests import reassign
 from respool.cluster.replica_balance import balanced_targets
 from respool.cluster.view import ClusterView
 from respool.model.ids import BrokerId, TopicPartition

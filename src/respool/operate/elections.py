@@ -6,7 +6,7 @@ from typing import NamedTuple
 from respool.cluster import keys
 from respool.cluster.election import is_unclean
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_requests import ElectionKind, elect_leaders
+from respool.cluster.partition_requests import ElectionKind, elect_leaders
 from respool.cluster.status_document import Awaited, waits_for
 from respool.cluster.view import ClusterView
 from respool.model.errors import RequestError

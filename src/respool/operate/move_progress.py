@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import ClientError, Untrusted
 from respool.client.kafka.replicas import describe_log_dirs
-from respool.cluster.reassignment_requests import reassignments
+from respool.cluster.partition_requests import reassignments
 from respool.cluster.view import ClusterView
 from respool.model.addresses import format_address
 from respool.model.ids import BrokerId, TopicPartition

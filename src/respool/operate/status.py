@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from respool.cluster.broker_requests import broker_load
-from respool.cluster.reassignment_requests import reassignments
+from respool.cluster.partition_requests import reassignments
 from respool.cluster.status_document import BrokerStatus, leader_now, status, waits_for
 from respool.model.addresses import format_address
 from respool.model.cluster import PartitionImage, RegistryEntry

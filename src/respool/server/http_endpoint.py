@@ -5,7 +5,7 @@ Each connection has one request and is closed after its reply. No client can blo
 sent its request is closed to make room for the next.
 
 It runs on the broker's own event loop on purpose: a reply shows that the loop runs, and metrics need no locks. A large
-page is generated in pieces that yield to the loop (`metrics_page.py`).
+page is generated in pieces that yield to the loop (`pages.py`).
 """
 
 import asyncio

@@ -28,8 +28,8 @@ from respool.sim.clients.sim_client import OK, TOPIC_ALREADY_EXISTS, SimClient
 from respool.sim.clients.topic_recreator import TopicRecreator
 from respool.sim.clients.workload import TRANSACTION_TIMEOUT_MS, Workload, WorkloadFactory
 from respool.sim.disk.disk_faults import ProcessGone
-from respool.sim.runtime.seeded_random import rng_of
 from respool.sim.runtime.sim_loop import SimLoop, SimulationStuck
+from respool.sim.runtime.simulated_sources import rng_of
 from respool.sim.runtime.trace import Trace
 from respool.sim.sim_plan import SimPlan, draw_sim_plan
 from respool.sim.sim_world import SimWorld

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from respool.sim.runtime.seeded_random import rng_of
+from respool.sim.runtime.simulated_sources import rng_of
 
 # How often a seed runs a single broker instead of a cluster.
 ALONE_ODDS = 0.25

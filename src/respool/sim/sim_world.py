@@ -6,7 +6,7 @@ from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.clients.operator import Operator
-from respool.sim.disk.simulated_local_reader import SimLocalReader
+from respool.sim.disk.simulated_disk import SimLocalReader
 from respool.sim.faults.cluster_faults import ClusterFaults
 from respool.sim.faults.disk_swaps import DiskSwaps
 from respool.sim.faults.nemesis import Nemesis
@@ -15,9 +15,8 @@ from respool.sim.faults.triggers import Triggers
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.machine import Machine
-from respool.sim.runtime.seeded_random import rng_of
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock, rng_of
 from respool.sim.sim_plan import SimPlan
 
 

@@ -17,7 +17,7 @@ from respool.model.cluster import BrokerEndpoint, PartitionImage, RegistryEntry
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import LeaseExpired, StoreUnavailable
-from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_sources import SimRandomSource
 from support.sim_clock import SimClock
 
 ME, OTHER = BrokerId(1), BrokerId(2)

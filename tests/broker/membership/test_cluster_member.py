@@ -14,7 +14,7 @@ from respool.model.errors import DiskFull
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_sources import SimRandomSource
 from respool.wire.api_table import Api
 
 

@@ -19,7 +19,7 @@ from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed, LeaseExpired
-from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_sources import SimRandomSource
 from support.sim_clock import SimClock
 
 TTL_MS = 1_000

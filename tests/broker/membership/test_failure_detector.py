@@ -17,7 +17,7 @@ from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.process import Process
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 DEAD_AFTER_MS = 1_000

@@ -10,8 +10,7 @@ from broker.catalog_world import ONE, THREE, TWO, Node, World, play
 from respool.broker.metadata.partition_changes import TRIES_MAX, Answers
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_requests import ElectionKind
-from respool.cluster.reassignment_requests import reassignments
+from respool.cluster.partition_requests import ElectionKind, reassignments
 from respool.model.cluster import PartitionImage
 from respool.model.errors import (
     ElectionNotNeeded,

@@ -28,7 +28,7 @@ from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from respool.model.settings import Settings
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
-from respool.sim.runtime.seeded_random import SimRandomSource
+from respool.sim.runtime.simulated_sources import SimRandomSource
 
 # More than fit into one write.
 MANY = 250

@@ -15,8 +15,7 @@ from respool.broker.replication.follower_local_reads import (
 from respool.model.file_range import FILE_RANGE_VALID_MS, FileRange
 from respool.ports.peers import PeerUnreachable
 from respool.records.build import NewRecord, build_batch
-from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.disk.simulated_local_reader import SimLocalReader
+from respool.sim.disk.simulated_disk import SimDisk, SimLocalReader
 from respool.wire.fetch_reply import FetchedPart
 from support.fetched_part import fetched_part
 from support.sim_clock import SimClock

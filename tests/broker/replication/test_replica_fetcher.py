@@ -14,7 +14,7 @@ from respool.model.ids import BrokerId
 from respool.replication.effects import WaitFor
 from respool.replication.follower import BACKOFF_MS
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 
 LEADER = BrokerId(2)
 HURRY_BYTES = 100

@@ -15,7 +15,7 @@ from respool.model.errors import DiskFailed
 from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import BACKOFF_MS, Fetched, FetchFrom
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 
 OUT_OF_RANGE = 1
 

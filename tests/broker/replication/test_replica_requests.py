@@ -20,8 +20,7 @@ from respool.broker.replication.replica_requests import (
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
 from respool.ports.peers import PeerUnreachable
 from respool.replication.follower import Fetched, FetchFrom
-from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.disk.simulated_local_reader import SimLocalReader
+from respool.sim.disk.simulated_disk import SimDisk, SimLocalReader
 from respool.wire.api_table import Api
 from respool.wire.fetch_reply import FetchedPart, FetchReplyView
 

@@ -4,7 +4,8 @@ from threading import Thread
 
 import pytest
 
-from respool.client.arrow.reading.retention import Retention, retention_of
+from respool.client.arrow.reading.read import retention_of
+from respool.client.arrow.reading.read_plan import Retention
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused

@@ -13,8 +13,8 @@ from respool.sim.checks.history import History
 from respool.sim.checks.replica_watch import ReplicaWatch
 from respool.sim.faults.restarter import Restarter
 from respool.sim.net.simulated_store import SimStore
-from respool.sim.runtime.seeded_random import rng_of
 from respool.sim.runtime.sim_loop import SimLoop
+from respool.sim.runtime.simulated_sources import rng_of
 from support.sim_clock import SimClock
 
 KEY = keys.partition_key(TopicId(UUID(int=1)), 0)

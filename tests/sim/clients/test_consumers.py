@@ -9,7 +9,7 @@ from respool.sim.checks.history import History
 from respool.sim.clients.consumers import SimConsumer
 from respool.sim.clients.sim_client import NOT_LEADER, OK
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 from respool.wire.api_table import Api
 
 NAME = TopicPartition("rides", 0)

@@ -8,7 +8,7 @@ from respool.model.ids import BrokerId, TopicPartition
 from respool.sim.checks.history import History
 from respool.sim.clients.sim_client import SimClient
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 
 NAME = TopicPartition("rides", 0)
 ONE, TWO = BrokerId(1), BrokerId(2)

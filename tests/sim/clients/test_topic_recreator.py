@@ -9,9 +9,8 @@ from respool.model.ids import BrokerId
 from respool.sim.checks.history import History
 from respool.sim.clients.topic_recreator import Life, TopicRecreator
 from respool.sim.run import simulate
-from respool.sim.runtime.seeded_random import rng_of
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock, rng_of
 from respool.sim.sim_plan import draw_sim_plan
 
 

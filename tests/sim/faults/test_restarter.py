@@ -19,9 +19,8 @@ from respool.sim.faults.restarter import Restarter
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.machine import Machine
-from respool.sim.runtime.seeded_random import rng_of
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock, rng_of
 
 TOPIC = TopicId(UUID(int=1))
 ONE, TWO = BrokerId(1), BrokerId(2)

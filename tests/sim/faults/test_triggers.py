@@ -10,7 +10,7 @@ from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.sim.faults.triggers import Triggers
 from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 
 KEY = keys.partition_key(TopicId(UUID(int=1)), 0)
 ONE, TWO = BrokerId(1), BrokerId(2)

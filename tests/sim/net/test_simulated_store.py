@@ -12,7 +12,7 @@ from drivers.store_contract import Stage, StoreContract, take
 from respool.ports.metadata_store import CompactedRevision, MetadataStore, StoreUnavailable
 from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 from support.sim_clock import SimClock
 
 

@@ -14,7 +14,7 @@ from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
 from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 from respool.wire.api_table import Api
 from respool.wire.client_codec import decode_reply, encode_request
 

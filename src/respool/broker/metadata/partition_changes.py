@@ -10,9 +10,8 @@ from typing import TypeAlias
 from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.leader_requests import ElectionKind, elect_leaders
 from respool.cluster.partition_draft import GrantedWrites
-from respool.cluster.reassignment_requests import reassign
+from respool.cluster.partition_requests import ElectionKind, elect_leaders, reassign
 from respool.cluster.view import ClusterView
 from respool.model.errors import RequestError, RequestTimedOut
 from respool.model.ids import BrokerId, TopicPartition

@@ -12,8 +12,8 @@ from respool.sim.clients.group_member import GroupMember, GroupView
 from respool.sim.clients.producers import ACKS_ALL, IdempotentProducer, PlainProducer
 from respool.sim.clients.sim_client import SimClient
 from respool.sim.clients.transactional_producer import SimTransactionalProducer
-from respool.sim.runtime.seeded_random import rng_of
 from respool.sim.runtime.sim_loop import SimLoop
+from respool.sim.runtime.simulated_sources import rng_of
 
 GROUP = "riders"
 TRANSACTION_TIMEOUT_MS = 15_000

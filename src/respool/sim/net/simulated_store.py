@@ -29,7 +29,7 @@ from respool.ports.metadata_store import (
     StoredValue,
     StoreUnavailable,
 )
-from respool.sim.runtime.seeded_random import rng_of
+from respool.sim.runtime.simulated_sources import rng_of
 
 T = TypeVar("T")
 

@@ -16,16 +16,14 @@ from respool.model.settings import Settings
 from respool.ports.metadata_store import StoreUnavailable
 from respool.server.listener import Listener
 from respool.sim.disk.disk_faults import ProcessGone
-from respool.sim.disk.simulated_disk import SimDisk
-from respool.sim.disk.simulated_local_reader import SimLocalReader
+from respool.sim.disk.simulated_disk import SimDisk, SimLocalReader
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore, StoreConditions
 from respool.sim.runtime.delayed_offload import DelayedOffload, DiskPace
 from respool.sim.runtime.process import Process
-from respool.sim.runtime.seeded_random import SimRandomSource, rng_of
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
 from respool.sim.runtime.simulated_metrics import SimMetrics
+from respool.sim.runtime.simulated_sources import NodeClock, SimRandomSource, rng_of
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from typing import Any, Never, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from respool.sim.runtime.handles import Callback, Timer
 from respool.sim.runtime.process import Process, process_of
-from respool.sim.runtime.seeded_random import rng_of
+from respool.sim.runtime.simulated_sources import rng_of
 from respool.sim.runtime.trace import Trace
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ from respool.client.arrow.reading.read_plan import (
     PartitionRange,
     ReadPlan,
     ReadRequest,
+    Retention,
     chosen_partitions,
     plan_range,
 )
-from respool.client.arrow.reading.retention import Retention
 from respool.client.kafka.errors import BadArgument
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 

@@ -10,7 +10,7 @@ from respool.broker.handlers.support.replies import by_topic, error_fields
 from respool.broker.handlers.support.rights import ALTER_CLUSTER
 from respool.broker.metadata.partition_changes import Answers, PartitionChanges
 from respool.broker.outcome import Reply
-from respool.cluster.leader_requests import ElectionKind
+from respool.cluster.partition_requests import ElectionKind
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import TopicPartition
 from respool.wire.api_table import Api

@@ -8,7 +8,7 @@ from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import by_topic, error_fields
 from respool.broker.handlers.support.rights import DESCRIBE_CLUSTER
 from respool.broker.outcome import Reply
-from respool.cluster.reassignment_requests import reassignments
+from respool.cluster.partition_requests import reassignments
 from respool.model.ids import TopicPartition
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply

@@ -18,13 +18,14 @@ from respool.client.arrow.reading.read_plan import (
     PartitionRange,
     ReadPlan,
     ReadRequest,
+    Retention,
     chosen_partitions,
     plan_range,
 )
-from respool.client.arrow.reading.retention import retention_of
 from respool.client.arrow.reading.stream import BUFFER_BYTES, FETCH_BYTES, BatchStream, ReadSettings
 from respool.client.kafka.cluster import RETRY_MS, Cluster
-from respool.client.kafka.errors import BadArgument
+from respool.client.kafka.configs import ConfigResource, describe_configs
+from respool.client.kafka.errors import BadArgument, BrokerRefused
 from respool.client.kafka.list_offsets import (
     EARLIEST,
     LATEST,
@@ -300,3 +301,28 @@ def _found(at: OffsetAt | None) -> Found | None:
 
 def _count(cluster: Cluster, topic: str) -> int:
     return cluster.topic(topic).partitions
+
+
+def retention_of(cluster: Cluster, topic: str) -> Retention | None:
+    """Fetch the topic's retention; None if the broker does not report it.
+
+    Raises:
+        BrokerUnreachable: no broker answers.
+    """
+
+    def attempt() -> Retention | None:
+        keys = ["retention.ms", "retention.bytes", "cleanup.policy"]
+        try:
+            found = describe_configs(cluster, ConfigResource.TOPIC, [topic], keys=keys)[topic]
+        except BrokerRefused:
+            return None
+        values = {name: entry.value or "" for name, entry in found.items()}
+        if "delete" not in values.get("cleanup.policy", ""):
+            # Compaction removes only messages that newer ones replace.
+            return Retention(ms=-1, bytes=-1)
+        try:
+            return Retention(ms=int(values["retention.ms"]), bytes=int(values["retention.bytes"]))
+        except (KeyError, ValueError):
+            return None
+
+    return cluster.retrying(attempt)

@@ -25,7 +25,6 @@ from uuid import UUID
 
 from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention
 from respool.client.arrow.reading.points import PartitionOffsets, Point, format_ms, target_of
-from respool.client.arrow.reading.retention import Retention
 from respool.client.kafka.errors import BadArgument
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Last, Latest
 
@@ -84,6 +83,18 @@ class Facts:
     since_at: Found | None = None
     # The first message at or after `until` plus lateness; None in the same cases.
     until_at: Found | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """A topic's limits for old messages. -1: no such limit."""
+
+    ms: int
+    bytes: int
+
+    def may_have_deleted(self, since_ms: int, *, now_ms: int) -> bool:
+        """Whether messages of this time or later may have been deleted."""
+        return self.bytes >= 0 or (self.ms >= 0 and since_ms < now_ms - self.ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from respool.sim.runtime.sim_loop import SimLoop
-from respool.sim.runtime.simulated_clock import NodeClock
+from respool.sim.runtime.simulated_sources import NodeClock
 from support.sim_clock import SimClock
 
 
