@@ -43,6 +43,10 @@ def check(outputs: list[str], folder: Path) -> None:
     assert "negative_fare" in tables
     assert '"model":"v1"' in scored
     assert re.search(r"replay-fraud\tagreement\t0\.\d+", replayed)
+    # A new model, trained on what came before the window, finds most of the fraud in it.
+    recall = re.search(r"replay-fraud\trecall new\t(\d\.\d+)", replayed)
+    assert recall is not None
+    assert float(recall[1]) > 0.5
     assert "warehouse\toffsets read\t12000" in warehouse
     assert (folder / "lake" / "reports" / "pipeline.html").exists()
 
