@@ -11,7 +11,7 @@ import pytest
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.exit_codes import ExitCode
-from respool.client.kafka.groups import CommittedOffset, DescribedGroup
+from respool.client.kafka.groups import DescribedGroup, OffsetAndMetadata
 from respool.operate.cluster_admin import ClusterAdmin
 from respool.operate.group_operations import GroupListing, GroupOperations, GroupsUnknown
 from support.group_broker import NOT_COORDINATOR, GroupBroker
@@ -53,10 +53,10 @@ def test_reading_offsets_survives_that_their_coordinator_moves() -> None:
 
 def test_what_is_noted_beside_an_offset_is_set_and_read_as_it_is() -> None:
     places = {
-        ("rides", 0): CommittedOffset(offset=5, metadata="note"),
+        ("rides", 0): OffsetAndMetadata(offset=5, metadata="note"),
         # As confluent-kafka commits it.
-        ("rides", 1): CommittedOffset(offset=6, metadata="note\0"),
-        ("rides", 2): CommittedOffset(offset=7),
+        ("rides", 1): OffsetAndMetadata(offset=6, metadata="note\0"),
+        ("rides", 2): OffsetAndMetadata(offset=7),
     }
     with GroupBroker() as broker, groups_at(broker.address) as groups:
         groups.commit("billing", places)

@@ -16,7 +16,7 @@ from cli.help_examples import Example, examples_in, written_examples
 from cli.running import Run
 from respool.cli.main import app
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import CommittedOffset, commit_offsets
+from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 from respool.client.kafka.producer_ids import init_producer_id
 from respool.testing import Broker
 
@@ -125,7 +125,7 @@ def furnish(run: Run, broker: Broker) -> None:
             broker.create_topic("rides", partitions=4)
             run("produce", "rides", "--file", "rides.txt", "--key-separator", ":")
         for group in ("billing", "pricing"):
-            commit_offsets(cluster, group, {("rides", 0): CommittedOffset(0)})
+            commit_offsets(cluster, group, {("rides", 0): OffsetAndMetadata(0)})
         init_producer_id(cluster, "billing-1", timeout_ms=60_000)
 
 

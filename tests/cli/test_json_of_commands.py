@@ -14,7 +14,7 @@ from cli.json_shape import check_shape
 from cli.running import Run
 from respool.cli import pipeline_run
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import CommittedOffset, commit_offsets
+from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 from respool.pipeline.jobs import JobOutcome
 from respool.testing import Broker
 
@@ -115,7 +115,7 @@ def broker(data: Path) -> Iterator[Broker]:
         producer.produce("rides", b"uncommitted", partition=1)
         producer.flush()
         with Cluster(broker.bootstrap) as cluster:
-            commit_offsets(cluster, "billing", {("rides", 0): CommittedOffset(0)})
+            commit_offsets(cluster, "billing", {("rides", 0): OffsetAndMetadata(0)})
         yield broker
 
 

@@ -21,7 +21,7 @@ from cli.mirror_world import (
 )
 from cli.running import Run
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import CommittedOffset, fetch_offsets
+from respool.client.kafka.groups import OffsetAndMetadata, fetch_offsets
 from respool.client.kafka.metadata import Place
 from respool.mirror.retry_log import StallTimeout
 from respool.model.operator_errors import OperatorError
@@ -364,7 +364,7 @@ def test_once_tries_again_what_could_not_be_copied_of_a_group(
     # So many after all messages are there, so that the mirror has nothing else left to do.
     refusals = [1] * 2
 
-    def refusing_first(cluster: Cluster, name: str) -> dict[Place, CommittedOffset]:
+    def refusing_first(cluster: Cluster, name: str) -> dict[Place, OffsetAndMetadata]:
         if not world.is_same("rides") or (refusals and refusals.pop()):
             raise OperatorError("its coordinator moves")
         return fetch_offsets(cluster, name)
@@ -383,7 +383,7 @@ def test_once_ends_with_1_where_only_groups_could_not_be_copied(
     produce(world.source.address, "rides", ["a"])
     commit(world.source.address, "billing", 1)
 
-    def refusing(*_: object) -> dict[Place, CommittedOffset]:
+    def refusing(*_: object) -> dict[Place, OffsetAndMetadata]:
         raise OperatorError("its coordinator moves")
 
     def is_over(_: StallTimeout, *, waits_for_groups: bool, now_s: float) -> bool:

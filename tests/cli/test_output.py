@@ -24,7 +24,7 @@ def put_terminal(monkeypatch: pytest.MonkeyPatch, stream: str = "stdout") -> Ter
     return screen
 
 
-COLUMNS = output.Columns("topic", "messages", numbers=["messages"])
+COLUMNS = output.Headings("topic", "messages", numbers=["messages"])
 
 
 def test_piped_rows_are_tab_separated_lines_without_a_heading(

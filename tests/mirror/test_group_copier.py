@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import CommittedOffset
+from respool.client.kafka.groups import OffsetAndMetadata
 from respool.mirror.group_copier import GroupOffsetCopier, due_commits
 from respool.mirror.target_topics import TopicFilter
 from support.group_broker import GroupBroker
@@ -13,8 +13,8 @@ from support.group_broker import GroupBroker
 RIDES, FARES = ("rides", 0), ("fares", 0)
 
 
-def at(offset: int) -> CommittedOffset:
-    return CommittedOffset(offset=offset, metadata="m")
+def at(offset: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset=offset, metadata="m")
 
 
 def test_what_was_read_is_copied_with_its_note() -> None:

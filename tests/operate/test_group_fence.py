@@ -6,15 +6,15 @@ from typing import Any, cast
 import pytest
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import CommittedOffset
+from respool.client.kafka.groups import OffsetAndMetadata
 from respool.client.kafka.versions import VERSIONS
 from respool.operate.group_fence import GroupFence, NotFenced
 from respool.wire.api_table import Api
 from respool.wire.client_codec import encode_request
 
 PLACES = {
-    ("rides", 0): CommittedOffset(offset=30),
-    ("rides", 1): CommittedOffset(offset=7, metadata="why"),
+    ("rides", 0): OffsetAndMetadata(offset=30),
+    ("rides", 1): OffsetAndMetadata(offset=7, metadata="why"),
 }
 OK, UNKNOWN_MEMBER, TOPIC_DENIED, GROUP_NOT_FOUND = 0, 25, 29, 69
 

@@ -1,4 +1,4 @@
-from respool.client.kafka.groups import CommittedOffset, DescribedGroup, DescribedMember
+from respool.client.kafka.groups import DescribedGroup, DescribedMember, OffsetAndMetadata
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.operate.group_operations import PartitionLag, format_places, lags_of, total_lag
 
@@ -49,8 +49,8 @@ def test_without_an_offset_or_a_leader_nobody_knows() -> None:
 
 def test_partitions_are_those_committed_and_those_being_read() -> None:
     committed = {
-        ("rides", 0): CommittedOffset(offset=3, metadata="why"),
-        ("fares", 1): CommittedOffset(offset=9),
+        ("rides", 0): OffsetAndMetadata(offset=3, metadata="why"),
+        ("fares", 1): OffsetAndMetadata(offset=9),
     }
     ranges = {("rides", 0): OffsetRange(start=0, end=5), ("rides", 2): OffsetRange(start=0, end=7)}
     found = lags_of(GROUP, committed, ranges)
@@ -64,7 +64,7 @@ def test_partitions_are_those_committed_and_those_being_read() -> None:
 
 
 def test_partitions_without_an_offset_are_shown_too() -> None:
-    committed = {("rides", 0): CommittedOffset(offset=3)}
+    committed = {("rides", 0): OffsetAndMetadata(offset=3)}
     ranges = {("rides", 1): OffsetRange(start=0, end=7)}
     found = lags_of(GROUP, committed, ranges, places=[("rides", number) for number in range(4)])
     assert [(each.partition, each.committed, each.owner) for each in found] == [
@@ -81,5 +81,5 @@ def test_places_are_spelled_by_topic() -> None:
 
 
 def test_the_zero_byte_that_confluent_kafka_puts_behind_a_note_is_not_shown() -> None:
-    committed = {("rides", 0): CommittedOffset(offset=40, metadata="by hand\0")}
+    committed = {("rides", 0): OffsetAndMetadata(offset=40, metadata="by hand\0")}
     assert lags_of(GROUP, committed, {})[0].metadata == "by hand"

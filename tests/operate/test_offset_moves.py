@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.cli.group_reset import parse_target
-from respool.client.kafka.groups import CommittedOffset
+from respool.client.kafka.groups import OffsetAndMetadata
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.model.operator_errors import NotFound, UsageError
@@ -44,7 +44,7 @@ def move(
     (planned,) = plan_moves(
         to,
         [PLACE],
-        committed={} if committed is None else {PLACE: CommittedOffset(offset=committed)},
+        committed={} if committed is None else {PLACE: OffsetAndMetadata(offset=committed)},
         ranges={PLACE: OffsetRange(start=held[0], end=held[1])},
         at_time={PLACE: at},
     )

@@ -309,7 +309,7 @@ def _print_plan(plan: BalancePlan, *, dry_run: bool, as_json: bool) -> None:
     shown = rows[:MOVES_SHOWN_MAX] if output.is_terminal() else rows
     if shown:
         columns = ("topic", "partition", "from", "to")
-        output.print_rows(output.Columns(*columns, numbers=("partition",)), shown)
+        output.print_rows(output.Headings(*columns, numbers=("partition",)), shown)
     if len(rows) > len(shown):
         output.note(f"and {len(rows) - len(shown):,} more; --json has them all")
     if not rows and not plan.returns:
@@ -376,7 +376,7 @@ def show_throttles(address: ClusterAddress, *, as_json: bool) -> None:
         for name, settings in found.items()
         for setting, value in sorted(settings.items())
     ]
-    output.print_rows(output.Columns("broker", "setting", "bytes per second"), rows)
+    output.print_rows(output.Headings("broker", "setting", "bytes per second"), rows)
     if not rows:
         output.note("no throttles are set beside the brokers' settings files")
 

@@ -97,7 +97,7 @@ def _show(found: Elections, *, dry_run: bool, as_json: bool) -> None:
         for of, one in found.elected.items()
     ]
     if rows:
-        output.print_rows(output.Columns(*COLUMNS, numbers=("partition", "to")), rows)
+        output.print_rows(output.Headings(*COLUMNS, numbers=("partition", "to")), rows)
     elif not found.refused:
         output.note("there is nothing to elect")
     for of, why in found.refused.items():

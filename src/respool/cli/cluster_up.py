@@ -81,7 +81,7 @@ class PrintedEvents:
             for one in brokers
         ]
         columns = ("broker", "address", "pid", "data", "log")
-        output.print_rows(output.Columns(*columns, numbers=("broker", "pid")), rows)
+        output.print_rows(output.Headings(*columns, numbers=("broker", "pid")), rows)
         output.print_line(f"bootstrap.servers={','.join(one.address for one in brokers)}")
         sys.stdout.flush()
         output.note(f"see: respool cluster status {self._config}")

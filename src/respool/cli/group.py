@@ -63,7 +63,7 @@ def list_groups(
         )
     else:
         output.print_rows(
-            output.Columns("group", "state", "type"),
+            output.Headings("group", "state", "type"),
             [(each.name, each.state, each.type) for each in groups],
         )
     # The known groups are printed; an incomplete list is still an error.
@@ -203,7 +203,7 @@ def _print_lag(found: "dict[str, list[PartitionLag]]", *, as_json: bool) -> None
         for name, lags in found.items()
         for each in lags
     ]
-    output.print_rows(output.Columns(*names, numbers=names[2:]), rows)
+    output.print_rows(output.Headings(*names, numbers=names[2:]), rows)
     if not found:
         output.note("no groups")
     for name, lags in found.items():
@@ -246,19 +246,19 @@ def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") 
     if not output.is_terminal():
         # All lines have the same shape: the group, the kind of line, then its fields.
         state = (group.name, "state", group.state, group.type, group.assignor)
-        output.print_rows(output.Columns(), [state])
-        output.print_rows(output.Columns(), [(group.name, "member", *row) for row in member_rows])
-        output.print_rows(output.Columns(), [(group.name, "partition", *row) for row in lag_rows])
+        output.print_rows(output.Headings(), [state])
+        output.print_rows(output.Headings(), [(group.name, "member", *row) for row in member_rows])
+        output.print_rows(output.Headings(), [(group.name, "partition", *row) for row in lag_rows])
         return
     output.print_heading(f"group {group.name}")
     protocol = f"{group.type} protocol" + (f", {group.assignor}" if group.assignor else "")
     output.print_line(f"{group.state}; {protocol}; {counted(len(group.members), 'member')}")
     if member_rows:
-        member_columns = output.Columns("client id", "host", "instance", "reads", "member id")
+        member_columns = output.Headings("client id", "host", "instance", "reads", "member id")
         output.print_rows(member_columns, member_rows)
     if lag_rows:
         columns = ("topic", "partition", "committed", "end", "lag", "read by", "metadata")
-        output.print_rows(output.Columns(*columns, numbers=columns[1:5]), lag_rows)
+        output.print_rows(output.Headings(*columns, numbers=columns[1:5]), lag_rows)
 
 
 def _as_document(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> dict[str, object]:

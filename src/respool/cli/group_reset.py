@@ -14,7 +14,7 @@ from respool.model.quantities import counted
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 if TYPE_CHECKING:
-    from respool.client.kafka.groups import CommittedOffset, DescribedGroup
+    from respool.client.kafka.groups import DescribedGroup, OffsetAndMetadata
     from respool.client.kafka.metadata import Place
     from respool.operate.cluster_admin import ClusterAdmin
     from respool.operate.group_operations import GroupOperations
@@ -164,7 +164,7 @@ def _plan(
     target: "Target",
     *,
     wanted: dict[str, list[int] | None],
-    committed: "dict[Place, CommittedOffset]",
+    committed: "dict[Place, OffsetAndMetadata]",
     name: str,
 ) -> "list[OffsetMove]":
     from respool.operate.offset_moves import ShiftBy, choose_places, plan_moves
@@ -223,7 +223,7 @@ def _show(
         (each.topic, each.partition, each.committed, each.target, each.replays, each.skips)
         for each in moves
     ]
-    output.print_rows(output.Columns(*columns, numbers=columns[1:]), rows)
+    output.print_rows(output.Headings(*columns, numbers=columns[1:]), rows)
     for move in moves:
         if move.is_clamped:
             output.note(
@@ -274,12 +274,12 @@ def _carry_out(
     force: bool,
 ) -> int:
     """Record the reset in the audit log, carry it out, record the outcome. Returns the number of removed members."""
-    from respool.client.kafka.groups import CommittedOffset
+    from respool.client.kafka.groups import OffsetAndMetadata
     from respool.operate.group_operations import format_places
     from respool.operate.offset_moves import target_text
     from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
-    places = {move.place: CommittedOffset(offset=move.target) for move in moves}
+    places = {move.place: OffsetAndMetadata(offset=move.target) for move in moves}
     audit = AuditLog(cluster.cluster)
     entry = AuditEntry.begin(
         kind="reset",
@@ -314,7 +314,7 @@ def _carry_out(
 
 
 def _fence(
-    cluster: "ClusterAdmin", name: str, places: "dict[Place, CommittedOffset]", who: str
+    cluster: "ClusterAdmin", name: str, places: "dict[Place, OffsetAndMetadata]", who: str
 ) -> int:
     from respool.operate.group_fence import GroupFence
 
@@ -322,7 +322,7 @@ def _fence(
     return fence.set_offsets(places, seconds=FORCE_SECONDS)
 
 
-def _verify(groups: "GroupOperations", name: str, places: "dict[Place, CommittedOffset]") -> None:
+def _verify(groups: "GroupOperations", name: str, places: "dict[Place, OffsetAndMetadata]") -> None:
     have = groups.committed(name)
     for (topic, number), wanted in places.items():
         got = have.get((topic, number))

@@ -162,7 +162,7 @@ def print_comparison(found: Sequence[PartitionStatus], *, as_json: bool) -> None
         )
         for one in found
     ]  # fmt: skip
-    output.print_rows(output.Columns(*columns, numbers=(columns[1], *columns[3:])), rows)
+    output.print_rows(output.Headings(*columns, numbers=(columns[1], *columns[3:])), rows)
 
 
 def promotion_document(promotion: Promotion) -> dict[str, object]:

@@ -26,7 +26,7 @@ Row = Sequence[object]
 NOTED_MAX = 10
 
 
-class Columns:
+class Headings:
     """The headings of a table; columns named in `numbers` are right-aligned."""
 
     def __init__(self, *names: str, numbers: Sequence[str] = ()) -> None:
@@ -43,7 +43,7 @@ def is_error_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def print_rows(columns: Columns, rows: Sequence[Row], *, title: str = "") -> None:
+def print_rows(columns: Headings, rows: Sequence[Row], *, title: str = "") -> None:
     """Print a table on a terminal, or tab-separated lines elsewhere."""
     if not is_terminal():
         for row in rows:

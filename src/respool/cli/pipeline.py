@@ -250,7 +250,7 @@ def clean(
     with _errors_in_words():
         dropped = {name: table(settings, name).clean(kept_hours=hours) for name in SCHEMAS}
     output.print_rows(
-        output.Columns("table", "deleted", numbers=["deleted"]),
+        output.Headings("table", "deleted", numbers=["deleted"]),
         [row for row in dropped.items() if row[1]],
     )
     output.note(f"{counted(sum(dropped.values()), 'file')} deleted")

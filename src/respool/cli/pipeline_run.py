@@ -107,7 +107,7 @@ def print_outcomes(outcomes: Sequence["JobOutcome"], *, as_json: bool) -> None:
     for one in outcomes:
         rows += [(one.job, name, number) for name, number in one.counts.items()]
         rows += [(one.job, name, f"{number:.4f}") for name, number in one.figures.items()]
-    output.print_rows(output.Columns("job", "what", "number", numbers=["number"]), rows)
+    output.print_rows(output.Headings("job", "what", "number", numbers=["number"]), rows)
     for one in outcomes:
         for file in one.files:
             output.note(f"report: {file}")

@@ -408,7 +408,7 @@ def _spans_document(topic: str, spans: "Mapping[int, Span]") -> dict[str, object
 def _print_spans(topic: str, spans: "Mapping[int, Span]") -> None:
     columns = ("topic", "partition", "from", "until", "messages")
     rows = [(topic, number, *span, span.messages) for number, span in sorted(spans.items())]
-    output.print_rows(output.Columns(*columns, numbers=columns[1:]), rows)
+    output.print_rows(output.Headings(*columns, numbers=columns[1:]), rows)
 
 
 def _print_entry(entry: "AuditEntry") -> None:
@@ -434,4 +434,4 @@ def _print_lines(entries: "list[AuditEntry]") -> None:
         )
         for entry in entries
     ]  # fmt: skip
-    output.print_rows(output.Columns(), rows)
+    output.print_rows(output.Headings(), rows)

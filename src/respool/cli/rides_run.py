@@ -254,7 +254,7 @@ def _print_summary(
         name = {"types": "events", "fraud": "fraudulent rides"}.get(what, what)
         rows += [(name, kind, number) for kind, number in found.items()]
     rows += [("late", "", tally.late), ("sent again", "", tally.duplicates)]
-    output.print_rows(output.Columns("what", "kind", "number", numbers=["number"]), rows)
+    output.print_rows(output.Headings("what", "kind", "number", numbers=["number"]), rows)
     where = f" written to {target.topic}" if target else " made, none written"
     span = f", {format_ms(tally.first_ms)} to {format_ms(tally.last_ms)}" if tally.events else ""
     output.note(

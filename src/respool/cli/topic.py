@@ -134,7 +134,7 @@ def list_topics(
         )
         for each in documents
     ]
-    output.print_rows(output.Columns(*columns, numbers=columns[1:3]), rows)
+    output.print_rows(output.Headings(*columns, numbers=columns[1:3]), rows)
     if leaderless:
         output.note(f"sizes exclude {counted(leaderless, 'partition')} without a leader")
     if not rows:
@@ -344,17 +344,17 @@ def _print_description(description: dict[str, Any]) -> None:
     ]
     if not output.is_terminal():
         # All lines have the same shape: topic, kind of line, then its fields.
-        output.print_rows(output.Columns(), [(name, "promise", promised)])
-        output.print_rows(output.Columns(), [(name, "setting", *row) for row in setting_rows])
-        output.print_rows(output.Columns(), [(name, "partition", *row) for row in partition_rows])
+        output.print_rows(output.Headings(), [(name, "promise", promised)])
+        output.print_rows(output.Headings(), [(name, "setting", *row) for row in setting_rows])
+        output.print_rows(output.Headings(), [(name, "partition", *row) for row in partition_rows])
         return
     output.print_heading(f"topic {name}")
     output.print_line(f"promise: {promised}")
     shown = [(name, with_unit(name, value), source) for name, value, source in setting_rows]
-    output.print_rows(output.Columns("setting", "value", "source"), shown)
+    output.print_rows(output.Headings("setting", "value", "source"), shown)
     numbers = ("partition", "leader", "start offset", "end offset", "messages")
     output.print_rows(
-        output.Columns(*numbers, "replicas", "in sync", numbers=numbers), partition_rows
+        output.Headings(*numbers, "replicas", "in sync", numbers=numbers), partition_rows
     )
 
 

@@ -205,16 +205,16 @@ def print_report(topic: str, report: KeyReport) -> None:
     if not output.is_terminal():
         counts = (report.placement.messages, report.available, report.placement.keys)
         output.print_rows(
-            output.Columns(), [(topic, "keys", *counts, report.placement.split_count)]
+            output.Headings(), [(topic, "keys", *counts, report.placement.split_count)]
         )
         rows = [(topic, "key", *_row(one)) for one in split]
-        output.print_rows(output.Columns(), rows)
+        output.print_rows(output.Headings(), rows)
         return
     output.print_line(in_words(report))
     if split:
         columns = ("key", "partitions", "by murmur2", "by CRC32")
         rows = [_row(one) for one in split[:SHOWN_MAX]]
-        output.print_rows(output.Columns(*columns, numbers=columns[2:]), rows)
+        output.print_rows(output.Headings(*columns, numbers=columns[2:]), rows)
         if report.placement.split_count > SHOWN_MAX:
             output.print_line(f"and {report.placement.split_count - SHOWN_MAX:,} more; see --json")
 

@@ -82,7 +82,7 @@ def list_transactions(
         return
     names = ("transactional id", "state", "producer id", "open for", "partitions")
     rows = [_row(one, details.get(one.transactional_id), now_ms=now_ms) for one in found]
-    output.print_rows(output.Columns(*names, numbers=names[2:]), rows)
+    output.print_rows(output.Headings(*names, numbers=names[2:]), rows)
     if not found:
         is_filtered = bool(wanted or producer_ids or open_ms is not None)
         output.note("no such transactions" if is_filtered else "no transactions")
@@ -110,9 +110,9 @@ def describe(
     if not output.is_terminal():
         # All lines have the same shape: the id, the kind of line, then its fields.
         state = (found.state, found.producer_id, found.producer_epoch, found.timeout_ms, started)
-        output.print_rows(output.Columns(), [(name, "state", *state)])
+        output.print_rows(output.Headings(), [(name, "state", *state)])
         places = [(name, "partition", *place) for place in found.partitions]
-        output.print_rows(output.Columns(), places)
+        output.print_rows(output.Headings(), places)
         return
     output.print_heading(f"transaction {name}")
     output.print_line(f"{found.state}{_since(found)}")
@@ -122,7 +122,7 @@ def describe(
     )
     if found.partitions:
         output.print_rows(
-            output.Columns("topic", "partition", numbers=("partition",)), found.partitions
+            output.Headings("topic", "partition", numbers=("partition",)), found.partitions
         )
 
 
@@ -183,7 +183,7 @@ def _print_hanging(found: "Sequence[HangingTransaction]") -> None:
         for one in found
     ]
     if rows:
-        output.print_rows(output.Columns(*columns, numbers=columns[1:5]), rows)
+        output.print_rows(output.Headings(*columns, numbers=columns[1:5]), rows)
     # Each command once: one transaction may hang in many partitions.
     for command in dict.fromkeys(map(transaction_abort.command_for, found)):
         output.note(f"end it with: {command}")

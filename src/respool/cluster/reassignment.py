@@ -87,7 +87,7 @@ def switch(image: PartitionImage, rules: TopicRules, view: ClusterView) -> Parti
 
 
 def _is_hopeless(behind: Sequence[BrokerId], target: Sequence[BrokerId], view: ClusterView) -> bool:
-    """True if these brokers are dead for good and have no replacement (`repair.py`)."""
+    """True if these brokers are dead for good and have no replacement (`controller_decisions.py`)."""
     return all(view.is_dead_for_good(one) for one in behind) and set(view.candidates()) <= set(
         target
     )

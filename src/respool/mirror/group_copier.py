@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import (
-    CommittedOffset,
     GroupList,
+    OffsetAndMetadata,
     commit_offsets,
     fetch_offsets,
     list_groups,
@@ -82,7 +82,7 @@ class GroupOffsetCopier:
                 result.failed[info.name] = error.message
         return result
 
-    def _due(self, group: str, ends: Mapping[Place, int]) -> dict[Place, CommittedOffset]:
+    def _due(self, group: str, ends: Mapping[Place, int]) -> dict[Place, OffsetAndMetadata]:
         at_source = fetch_offsets(self._source, group)
         if not due_commits(at_source, {}, ends):
             return {}
@@ -91,10 +91,10 @@ class GroupOffsetCopier:
 
 
 def due_commits(
-    at_source: Mapping[Place, CommittedOffset],
-    at_target: Mapping[Place, CommittedOffset],
+    at_source: Mapping[Place, OffsetAndMetadata],
+    at_target: Mapping[Place, OffsetAndMetadata],
     ends: Mapping[Place, int],
-) -> dict[Place, CommittedOffset]:
+) -> dict[Place, OffsetAndMetadata]:
     """The offsets to commit at the target, given a group's committed offsets on both sides."""
     due = {}
     for place, committed in at_source.items():
@@ -102,7 +102,7 @@ def due_commits(
             continue
         offset = min(committed.offset, ends[place])
         if place not in at_target or at_target[place].offset < offset:
-            due[place] = CommittedOffset(offset=offset, metadata=committed.metadata)
+            due[place] = OffsetAndMetadata(offset=offset, metadata=committed.metadata)
     return due
 
 

@@ -21,7 +21,7 @@ from respool.client.kafka.errors import (
     ClientError,
     VersionUnsupported,
 )
-from respool.client.kafka.groups import CommittedOffset, ListedGroup
+from respool.client.kafka.groups import ListedGroup, OffsetAndMetadata
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.client.kafka.replicas import LogDir, Reassignment
@@ -251,8 +251,8 @@ class _Surveyor:
             if not lags or any(one.held is not None for one in lags):
                 self._found.lags[name] = total_lag(lags)
 
-    def _committed(self) -> dict[str, dict[Place, CommittedOffset]]:
-        found: dict[str, dict[Place, CommittedOffset]] = {}
+    def _committed(self) -> dict[str, dict[Place, OffsetAndMetadata]]:
+        found: dict[str, dict[Place, OffsetAndMetadata]] = {}
         names = [one.name for one in self._found.groups]
         for done, name in enumerate(names):
 
@@ -270,7 +270,7 @@ class _Surveyor:
         return found
 
     def _ranges(
-        self, committed: Iterable[Mapping[Place, CommittedOffset]]
+        self, committed: Iterable[Mapping[Place, OffsetAndMetadata]]
     ) -> dict[Place, OffsetRange]:
         """The offset ranges of these partitions that exist and have a leader."""
         topics = self._found.topics

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import COORDINATOR_RETRIED, Code, code_name
 from respool.client.kafka.groups import (
-    CommittedOffset,
     DescribedGroup,
+    OffsetAndMetadata,
     commit_fields,
     committed_in,
     describe_group,
@@ -66,7 +66,7 @@ class GroupFence:
         self._clock = clock
         self._pause = pause
 
-    def set_offsets(self, places: Mapping[Place, CommittedOffset], *, seconds: float) -> int:
+    def set_offsets(self, places: Mapping[Place, OffsetAndMetadata], *, seconds: float) -> int:
         """Remove the members and set the offsets; return how many members were removed.
 
         Raises:
@@ -92,7 +92,7 @@ class GroupFence:
                 )
             self._pause(PAUSE_SECONDS)
 
-    def _try(self, group: DescribedGroup, places: Mapping[Place, CommittedOffset]) -> int:
+    def _try(self, group: DescribedGroup, places: Mapping[Place, OffsetAndMetadata]) -> int:
         """Send all requests in one write. Returns 0, or the error code after which to describe the group again."""
         leaving = leave_requests(
             self._group, group.members, protocol=group.type, reason=self._reason
@@ -127,7 +127,7 @@ class GroupFence:
         )
 
     def _verify(
-        self, have: Mapping[Place, CommittedOffset], places: Mapping[Place, CommittedOffset]
+        self, have: Mapping[Place, OffsetAndMetadata], places: Mapping[Place, OffsetAndMetadata]
     ) -> None:
         """Compare with the committed offsets, fetched right after the commit, before any member can change them."""
         for place, wanted in places.items():

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from respool.client.kafka import groups as client_groups
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import (
-    CommittedOffset,
     DescribedGroup,
     DescribedMember,
     ListedGroup,
+    OffsetAndMetadata,
 )
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place
@@ -94,12 +94,12 @@ class GroupOperations:
             raise NotFound(f"there is no group {name!r} at {self._cluster.bootstrap}", hint=hint)
         return group
 
-    def committed(self, name: str) -> dict[Place, CommittedOffset]:
+    def committed(self, name: str) -> dict[Place, OffsetAndMetadata]:
         """All committed offsets of the group."""
         with client_errors_translated():
             return client_groups.fetch_offsets(self._cluster, name)
 
-    def commit(self, name: str, places: Mapping[Place, CommittedOffset]) -> None:
+    def commit(self, name: str, places: Mapping[Place, OffsetAndMetadata]) -> None:
         """Set committed offsets of a group without members.
 
         Raises:
@@ -166,7 +166,7 @@ def owners_of(group: DescribedGroup) -> dict[Place, DescribedMember]:
 
 def lags_of(
     group: DescribedGroup,
-    committed: Mapping[Place, CommittedOffset],
+    committed: Mapping[Place, OffsetAndMetadata],
     ranges: Mapping[Place, OffsetRange],
     *,
     places: Iterable[Place] = (),

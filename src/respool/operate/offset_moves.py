@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from respool.client.kafka.groups import CommittedOffset
+from respool.client.kafka.groups import OffsetAndMetadata
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.model.operator_errors import NotFound
@@ -131,7 +131,7 @@ def plan_moves(
     target: Target,
     places: Sequence[Place],
     *,
-    committed: Mapping[Place, CommittedOffset],
+    committed: Mapping[Place, OffsetAndMetadata],
     ranges: Mapping[Place, OffsetRange],
     at_time: Mapping[Place, int | None],
 ) -> list[OffsetMove]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import (
-    CommittedOffset,
     DescribedGroup,
+    OffsetAndMetadata,
     commit_offsets,
     describe_group,
     fetch_offsets,
@@ -78,7 +78,7 @@ def start_group(
     )
     audit.write(entry)
     places = {
-        (request.topic, number): CommittedOffset(offset=span.start, metadata=_note(entry, span))
+        (request.topic, number): OffsetAndMetadata(offset=span.start, metadata=_note(entry, span))
         for number, span in spans.items()
     }
     try:
@@ -95,7 +95,7 @@ def start_group(
 def _started(
     entry: AuditEntry,
     spans: Mapping[int, Span],
-    committed: Mapping[Place, CommittedOffset],
+    committed: Mapping[Place, OffsetAndMetadata],
     *,
     was_done: bool,
 ) -> GroupStart:

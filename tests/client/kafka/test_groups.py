@@ -7,7 +7,7 @@ import pytest
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerRefused
-from respool.client.kafka.groups import CommittedOffset, commit_offsets
+from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 from support.broker_process import BrokerProcess
 from support.topics import Topics
 
@@ -26,10 +26,10 @@ def test_what_is_committed_is_what_other_clients_see(broker: BrokerProcess, topi
     topic = topics.new("committed", partitions=2)
     with Cluster(broker.address) as cluster:
         commit_offsets(
-            cluster, "outside", {(topic, 0): CommittedOffset(7), (topic, 1): CommittedOffset(0)}
+            cluster, "outside", {(topic, 0): OffsetAndMetadata(7), (topic, 1): OffsetAndMetadata(0)}
         )
         assert committed(broker, "outside", topic) == [7, 0]
-        commit_offsets(cluster, "outside", {(topic, 1): CommittedOffset(3)})
+        commit_offsets(cluster, "outside", {(topic, 1): OffsetAndMetadata(3)})
         assert committed(broker, "outside", topic) == [7, 3]
 
 
@@ -48,6 +48,6 @@ def test_a_group_with_members_refuses_it_and_keeps_what_it_had(
     while not member.assignment() and time.monotonic() < deadline:
         member.poll(0.1)
     with Cluster(broker.address) as cluster, pytest.raises(BrokerRefused, match="group busy"):
-        commit_offsets(cluster, "busy", {(topic, 0): CommittedOffset(7)}, limit_ms=1000)
+        commit_offsets(cluster, "busy", {(topic, 0): OffsetAndMetadata(7)}, limit_ms=1000)
     member.close()
     assert committed(broker, "busy", topic) == [-1001, -1001]

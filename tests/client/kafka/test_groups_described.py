@@ -14,7 +14,7 @@ from respool.client.kafka.groups import (
     CLASSIC,
     CONSUMER,
     DEAD,
-    CommittedOffset,
+    OffsetAndMetadata,
     assigned_partitions,
     commit_offsets,
     delete_group,
@@ -76,8 +76,8 @@ def test_a_group_is_described_and_deleted(
         assert found.name in {one.name for one in list_groups(cluster).groups}
         with pytest.raises(BrokerRefused, match="NON_EMPTY_GROUP"):
             delete_group(cluster, group)
-    commit_offsets(cluster, group, {(topic, 1): CommittedOffset(2)})
-    assert fetch_offsets(cluster, group) == {(topic, 1): CommittedOffset(2)}
+    commit_offsets(cluster, group, {(topic, 1): OffsetAndMetadata(2)})
+    assert fetch_offsets(cluster, group) == {(topic, 1): OffsetAndMetadata(2)}
     delete_group(cluster, group)
     assert fetch_offsets(cluster, group) == {}
 

@@ -6,7 +6,7 @@ import pytest
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerRefused
-from respool.client.kafka.groups import CommittedOffset, commit_offsets, fetch_offsets
+from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets, fetch_offsets
 from support.group_broker import GROUP_UNAUTHORIZED, LOADING, NOT_COORDINATOR, GroupBroker
 
 HELD = {("rides", 0): (5, "note"), ("rides", 1): (0, ""), ("fares", 2): (7, "")}
@@ -32,7 +32,7 @@ def test_offsets_are_read_from_the_broker_that_the_coordinator_has_moved_to(
     one.codes.append(NOT_COORDINATOR)
     with Cluster(one.address) as cluster:
         found = fetch_offsets(cluster, "billing")
-    assert found == {place: CommittedOffset(*held) for place, held in HELD.items()}
+    assert found == {place: OffsetAndMetadata(*held) for place, held in HELD.items()}
     assert one.asked.count("OffsetFetch") == two.asked.count("OffsetFetch") == 1
 
 
@@ -62,7 +62,7 @@ def test_offsets_are_committed_where_the_coordinator_has_moved_to(
     one.coordinators.appendleft(ONE)
     one.codes.append(NOT_COORDINATOR)
     with Cluster(one.address) as cluster:
-        places = {("rides", 0): CommittedOffset(9, "note"), ("rides", 1): CommittedOffset(3)}
+        places = {("rides", 0): OffsetAndMetadata(9, "note"), ("rides", 1): OffsetAndMetadata(3)}
         commit_offsets(cluster, "pricing", places)
     assert two.offsets["pricing"] == {("rides", 0): (9, "note"), ("rides", 1): (3, "")}
 
@@ -71,7 +71,7 @@ def test_what_was_never_committed_is_not_there(brokers: tuple[GroupBroker, Group
     one, two = brokers
     two.offsets["billing"] = {("rides", 0): (-1, ""), ("rides", 1): (3, "")}
     with Cluster(one.address) as cluster:
-        assert fetch_offsets(cluster, "billing") == {("rides", 1): CommittedOffset(3, "")}
+        assert fetch_offsets(cluster, "billing") == {("rides", 1): OffsetAndMetadata(3, "")}
         assert fetch_offsets(cluster, "nobody") == {}
 
 

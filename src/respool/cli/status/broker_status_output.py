@@ -57,10 +57,10 @@ def _print_lines(document: Document) -> None:
         for broker in document["brokers"]
         for one in broker["log_dirs"]
     ]
-    output.print_rows(output.Columns(), lines)
+    output.print_rows(output.Headings(), lines)
     print_problems(document, {})
     output.print_rows(
-        output.Columns(), [("group", *_group_cells(one)) for one in document["groups"]]
+        output.Headings(), [("group", *_group_cells(one)) for one in document["groups"]]
     )
 
 
@@ -69,7 +69,7 @@ def _draw(document: Document, bootstrap: str) -> None:
         f"cluster {document['cluster_id'] or '(no id)'} at {bootstrap}: {_health(document)}"
     )
     rows = [(*_broker_cells(one)[:-1], _size(one["bytes"])) for one in document["brokers"]]
-    draw_some(output.Columns(*BROKER_COLUMNS, numbers=BROKER_NUMBERS), rows)
+    draw_some(output.Headings(*BROKER_COLUMNS, numbers=BROKER_NUMBERS), rows)
     controller = document["controller"]
     output.print_line(
         f"{counted(document['topic_count'], 'topic')}, "
@@ -81,7 +81,7 @@ def _draw(document: Document, bootstrap: str) -> None:
     _draw_log_dirs(document)
     groups = sorted(document["groups"], key=lambda one: -(one["lag"] or 0))
     draw_some(
-        output.Columns(*GROUP_COLUMNS, numbers=("lag",)), [_group_cells(one) for one in groups]
+        output.Headings(*GROUP_COLUMNS, numbers=("lag",)), [_group_cells(one) for one in groups]
     )
     states = Counter(one["state"] for one in groups)
     told = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
@@ -91,7 +91,7 @@ def _draw(document: Document, bootstrap: str) -> None:
 
 def _draw_log_dirs(document: Document) -> None:
     draw_some(
-        output.Columns(*LOG_DIR_COLUMNS, numbers=("broker", "bytes", "usable", "of")),
+        output.Headings(*LOG_DIR_COLUMNS, numbers=("broker", "bytes", "usable", "of")),
         [
             (
                 broker["broker"],

@@ -89,15 +89,15 @@ def _print_lines(document: Document) -> None:
     """Print tab-separated lines: the subject first, then its fields."""
     counts = [len(document[name]) for name in (*PROBLEMS, "moving")]
     totals = (document["controller"], document["topic_count"], document["partition_count"], *counts)
-    output.print_rows(output.Columns(), [("cluster", document["cluster"], *totals)])
+    output.print_rows(output.Headings(), [("cluster", document["cluster"], *totals)])
     rows = [("broker", *_broker_row(one)) for one in document["brokers"]]
-    output.print_rows(output.Columns(), rows)
+    output.print_rows(output.Headings(), rows)
     print_problems(document, EXTRA)
     rows = [
         ("moving", *_move_row(one), one["bytes_copied"], one["bytes_total"])
         for one in document["moving"]
     ]
-    output.print_rows(output.Columns(), rows)
+    output.print_rows(output.Headings(), rows)
 
 
 def _draw(document: Document, address: ClusterAddress) -> None:
@@ -105,7 +105,7 @@ def _draw(document: Document, address: ClusterAddress) -> None:
         f"cluster {document['cluster']}: {', '.join(in_words(document)) or 'healthy'}"
     )
     rows = [_broker_row(one) for one in document["brokers"]]
-    output.print_rows(output.Columns(*BROKER_COLUMNS, numbers=NUMBERS), rows)
+    output.print_rows(output.Headings(*BROKER_COLUMNS, numbers=NUMBERS), rows)
     controller = document["controller"]
     output.print_line(
         f"{counted(document['topic_count'], 'topic')}, "
@@ -115,7 +115,7 @@ def _draw(document: Document, address: ClusterAddress) -> None:
     draw_problems(document, EXTRA)
     columns = ("topic", "partition", "from", "to", "copied", "bytes")
     draw_some(
-        output.Columns(*columns, numbers=("partition",)),
+        output.Headings(*columns, numbers=("partition",)),
         [(*_move_row(one), _part_copied(one)) for one in document["moving"]],
     )
     if document["moving"] and document["throttles"]:

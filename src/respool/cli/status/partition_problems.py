@@ -31,7 +31,7 @@ def print_problems(document: Document, extra: Extra) -> None:
     """Print one tab-separated line for each partition and problem, with its kind first."""
     for problem in PROBLEMS:
         output.print_rows(
-            output.Columns(),
+            output.Headings(),
             [
                 (problem, *_partition_row(one), *(cell(one) for cell in extra.values()))
                 for one in document[problem]
@@ -50,11 +50,11 @@ def draw_problems(document: Document, extra: Extra) -> None:
         for problem in reversed(PROBLEMS)
         for one in document[problem]
     }
-    columns = output.Columns(*COLUMNS, *extra, numbers=("partition",))
+    columns = output.Headings(*COLUMNS, *extra, numbers=("partition",))
     draw_some(columns, sorted(rows.values(), key=_place))
 
 
-def draw_some(columns: output.Columns, rows: Sequence[tuple[Any, ...]]) -> None:
+def draw_some(columns: output.Headings, rows: Sequence[tuple[Any, ...]]) -> None:
     """Draw a table of the first rows, and the number of those left out."""
     if not rows:
         return

@@ -170,7 +170,7 @@ def leave_requests(
 # -- offsets -----------------------------------------------------------------------------------------------------------
 
 
-class CommittedOffset(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """The next offset that the group reads, and the metadata committed with it."""
 
     offset: int
@@ -179,7 +179,7 @@ class CommittedOffset(NamedTuple):
 
 def fetch_offsets(
     cluster: Cluster, group: str, *, limit_ms: int | None = None
-) -> dict[Place, CommittedOffset]:
+) -> dict[Place, OffsetAndMetadata]:
     """Return the group's committed offsets of all partitions; empty for a group that does not exist.
 
     Raises:
@@ -198,7 +198,7 @@ def fetch_offsets(
 def commit_offsets(
     cluster: Cluster,
     group: str,
-    places: Mapping[Place, CommittedOffset],
+    places: Mapping[Place, OffsetAndMetadata],
     *,
     limit_ms: int | None = None,
 ) -> None:
@@ -218,7 +218,7 @@ def commit_offsets(
     )
 
 
-def commit_fields(group: str, places: Mapping[Place, CommittedOffset]) -> dict[str, Any]:
+def commit_fields(group: str, places: Mapping[Place, OffsetAndMetadata]) -> dict[str, Any]:
     """The fields of an OffsetCommit without a member."""
     return {
         "group_id": group,
@@ -241,10 +241,10 @@ def fetch_fields(group: str, places: Iterable[Place] | None) -> dict[str, Any]:
     return {"group_id": group, "topics": topics, "require_stable": False}
 
 
-def committed_in(reply: Any) -> dict[Place, CommittedOffset]:
+def committed_in(reply: Any) -> dict[Place, OffsetAndMetadata]:
     """The committed offsets in an OffsetFetch reply."""
     return {
-        (str(topic.name), int(one.partition_index)): CommittedOffset(
+        (str(topic.name), int(one.partition_index)): OffsetAndMetadata(
             int(one.committed_offset), one.metadata or ""
         )
         for topic in reply.topics
@@ -254,7 +254,7 @@ def committed_in(reply: Any) -> dict[Place, CommittedOffset]:
     }
 
 
-def offset_fields(places: Mapping[Place, CommittedOffset]) -> list[dict[str, Any]]:
+def offset_fields(places: Mapping[Place, OffsetAndMetadata]) -> list[dict[str, Any]]:
     """The topics field of OffsetCommit and TxnOffsetCommit."""
     by_topic: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), committed in sorted(places.items()):

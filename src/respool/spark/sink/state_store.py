@@ -20,7 +20,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import PRODUCER_FENCED, Code, refused
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
-from respool.client.kafka.groups import NO_GENERATION, CommittedOffset, commit_fields, worst_code
+from respool.client.kafka.groups import NO_GENERATION, OffsetAndMetadata, commit_fields, worst_code
 from respool.client.kafka.partition_queue import TRANSACTIONAL, ProducerIdentity
 from respool.client.kafka.producer_ids import init_producer_id
 from respool.client.kafka.sequenced_writer import SequencedWriter
@@ -223,7 +223,7 @@ class StateStore:
     def _point_at(self, decider: ProducerIdentity, offset: int, state: SinkState) -> None:
         """Commit the record's offset for the sink's group, with the state or its summary as metadata."""
         fields = commit_fields(
-            self._sink, {(STATE_TOPIC, _PARTITION): CommittedOffset(offset, _text_of(state))}
+            self._sink, {(STATE_TOPIC, _PARTITION): OffsetAndMetadata(offset, _text_of(state))}
         )
         del fields["generation_id_or_member_epoch"]
         self._group.ask(

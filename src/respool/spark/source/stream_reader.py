@@ -51,7 +51,7 @@ from collections.abc import Callable
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import ClientError
-from respool.client.kafka.groups import CommittedOffset, commit_offsets
+from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 
 COMMIT_MS = 2_000
 # After a failure, no commits are attempted for this time.
@@ -331,7 +331,7 @@ class GroupProgress:
         if self._monotonic() < self._paused_until:
             return False
         places = {
-            (topic, number): CommittedOffset(offset)
+            (topic, number): OffsetAndMetadata(offset)
             for topic, at in position.items()
             for number, offset in at.offsets.items()
         }

@@ -9,9 +9,9 @@ from broker.running_broker import RunningBroker
 from respool.broker.handlers.support.partition_write import (
     ACKS_ALL,
     Admitted,
-    Appended,
     PartitionWrite,
     Refused,
+    Written,
 )
 from respool.model.errors import (
     InvalidTopic,
@@ -62,7 +62,7 @@ def test_an_admitted_batch_is_appended_and_its_records_are_released(broker: Runn
 
     append(broker, write)
 
-    assert isinstance(write.stage, Appended)
+    assert isinstance(write.stage, Written)
     assert (write.stage.base_offset, write.stage.next_offset) == (0, 1)
     assert write.error is None
     assert write._records is None

@@ -26,9 +26,9 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.leadership import Hint, endpoints_of, leader_hint
 from respool.broker.handlers.support.partition_write import (
     ACKS_ALL,
-    Appended,
     PartitionWrite,
     Refused,
+    Written,
 )
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
@@ -162,7 +162,7 @@ class _CommittedAnswer:
         self.reply = Pipelined()
         self._outstanding = 0
         for write in writes:
-            if isinstance(appended := write.stage, Appended):
+            if isinstance(appended := write.stage, Written):
                 listener = _Outstanding(self, write)
                 try:
                     if appended.partition.waiters.wait_for_commit(appended.next_offset, listener):
@@ -185,7 +185,7 @@ class _CommittedAnswer:
 
     def on_timeout(self) -> None:
         for write in self._writes:
-            if isinstance(appended := write.stage, Appended):
+            if isinstance(appended := write.stage, Written):
                 partition = appended.partition
                 if partition.high_watermark < appended.next_offset:
                     write.refuse(RequestTimedOut(f"{partition.name}: not committed in time"))
@@ -245,7 +245,7 @@ def _encode(asked: _Asked, writes: Iterable[PartitionWrite]) -> bytes:
 
 def _result(write: PartitionWrite, broker: Broker) -> ProducedPartition:
     stage = write.stage
-    if isinstance(stage, Appended):
+    if isinstance(stage, Written):
         return ProducedPartition(
             write.index, 0, stage.base_offset, stage.log_append_time_ms, stage.partition.log_start
         )

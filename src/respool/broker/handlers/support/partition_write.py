@@ -75,7 +75,7 @@ class AdmittedMirrored:
 
 
 @dataclass(slots=True)
-class Appended:
+class Written:
     """The batch is in this broker's log. For a retry, the offset and time are those of the first attempt."""
 
     partition: Partition
@@ -98,7 +98,7 @@ class Refused:
     transition: "asyncio.Future[None] | None" = None
 
 
-Stage: TypeAlias = Admitted | AdmittedMirrored | Appended | Refused
+Stage: TypeAlias = Admitted | AdmittedMirrored | Written | Refused
 
 
 class PartitionWrite:
@@ -223,7 +223,7 @@ class PartitionWrite:
             stage.replica.refused.note_bytes(records, stage.error, now_ms=now_ms)
 
 
-def _append(admitted: Admitted, acks: int, now_ms: int) -> Appended | Refused:
+def _append(admitted: Admitted, acks: int, now_ms: int) -> Written | Refused:
     partition, header = admitted.partition, admitted.batch.header
     try:
         if acks == ACKS_ALL:
@@ -238,7 +238,7 @@ def _append(admitted: Admitted, acks: int, now_ms: int) -> Appended | Refused:
         return Refused(_noted(partition, header, _without_trace(error), now_ms))
     if partition.refused:
         partition.refused.on_appended(header.producer_id)
-    return Appended(
+    return Written(
         partition,
         appended.base_offset,
         Offset(appended.last_offset + 1),
@@ -246,7 +246,7 @@ def _append(admitted: Admitted, acks: int, now_ms: int) -> Appended | Refused:
     )
 
 
-def _append_mirrored(admitted: AdmittedMirrored, acks: int, now_ms: int) -> Appended | Refused:
+def _append_mirrored(admitted: AdmittedMirrored, acks: int, now_ms: int) -> Written | Refused:
     partition, batches = admitted.partition, admitted.batches
     try:
         if acks == ACKS_ALL:
@@ -254,7 +254,7 @@ def _append_mirrored(admitted: AdmittedMirrored, acks: int, now_ms: int) -> Appe
         next_offset = partition.append_mirrored(batches, now_ms=now_ms)
     except RequestError as error:
         return Refused(_without_trace(error))
-    return Appended(partition, batches.base_offset, next_offset)
+    return Written(partition, batches.base_offset, next_offset)
 
 
 def _check_transactional_id(request: Request) -> None:

@@ -31,7 +31,7 @@ from respool.client.kafka.errors import (
     ClientError,
     Untrusted,
 )
-from respool.client.kafka.groups import CommittedOffset, offset_fields, worst_code
+from respool.client.kafka.groups import OffsetAndMetadata, offset_fields, worst_code
 from respool.client.kafka.partition_queue import ProducerIdentity, QueueFailure
 from respool.client.kafka.producer_ids import NO_PRODUCER, init_producer_id
 from respool.client.kafka.transactions import end_transaction
@@ -172,7 +172,7 @@ class ProducerTransactions:
                     "member_id": member_id,
                     "group_instance_id": group_instance_id,
                     "topics": offset_fields(
-                        {place: CommittedOffset(offset) for place, offset in offsets.items()}
+                        {place: OffsetAndMetadata(offset) for place, offset in offsets.items()}
                     ),
                 },
                 doing=f"committing offsets of group {group} within {self._id}",
