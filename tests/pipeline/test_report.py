@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyarrow.fs import PyFileSystem
 
-from respool.pipeline.comparison import BINS
+from respool.pipeline.comparison_result import BINS
 from respool.pipeline.report import _grid, histogram_of
 from respool.pipeline.table_schemas import structure
 from respool.pipeline.tables import Table

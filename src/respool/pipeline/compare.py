@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from respool.pipeline.comparison import BINS, Comparison, Quality
+from respool.pipeline.comparison_result import BINS, Comparison, Quality
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

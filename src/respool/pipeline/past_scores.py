@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from respool.client.kafka.errors import UnknownTopic
 from respool.pipeline import topic_frames
 from respool.pipeline.compare import compared
-from respool.pipeline.comparison import Comparison
+from respool.pipeline.comparison_result import Comparison
 from respool.pipeline.events import judged, sound, without_repeats
 from respool.pipeline.features import HISTORY_DAYS, finished_rides
 from respool.pipeline.job_settings import DAY_MS

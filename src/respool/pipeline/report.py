@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from respool.pipeline import plots
-from respool.pipeline.comparison import BINS, Comparison, Quality
+from respool.pipeline.comparison_result import BINS, Comparison, Quality
 from respool.pipeline.table_schemas import SCHEMAS, table
 
 if TYPE_CHECKING:

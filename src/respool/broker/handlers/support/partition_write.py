@@ -4,7 +4,7 @@ Each stage has only the fields that are valid in it:
 
 ```
              admit                        append
-  received --------> Admitted ----------------------> Appended
+  received --------> Admitted ----------------------> Written
       |                 | opened, verified                |
       |                 v                                 v
       +------------> Refused <----------------------------+
