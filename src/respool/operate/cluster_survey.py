@@ -6,7 +6,7 @@ others are still answered. When the time is up, the client is interrupted, and a
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -36,6 +36,8 @@ LONG_OPEN_MS = 15 * 60_000
 _OPEN = (transactions.ONGOING, *transactions.PREPARED)
 _ASKED_AT_ONCE = 16
 _TOPICS_PER_REQUEST = 500
+# Ctrl-C just before a wait begins does not interrupt it: Python notices the signal when the wait ends.
+_WAIT_S_MAX = 0.5
 
 
 class GapReason(StrEnum):
@@ -123,6 +125,8 @@ class _Surveyor:
                 tasks += [pool.submit(self._log_dirs, one) for one in brokers]
                 tasks += [pool.submit(self._transactions, one) for one in brokers]
                 for task in tasks:
+                    while not wait((task,), timeout=_WAIT_S_MAX).done:
+                        pass
                     task.result()
             except BaseException:
                 # Ctrl-C: leaving the pool waits for its threads.
