@@ -24,9 +24,9 @@ from typing import NamedTuple, Self
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.leadership import Hint, endpoints_of, leader_hint
-from respool.broker.handlers.support.partition_write import (
+from respool.broker.handlers.support.produced_batch import (
     ACKS_ALL,
-    PartitionWrite,
+    ProducedBatch,
     Refused,
     Written,
 )
@@ -49,7 +49,7 @@ from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
 def produce(request: Request, broker: Broker) -> Outcome:
     now_ms = broker.clock.now_ms()
     writes = [
-        PartitionWrite(
+        ProducedBatch(
             topic.name, data.index, data.records, request=request, broker=broker, now_ms=now_ms
         )
         for topic in request.body.topic_data
@@ -65,7 +65,7 @@ def produce(request: Request, broker: Broker) -> Outcome:
 
 
 async def _produce_when_led(
-    request: Request, broker: Broker, writes: list[PartitionWrite], now_ms: int
+    request: Request, broker: Broker, writes: list[ProducedBatch], now_ms: int
 ) -> Reply:
     """Wait for partitions in an epoch transition: see `partitions/role.py`. It does not take long."""
     patience = _Patience(request)
@@ -78,7 +78,7 @@ async def _produce_when_led(
 
 
 async def _produce_prepared(
-    request: Request, broker: Broker, writes: list[PartitionWrite], patience: "_Patience"
+    request: Request, broker: Broker, writes: list[ProducedBatch], patience: "_Patience"
 ) -> Reply:
     """Prepare everything that must precede the append; the connection's next request waits for it."""
     if any(write.needs_opening for write in writes):
@@ -113,7 +113,7 @@ class _Patience:
 
 
 def _append_and_answer(
-    request: Request, broker: Broker, writes: list[PartitionWrite], now_ms: int
+    request: Request, broker: Broker, writes: list[ProducedBatch], now_ms: int
 ) -> Reply | Pipelined:
     acks = request.body.acks
     for write in writes:
@@ -131,7 +131,7 @@ def _append_and_answer(
 
 
 def _delete_if_unused(
-    request: Request, broker: Broker, writes: Iterable[PartitionWrite]
+    request: Request, broker: Broker, writes: Iterable[ProducedBatch]
 ) -> "asyncio.Future[None] | None":
     """Delete topics that were created for messages that are too large. The future is done when they are deleted."""
     broker.auto_created.on_used(write.topic for write in writes if write.error is None)
@@ -147,7 +147,7 @@ def _reply_after(deletion: "asyncio.Future[None]", reply: Reply) -> Pipelined:
     return answer
 
 
-def _open_all(writes: Iterable[PartitionWrite], scanner: RecordScanner) -> None:
+def _open_all(writes: Iterable[ProducedBatch], scanner: RecordScanner) -> None:
     for write in writes:
         write.open(scanner)
 
@@ -155,7 +155,7 @@ def _open_all(writes: Iterable[PartitionWrite], scanner: RecordScanner) -> None:
 class _CommittedAnswer:
     """The reply to an acks=all request: sent when every batch in it is committed, has failed or has timed out."""
 
-    def __init__(self, request: Request, broker: Broker, writes: list[PartitionWrite]) -> None:
+    def __init__(self, request: Request, broker: Broker, writes: list[ProducedBatch]) -> None:
         self._asked = _Asked.by(request, broker)
         self._writes = writes
         self._deadlines = broker.deadlines
@@ -195,7 +195,7 @@ class _CommittedAnswer:
 class _Outstanding:
     __slots__ = ("_answer", "_write")
 
-    def __init__(self, answer: _CommittedAnswer, write: PartitionWrite) -> None:
+    def __init__(self, answer: _CommittedAnswer, write: ProducedBatch) -> None:
         self._answer = answer
         self._write = write
 
@@ -207,7 +207,7 @@ class _Outstanding:
         self._answer.on_one_done()
 
 
-def _close_on_error(writes: Iterable[PartitionWrite]) -> None:
+def _close_on_error(writes: Iterable[ProducedBatch]) -> None:
     for write in writes:
         if write.error is not None:
             raise CloseConnection(
@@ -227,7 +227,7 @@ class _Asked(NamedTuple):
         return cls(request.correlation_id, request.version, broker)
 
 
-def _encode(asked: _Asked, writes: Iterable[PartitionWrite]) -> bytes:
+def _encode(asked: _Asked, writes: Iterable[ProducedBatch]) -> bytes:
     topics: dict[str, list[ProducedPartition]] = {}
     hints: list[Hint | None] = []
     for write in writes:
@@ -243,7 +243,7 @@ def _encode(asked: _Asked, writes: Iterable[PartitionWrite]) -> bytes:
     )
 
 
-def _result(write: PartitionWrite, broker: Broker) -> ProducedPartition:
+def _result(write: ProducedBatch, broker: Broker) -> ProducedPartition:
     stage = write.stage
     if isinstance(stage, Written):
         return ProducedPartition(

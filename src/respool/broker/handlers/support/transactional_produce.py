@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
 from respool.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from respool.broker.handlers.support.client_errors import is_transient, to_producer
-from respool.broker.handlers.support.partition_write import Admitted, PartitionWrite
+from respool.broker.handlers.support.produced_batch import Admitted, ProducedBatch
 from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.model.errors import NotEnoughReplicas, RequestError
 from respool.model.ids import ProducerId, TopicPartition
@@ -23,7 +23,7 @@ ASKED_MAX = 3
 
 
 async def verify(
-    writes: Iterable[PartitionWrite], request: Request, transactions: TransactionCoordinators
+    writes: Iterable[ProducedBatch], request: Request, transactions: TransactionCoordinators
 ) -> None:
     """Ask the coordinator to verify all batches that begin a transaction; refuse those that it refuses."""
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
@@ -43,13 +43,13 @@ async def verify(
 
 
 async def _ask(
-    writes: Iterable[PartitionWrite],
+    writes: Iterable[ProducedBatch],
     request: Request,
     transactions: TransactionCoordinators,
     version: TransactionVersion,
 ) -> None:
     # A request may name a partition several times; its batches then share one guard and one answer.
-    by_producer: dict[TransactionalProducer, dict[TopicPartition, list[PartitionWrite]]] = {}
+    by_producer: dict[TransactionalProducer, dict[TopicPartition, list[ProducedBatch]]] = {}
     for write in writes:
         admitted = write.unverified
         assert admitted is not None
@@ -70,7 +70,7 @@ async def _ask(
                     write.refuse(to_producer(error, version=request.version))
 
 
-def _gets_new_guard(write: PartitionWrite) -> bool:
+def _gets_new_guard(write: ProducedBatch) -> bool:
     """Get a new guard if the old one is void. Return True if the batch has a new guard that must be verified."""
     admitted = write.unverified
     if admitted is None:

@@ -101,7 +101,7 @@ class Refused:
 Stage: TypeAlias = Admitted | AdmittedMirrored | Written | Refused
 
 
-class PartitionWrite:
+class ProducedBatch:
     __slots__ = ("_records", "index", "stage", "topic")
 
     def __init__(

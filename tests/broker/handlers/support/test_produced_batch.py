@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from broker.running_broker import RunningBroker
-from respool.broker.handlers.support.partition_write import (
+from respool.broker.handlers.support.produced_batch import (
     ACKS_ALL,
     Admitted,
-    PartitionWrite,
+    ProducedBatch,
     Refused,
     Written,
 )
@@ -24,11 +24,11 @@ from respool.records.build import NewRecord, build_batch
 
 def write_of(
     broker: RunningBroker, topic: str = "rides", *, acks: int = ACKS_ALL, **batch: Any
-) -> PartitionWrite:
+) -> ProducedBatch:
     request: Any = SimpleNamespace(
         body=SimpleNamespace(acks=acks, transactional_id=None), version=9
     )
-    return PartitionWrite(
+    return ProducedBatch(
         topic,
         0,
         build_batch([NewRecord(value=b"v", timestamp_ms=broker.clock.now_ms())], **batch),
@@ -38,7 +38,7 @@ def write_of(
     )
 
 
-def append(broker: RunningBroker, write: PartitionWrite) -> None:
+def append(broker: RunningBroker, write: ProducedBatch) -> None:
     async def append_in_the_loop() -> None:
         write.append(ACKS_ALL, broker.clock.now_ms())
 
