@@ -154,12 +154,13 @@ def _work(
     )
     assert worker.stdout is not None
     count = 0
-    for line in worker.stdout:
-        count = int(line)
-        bars.update(bar, completed=already + count)
-        if kill_after is not None and count >= kill_after:
-            worker.kill()
-            break
+    with worker.stdout as lines:
+        for line in lines:
+            count = int(line)
+            bars.update(bar, completed=already + count)
+            if kill_after is not None and count >= kill_after:
+                worker.kill()
+                break
     code = worker.wait()
     if code not in (0, -signal.SIGKILL):
         raise SystemExit(f"the worker failed with exit code {code}")

@@ -20,8 +20,8 @@ def broker(data: str) -> Iterator[str]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("respool listening on "):
             raise SystemExit(f"the broker did not start (exit code {process.wait()})")
@@ -29,3 +29,4 @@ def broker(data: str) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(timeout=30)
+        process.stdout.close()

@@ -51,14 +51,15 @@ def _bill(
     )
     assert biller.stdout is not None
     charged = written = 0
-    for line in biller.stdout:
-        word, number = line.split()
-        if word == "written":
-            written = int(number)
-            biller.kill()
-            break
-        charged = int(number)
-        bars.update(bar, completed=already + charged)
+    with biller.stdout as lines:
+        for line in lines:
+            word, number = line.split()
+            if word == "written":
+                written = int(number)
+                biller.kill()
+                break
+            charged = int(number)
+            bars.update(bar, completed=already + charged)
     code = biller.wait()
     if code != (-signal.SIGKILL if written else 0):
         raise SystemExit(f"the biller failed with exit code {code}")
