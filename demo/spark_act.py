@@ -52,7 +52,7 @@ def run(address: str, folder: Path, *, events: int, out: Path) -> Counts:
     for kept in keep_reports(lake, out):
         console.print(f"report: {kept}", soft_wrap=True, markup=False)
     since_ms = until_ms - REPLAYED_DAYS * DAY_MS
-    return _counted(address, lake, truth, events=events, since_ms=since_ms)
+    return counted(address, lake, truth, events=events, since_ms=since_ms)
 
 
 def keep_reports(lake: Path, out: Path) -> list[Path]:
@@ -62,7 +62,8 @@ def keep_reports(lake: Path, out: Path) -> list[Path]:
     return [Path(shutil.copy(one, out)) for one in reports]
 
 
-def _counted(address: str, lake: Path, truth: Path, *, events: int, since_ms: int) -> Counts:
+def counted(address: str, lake: Path, truth: Path, *, events: int, since_ms: int) -> Counts:
+    """What came out of `events` events, replayed from `since_ms` on, and what must have."""
     from pyarrow import parquet
 
     from respool import read_table

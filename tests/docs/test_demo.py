@@ -1,4 +1,9 @@
-"""`make demo` does what it shows, and does not say so when it does not."""
+"""`make demo` does what it shows, and does not say so when it does not.
+
+The whole demo is run in make fuzz. In make test, its first act is played with less in it, and the command line takes
+the commands of the second. That these jobs give what the second act counts is shown by `test_pipeline_page.py`: its
+tour runs the same ones.
+"""
 
 import os
 import re
@@ -7,17 +12,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from demo import screen, spark_act
+from demo import spark_act
 from demo.__main__ import play
+from demo.screen import Counts
 from demo.size import Size
 
-from docs.shared_spark import run_command
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+import respool
+from respool.cli import pipeline_run
+from respool.cli.main import main
+from respool.pipeline.job_settings import ModelChoice, PipelineSettings
+from respool.testing import Broker
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,36 +40,52 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-class Place(NamedTuple):
-    """Where a command runs in this process: beside `data`."""
-
-    address: str
-    data: Path
-
-
 @pytest.mark.clients
-def test_the_demo_counts_what_it_must_and_says_nothing_it_should_not(
-    spark: "SparkSession",
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+def test_the_first_act_counts_what_it_must_and_says_nothing_it_should_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With less in it, and its second act by the Spark that tests share."""
-
-    def respool_here(address: str, *words: str, has_broker: bool = True) -> None:
-        if words[:2] != ("pipeline", "run"):
-            screen.respool(address, *words, has_broker=has_broker)
-            return
-        place = Place(address=address, data=tmp_path / "data")
-        print(run_command([*words, "--broker", address], place, spark))
-
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(spark_act, "respool", respool_here)
+    monkeypatch.setattr(spark_act, "run", lambda *_, **__: {})
     with in_one_stream():
-        code = play(Size(rides=6_000, spark_events=5_000), out=tmp_path / "kept")
+        code = play(Size(rides=6_000, spark_events=0), out=tmp_path)
     shown = capfd.readouterr().out
     assert code == 0, shown
-    check(shown, tmp_path / "kept")
+    check_first_act(shown)
+
+
+def test_the_command_line_takes_the_commands_of_the_second_act(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it but the jobs themselves."""
+    wanted: list[tuple[list[str], PipelineSettings]] = []
+    commands = []
+
+    def run_jobs(jobs: list[str], settings: PipelineSettings, *_: object, **__: object) -> None:
+        wanted.append((jobs, settings))
+
+    def respool_here(address: str, *words: str, has_broker: bool = True) -> None:
+        commands.append(words[:2])
+        if words[:2] != ("pipeline", "report"):
+            assert main([*words, "--broker", address]) == 0
+
+    def counted(address: str, lake: Path, truth: Path, *, events: int, since_ms: int) -> Counts:
+        assert respool.read_table(spark_act.TOPIC, bootstrap=address).num_rows == events
+        ((jobs, settings),) = wanted
+        assert jobs == ["bronze", "silver", "gold", "fraud", "replay-fraud"]
+        assert (settings.data, settings.truth) == (lake, truth)
+        assert (settings.topic, settings.scores_topic) == (spark_act.TOPIC, spark_act.SCORES)
+        assert settings.model == ModelChoice(name="v1", recipe="logistic")
+        assert settings.new_model == ModelChoice(name="v2", recipe="forest")
+        assert settings.replay_since_ms == since_ms
+        return {"counted": (1, 1)}
+
+    monkeypatch.setattr(pipeline_run, "run", run_jobs)
+    monkeypatch.setattr(spark_act, "respool", respool_here)
+    monkeypatch.setattr(spark_act, "counted", counted)
+    with Broker() as broker:
+        played = spark_act.run(broker.bootstrap, tmp_path, events=300, out=tmp_path / "kept")
+    assert played == {"counted": (1, 1)}
+    assert commands == [("rides", "generate"), ("pipeline", "run"), ("pipeline", "report")]
 
 
 @contextmanager
@@ -87,10 +109,11 @@ def in_one_stream() -> Iterator[None]:
 def test_the_whole_demo_as_make_demo_runs_it(tmp_path: Path) -> None:
     done = run("-m", "demo", "--out", str(tmp_path / "kept"))
     assert done.returncode == 0, done.stdout
-    check(done.stdout, tmp_path / "kept")
+    check_first_act(done.stdout)
+    check_second_act(done.stdout, tmp_path / "kept")
 
 
-def check(shown: str, out: Path) -> None:
+def check_first_act(shown: str) -> None:
     # It is moved only by the second command, and both say the same of it.
     first, _, second = shown.partition("--dry-run\n")[2].partition("$ respool group reset")
     assert "; nothing was changed" in first
@@ -102,9 +125,6 @@ def check(shown: str, out: Path) -> None:
         "rides charged",
         "charges written when killed, then aborted",
         "pricing: read again",
-        "bronze: events, each once",
-        "quarantine: broken events",
-        "replay: rides of three days, scored again",
     ):
         assert claim in counted
     assert "expected" not in counted
@@ -115,14 +135,24 @@ def check(shown: str, out: Path) -> None:
     aborted = re.search(r"then aborted +([\d,]+)  ok", counted)
     assert aborted is not None
     assert int(aborted[1].replace(",", "")) > 0
+    # What librdkafka logs by itself has no place in it.
+    assert "%6|" not in shown
+    assert "Traceback" not in shown
+
+
+def check_second_act(shown: str, out: Path) -> None:
+    counted = shown.partition("What was counted")[2]
+    for claim in (
+        "bronze: events, each once",
+        "quarantine: broken events",
+        "replay: rides of three days, scored again",
+    ):
+        assert claim in counted
     # Its reports are kept, and it says where.
     for name in ("pipeline", "replay-v2-*"):
         (kept,) = out.glob(f"{name}.html")
         assert f"report: {kept}\n" in shown
         assert "<svg" in kept.read_text()
-    # What librdkafka logs by itself has no place in it.
-    assert "%6|" not in shown
-    assert "Traceback" not in shown
 
 
 def test_reports_are_kept_where_they_were_asked_for_or_in_the_users_folder(tmp_path: Path) -> None:

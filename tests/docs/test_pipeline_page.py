@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from demo import spark_act
 
 from docs.runnable import BROKER_SETTINGS, ROOT, blocks, run_block
 from docs.shared_spark import run_block_shared
@@ -24,6 +25,7 @@ TOUR = blocks("docs/pipeline.md")
 def test_the_tour_works_as_it_is_written(spark: "SparkSession", tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
         check([run_block_shared(block, broker, spark) for block in TOUR], tmp_path)
+        check_as_the_demo_does(broker.address, tmp_path)
 
 
 @pytest.mark.clients
@@ -49,6 +51,28 @@ def check(outputs: list[str], folder: Path) -> None:
     assert float(recall[1]) > 0.5
     assert "warehouse\toffsets read\t12000" in warehouse
     assert (folder / "lake" / "reports" / "pipeline.html").exists()
+
+
+def check_as_the_demo_does(address: str, folder: Path) -> None:
+    """The demo's second act runs the same jobs: what it counts is right here, too, and it keeps these reports."""
+    reports = spark_act.keep_reports(folder / "lake", folder / "kept")
+    assert all("<svg" in one.read_text() for one in reports)
+    kept, replayed = (one.stem for one in reports)
+    assert kept == "pipeline"
+    # Named for its model and its window.
+    name, since_ms, _ = replayed.rsplit("-", 2)
+    assert name == "replay-v2"
+    counts = spark_act.counted(
+        address,
+        folder / "lake",
+        folder / "truth.parquet",
+        events=12_000,
+        since_ms=int(since_ms),
+    )
+    assert len(counts) == 7
+    assert {what: seen for what, (seen, _) in counts.items()} == {
+        what: expected for what, (_, expected) in counts.items()
+    }
 
 
 def test_the_page_names_every_job_table_and_reason() -> None:
