@@ -10,10 +10,10 @@ from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
-    ConsumerTopic,
     DescribedConsumerGroup,
 )
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
+from respool.coordination.groups.consumer.topics_view import ConsumerTopic
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
 from respool.model.errors import RequestError
 from respool.model.ids import TopicId

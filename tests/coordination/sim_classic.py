@@ -8,12 +8,11 @@ from coordination.group_world import GROUP, REBALANCE_MS, SESSION_MS
 from respool.coordination.decision import Ticket
 from respool.coordination.groups.consumer.assignors import Subscriber, assign_uniform
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, difference
+from respool.coordination.groups.consumer.topics_view import with_ids, with_names
 from respool.coordination.groups.consumer_protocol import (
     NamedPartitionSet,
     read_assignment,
     read_subscription,
-    with_ids,
-    with_names,
     write_assignment,
 )
 from respool.coordination.groups.group_requests import (

@@ -8,17 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from coordination.consumer_world import topic_id
 from coordination.group_world import subscription
-from respool.coordination.groups.consumer.consumer_requests import ConsumerTopic
 from respool.coordination.groups.consumer_protocol import (
     Assignment,
     Subscription,
     read_assignment,
     read_subscription,
     subscribed_topics,
-    with_ids,
-    with_names,
     write_assignment,
 )
 from respool.model.coordinator_errors import InconsistentGroupProtocol
@@ -122,14 +118,6 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
             read(data)
         except InconsistentGroupProtocol:
             continue
-
-
-def test_ids_and_names_are_of_the_topics_there_are() -> None:
-    topics = {"rides": ConsumerTopic(topic_id(1), 2)}
-    named = {"rides": frozenset({0}), "gone": frozenset({0})}
-    assert with_ids(named, topics) == {topic_id(1): frozenset({0})}
-    by_id = {topic_id(1): frozenset({0}), topic_id(9): frozenset({0})}
-    assert with_names(by_id, topics) == {"rides": frozenset({0})}
 
 
 # -- subscribed topics -------------------------------------------------------------------------------------------------

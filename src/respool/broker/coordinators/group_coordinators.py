@@ -11,7 +11,7 @@ from respool.broker.metadata.catalog import Catalog
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.decision import Decision
 from respool.coordination.groups.committed_offsets import CommittedOffsets
-from respool.coordination.groups.consumer.consumer_requests import ConsumerTopic, TopicsView
+from respool.coordination.groups.consumer.topics_view import ConsumerTopic, TopicsView
 
 
 class GroupMachine(TransactionalMachine, Protocol):

@@ -17,8 +17,6 @@ Later versions only append fields, so a newer version is read as the newest know
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from respool.coordination.groups.consumer.consumer_requests import TopicsView
-from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
 from respool.coordination.record_bytes import CoordinatorRecordDamaged, RecordReader, RecordWriter
 from respool.model.coordinator_errors import InconsistentGroupProtocol
 
@@ -93,22 +91,6 @@ def write_assignment(partitions: NamedPartitionSet, *, version: int) -> bytes:
             writer.int32(number)
     writer.count(_NULL)
     return writer.done()
-
-
-def with_ids(partitions: NamedPartitionSet, topics: TopicsView) -> PartitionSet:
-    """Convert names to ids; unknown topics are left out."""
-    return partition_set(
-        (topics[name].topic_id, numbers) for name, numbers in partitions.items() if name in topics
-    )
-
-
-def with_names(partitions: PartitionSet, topics: TopicsView) -> NamedPartitionSet:
-    """Convert ids to names; unknown topics are left out."""
-    return {
-        name: partitions[topic.topic_id]
-        for name, topic in topics.items()
-        if topic.topic_id in partitions
-    }
 
 
 class _Reader(RecordReader):

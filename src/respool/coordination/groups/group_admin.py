@@ -13,9 +13,9 @@ from respool.coordination.groups.consumer.consumer_requests import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
     NamedPartitions,
-    TopicsView,
 )
 from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, PartitionSet
+from respool.coordination.groups.consumer.topics_view import TopicsView
 from respool.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from respool.coordination.groups.group_records import write_group_key
 from respool.coordination.groups.group_requests import (

@@ -18,9 +18,9 @@ from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerGroupRequest,
-    TopicsView,
 )
 from respool.coordination.groups.consumer.consumer_timers import CONSUMER_TIMER
+from respool.coordination.groups.consumer.topics_view import TopicsView
 from respool.coordination.groups.group_admin import GroupAdmin
 from respool.coordination.groups.group_protocols import GroupProtocols
 from respool.coordination.groups.group_records import RecordKind, kind_of, read_group_key

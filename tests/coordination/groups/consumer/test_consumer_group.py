@@ -33,7 +33,7 @@ from respool.coordination.groups.consumer.consumer_records import (
     TargetValue,
     TopicsValue,
 )
-from respool.coordination.groups.consumer.consumer_requests import ConsumerTopic
+from respool.coordination.groups.consumer.topics_view import ConsumerTopic
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
 from respool.coordination.groups.group_requests import GroupState
 

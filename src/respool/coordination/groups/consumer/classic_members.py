@@ -18,11 +18,10 @@ from respool.coordination.groups.consumer.consumer_member import (
 from respool.coordination.groups.consumer.consumer_rebalance import ConsumerRebalance
 from respool.coordination.groups.consumer.consumer_timers import ConsumerTimers
 from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, difference
+from respool.coordination.groups.consumer.topics_view import with_ids, with_names
 from respool.coordination.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     read_subscription,
-    with_ids,
-    with_names,
     write_assignment,
 )
 from respool.coordination.groups.group_requests import (

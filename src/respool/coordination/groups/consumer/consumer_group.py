@@ -31,8 +31,8 @@ from respool.coordination.groups.consumer.consumer_records import (
     TargetEpochValue,
     TargetValue,
 )
-from respool.coordination.groups.consumer.consumer_requests import TopicsView
 from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, PartitionSet
+from respool.coordination.groups.consumer.topics_view import TopicsView
 from respool.coordination.groups.group_requests import (
     NO_MEMBER_ID,
     GroupState,

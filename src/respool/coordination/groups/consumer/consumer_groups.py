@@ -29,7 +29,6 @@ from respool.coordination.groups.consumer.consumer_records import (
 from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
-    TopicsView,
 )
 from respool.coordination.groups.consumer.consumer_timers import ConsumerTimers
 from respool.coordination.groups.consumer.group_upgrade import (
@@ -38,6 +37,7 @@ from respool.coordination.groups.consumer.group_upgrade import (
     replacing_empty,
     upgraded,
 )
+from respool.coordination.groups.consumer.topics_view import TopicsView
 from respool.coordination.groups.group_requests import (
     NO_MEMBER_ID,
     Heartbeat,

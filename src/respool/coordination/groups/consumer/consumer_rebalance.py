@@ -23,8 +23,8 @@ from respool.coordination.groups.consumer.consumer_records import (
     TargetEpochValue,
     TargetValue,
 )
-from respool.coordination.groups.consumer.consumer_requests import TopicsView
 from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, PartitionSet
+from respool.coordination.groups.consumer.topics_view import TopicsView
 from respool.coordination.topic_patterns.topic_pattern import topic_pattern
 from respool.model.coordinator_errors import InvalidRegularExpression
 from respool.model.ids import NO_TIMESTAMP

@@ -4,7 +4,6 @@ As in `group_requests.py`, handlers translate between protocol versions and thes
 in the reply, which has an entry for every requested group.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -14,19 +13,6 @@ from respool.model.errors import RequestError
 from respool.model.ids import TopicId
 
 UNCHANGED_TIMEOUT = -1
-
-
-class ConsumerTopic(NamedTuple):
-    """What the coordinator needs to know about a topic."""
-
-    topic_id: TopicId
-    partition_count: int
-    # Patterns do not match internal topics, which can be subscribed to by name only.
-    is_internal: bool = False
-
-
-# The existing topics by name.
-TopicsView: TypeAlias = Mapping[str, ConsumerTopic]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,14 +23,12 @@ from respool.coordination.groups.consumer.consumer_records import (
     TargetEpochValue,
     TargetValue,
 )
-from respool.coordination.groups.consumer.consumer_requests import TopicsView
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, difference
+from respool.coordination.groups.consumer.topics_view import TopicsView, with_ids, with_names
 from respool.coordination.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     read_assignment,
     read_subscription,
-    with_ids,
-    with_names,
     write_assignment,
 )
 from respool.coordination.groups.group_records import (

@@ -1,0 +1,37 @@
+"""The existing topics as consumer groups see them, and partitions by topic name or by topic id."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
+from respool.coordination.groups.consumer_protocol import NamedPartitionSet
+from respool.model.ids import TopicId
+
+
+class ConsumerTopic(NamedTuple):
+    """What the coordinator needs to know about a topic."""
+
+    topic_id: TopicId
+    partition_count: int
+    # Patterns do not match internal topics, which can be subscribed to by name only.
+    is_internal: bool = False
+
+
+# The existing topics by name.
+TopicsView: TypeAlias = Mapping[str, ConsumerTopic]
+
+
+def with_ids(partitions: NamedPartitionSet, topics: TopicsView) -> PartitionSet:
+    """Convert names to ids; unknown topics are left out."""
+    return partition_set(
+        (topics[name].topic_id, numbers) for name, numbers in partitions.items() if name in topics
+    )
+
+
+def with_names(partitions: PartitionSet, topics: TopicsView) -> NamedPartitionSet:
+    """Convert ids to names; unknown topics are left out."""
+    return {
+        name: partitions[topic.topic_id]
+        for name, topic in topics.items()
+        if topic.topic_id in partitions
+    }
