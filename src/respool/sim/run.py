@@ -180,7 +180,7 @@ class Run:
             machines=self._machines,
             store=self._world.store,
             observer=self._world.observer,
-            restarter=self._world.restarter,
+            has_everything=self._world.restarter.has_everything,
             history=self.history,
             is_synced=self._flush == "always",
             tell=lambda text: self._loop.trace.tell(self._loop.time(), text),

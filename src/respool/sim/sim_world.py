@@ -12,9 +12,9 @@ from respool.sim.faults.disk_swaps import DiskSwaps
 from respool.sim.faults.nemesis import Nemesis
 from respool.sim.faults.restarter import Restarter
 from respool.sim.faults.triggers import Triggers
+from respool.sim.machine import Machine
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
-from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.sim_loop import SimLoop
 from respool.sim.runtime.simulated_sources import NodeClock, rng_of
 from respool.sim.sim_plan import SimPlan

@@ -3,8 +3,7 @@
 from respool.model.ids import TopicPartition
 from respool.records.build import NewRecord
 from respool.sim.checks.checker import FinalReads, check
-from respool.sim.checks.history import History, Sent, SentTransaction
-from respool.sim.clients.group_member import GroupView
+from respool.sim.checks.history import GroupView, History, Sent, SentTransaction
 
 RIDES = TopicPartition("rides", 0)
 FARES = TopicPartition("fares", 0)

@@ -34,7 +34,7 @@ def rules_broken_by(*images: PartitionImage) -> list[str]:
         machines=[],
         store=store,
         observer=observer,
-        restarter=restarter,
+        has_everything=restarter.has_everything,
         history=history,
         is_synced=True,
     )

@@ -16,9 +16,9 @@ from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.clients.operator import Operator
 from respool.sim.faults.restarter import Restarter
+from respool.sim.machine import Machine
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
-from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.sim_loop import SimLoop
 from respool.sim.runtime.simulated_sources import NodeClock, rng_of
 

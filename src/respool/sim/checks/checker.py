@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from respool.model.ids import TopicPartition
-from respool.sim.checks.history import History, Sent, SentTransaction
-from respool.sim.clients.group_member import GroupView
+from respool.sim.checks.history import GroupView, History, Sent, SentTransaction
 
 
 @dataclass(slots=True)

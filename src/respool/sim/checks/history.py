@@ -58,6 +58,19 @@ class SentTransaction:
     outcome: Outcome = "fail"
 
 
+@dataclass(slots=True)
+class GroupView:
+    """What all members of a group know together."""
+
+    # The newest generation with an assignment, and the assignment of each generation by member.
+    generation: int = -1
+    shares: dict[int, dict[str, set[TopicPartition]]] = field(default_factory=dict)
+    # The highest acknowledged committed offset.
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    # Offsets of records that were delivered to a member.
+    delivered: dict[TopicPartition, set[int]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     rule: str

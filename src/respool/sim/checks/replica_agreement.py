@@ -9,7 +9,7 @@ from respool.model.ids import BrokerId, Offset, TopicPartition
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.checks.history import History
 from respool.sim.checks.log_content import batches_between
-from respool.sim.runtime.machine import Machine
+from respool.sim.machine import Machine
 
 # Time for leases to expire, elections, followers to catch up, and reassignments to finish.
 LOOKS_MAX = 360

@@ -29,9 +29,8 @@ from respool.sim.checks.log_content import (
     batches_between,
     records_between,
 )
-from respool.sim.faults.restarter import Restarter
+from respool.sim.machine import Machine
 from respool.sim.net.simulated_store import SimStore
-from respool.sim.runtime.machine import Machine
 
 LOOK_EVERY_S = 0.05
 START = Offset(0)
@@ -56,15 +55,15 @@ class ReplicaWatch:
         machines: Sequence[Machine],
         store: SimStore,
         observer: ClusterObserver,
-        restarter: Restarter,
+        has_everything: Callable[[BrokerId], bool],
         history: History,
         is_synced: bool,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`is_synced`: in-sync replicas have all acknowledged data on disk."""
+        """`is_synced`: in-sync replicas have all acknowledged data on disk. `has_everything`: see `Restarter`."""
         self._machines = {one.id: one for one in machines}
         self._observer = observer
-        self._restarter = restarter
+        self._has_everything = has_everything
         self._history = history
         self._is_synced = is_synced
         self._tell = tell
@@ -88,7 +87,7 @@ class ReplicaWatch:
     def look(self) -> None:
         online: dict[tuple[BrokerId, Place], Partition] = {}
         # The state of other brokers is unknown: they do not run, or have crashed and not registered since.
-        trusted = {one for one in self._machines if self._restarter.has_everything(one)}
+        trusted = {one for one in self._machines if self._has_everything(one)}
         for machine in self._machines.values():
             if machine.broker is not None and machine.process is not None:
                 if not machine.is_stopping:

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
+from respool.sim.checks.history import GroupView
 from respool.sim.clients.consumers import SimConsumer, fetch_offset
 from respool.sim.clients.sim_client import OFFSET_OUT_OF_RANGE, OK, RETRIABLE
 from respool.wire.api_table import Api
@@ -21,19 +21,6 @@ OUTDATED = frozenset({ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRE
 SESSION_TIMEOUT_MS = 8_000
 REBALANCE_TIMEOUT_MS = 12_000
 HEARTBEAT_MS = 2_000
-
-
-@dataclass(slots=True)
-class GroupView:
-    """What all members of a group know together."""
-
-    # The newest generation with an assignment, and the assignment of each generation by member.
-    generation: int = -1
-    shares: dict[int, dict[str, set[TopicPartition]]] = field(default_factory=dict)
-    # The highest acknowledged committed offset.
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
-    # Offsets of records that were delivered to a member.
-    delivered: dict[TopicPartition, set[int]] = field(default_factory=dict)
 
 
 class GroupMember(SimConsumer):

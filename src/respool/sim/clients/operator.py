@@ -21,9 +21,8 @@ from respool.ports.metadata_store import GuardFailed
 from respool.ports.peers import PeerUnreachable
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.clients.sim_client import SimClient
-from respool.sim.faults.machine_faults import Fault
+from respool.sim.machine import Fault, Machine
 from respool.sim.net.simulated_store import SimStore
-from respool.sim.runtime.machine import Machine
 from respool.wire.api_table import Api
 
 # Guarded writes sometimes conflict with concurrent ones.

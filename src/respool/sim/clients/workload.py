@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.clock import Clock
-from respool.sim.checks.history import History
+from respool.sim.checks.history import GroupView, History
 from respool.sim.clients.consumers import AssignedConsumer, OffsetWatcher
-from respool.sim.clients.group_member import GroupMember, GroupView
+from respool.sim.clients.group_member import GroupMember
 from respool.sim.clients.producers import ACKS_ALL, IdempotentProducer, PlainProducer
 from respool.sim.clients.sim_client import SimClient
 from respool.sim.clients.transactional_producer import SimTransactionalProducer

@@ -7,11 +7,10 @@ from random import Random
 from respool.model.ids import BrokerId
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.clients.operator import Operator
-from respool.sim.faults.machine_faults import Fault
 from respool.sim.faults.restarter import Restarter
 from respool.sim.faults.triggers import Triggers
+from respool.sim.machine import Fault, Machine
 from respool.sim.net.simulated_network import SimNetwork
-from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.process import Process
 from respool.sim.runtime.sim_loop import SimLoop
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from respool.sim.clients.operator import Operator
-from respool.sim.faults.machine_faults import Fault
 from respool.sim.faults.restarter import Restarter
-from respool.sim.runtime.machine import Machine
+from respool.sim.machine import Fault, Machine
 
 LOOK_EVERY_S = 0.2
 

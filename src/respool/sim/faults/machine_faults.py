@@ -1,16 +1,13 @@
 """Faults of one machine: its process, its disk, its connections to clients and to the metadata store."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
 
 from respool.sim.faults.restarter import Restarter
+from respool.sim.machine import Fault, Machine
 from respool.sim.net.simulated_network import SimNetwork
-from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.process import Process
-
-Fault = Callable[[Machine], Coroutine[Any, Any, None]]
 
 CLOCK_JUMP_MS_MAX = 20_000
 

@@ -9,8 +9,8 @@ from respool.sim.faults.cluster_faults import ClusterFaults
 from respool.sim.faults.disk_swaps import DiskSwaps
 from respool.sim.faults.machine_faults import MachineFaults
 from respool.sim.faults.restarter import Restarter
+from respool.sim.machine import Machine
 from respool.sim.net.simulated_network import SimNetwork
-from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.process import Process
 from respool.sim.runtime.sim_loop import SimLoop
 

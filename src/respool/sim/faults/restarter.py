@@ -18,7 +18,7 @@ from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId
 from respool.ports.metadata_store import StoreUnavailable
 from respool.sim.checks.cluster_observer import ClusterObserver
-from respool.sim.runtime.machine import Machine
+from respool.sim.machine import Machine
 from respool.sim.runtime.sim_loop import SimLoop
 
 

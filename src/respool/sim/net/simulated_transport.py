@@ -3,12 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from respool.sim.runtime.process import Process
-
-if TYPE_CHECKING:
-    from respool.sim.net.simulated_network import SimNetwork
+from respool.sim.runtime.sim_loop import SimLoop
 
 # How much both kernels buffer in one direction; beyond it the writer must pause.
 WINDOW_BYTES = 256 * 1024
@@ -17,10 +15,29 @@ WINDOW_BYTES = 256 * 1024
 Segment = bytes | Literal["close", "reset"]
 
 
+class Carrier(Protocol):
+    """The network between the two ends: `SimNetwork`."""
+
+    # Whether both ends of all connections have the same address.
+    is_one_machine: bool
+
+    @property
+    def loop(self) -> SimLoop: ...
+
+    def latency_s(self) -> float: ...
+
+    def pieces(self, data: bytes) -> Iterable[bytes]:
+        """The pieces in which a write arrives."""
+
+    def is_blocked(self, source: str, target: str) -> bool: ...
+
+    def is_host_down(self, host: str) -> bool: ...
+
+
 class SimConnection:
     """Client and server end of one connection."""
 
-    def __init__(self, network: "SimNetwork", *, client: Process, server: Process) -> None:
+    def __init__(self, network: Carrier, *, client: Process, server: Process) -> None:
         self.network = network
         self.client = SimTransport(self, client)
         self.server = SimTransport(self, server)

@@ -8,17 +8,15 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from respool.sim.runtime.handles import Callback, Timer
-    from respool.sim.runtime.sim_loop import SimLoop
+from typing import Any
 
 _current: contextvars.ContextVar["Process"] = contextvars.ContextVar("process")
 
 
 class Process:
-    def __init__(self, loop: "SimLoop", *, name: str, host: str, number: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, name: str, host: str, number: int
+    ) -> None:
         self._loop = loop
         self.name = name
         # The machine it runs on: network partitions separate machines, not processes.
@@ -32,7 +30,7 @@ class Process:
         # Whether its ready tasks overtake each other. asyncio keeps their order, but correct code does not rely on it.
         self.shuffles_tasks = False
         # Callbacks that are due, in the order that asyncio guarantees.
-        self.ready: deque[Callback | Timer] = deque()
+        self.ready: deque[asyncio.Handle] = deque()
         # Unfinished tasks and some finished ones, in the order they started; asyncio keeps them in an unordered set.
         self.tasks: list[asyncio.Task[Any]] = []
         self._tasks_max = 64

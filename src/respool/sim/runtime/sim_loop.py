@@ -241,7 +241,7 @@ class SimLoop(asyncio.BaseEventLoop):
             return ready[0] if ready else None
         return ready[int(self._rng.random() * len(ready))]
 
-    def _take(self, process: Process) -> Callback | Timer:
+    def _take(self, process: Process) -> asyncio.Handle:
         ready = process.ready
         if len(ready) == 1:
             del self._busy[process]

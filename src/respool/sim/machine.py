@@ -6,6 +6,8 @@ clock, threads, random source, metadata store) and what is below asyncio (time a
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from respool.broker.broker import Broker
 from respool.broker.world import World
@@ -230,3 +232,7 @@ class Machine:
             await broker.leave_cluster()
             await peers.close()
         await store.close()
+
+
+# Something that happens to a machine.
+Fault = Callable[[Machine], Coroutine[Any, Any, None]]

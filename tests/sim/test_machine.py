@@ -10,9 +10,9 @@ from respool.drivers.tcp_peers import TcpPeers
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.peers import PeerUnreachable
+from respool.sim.machine import Machine
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
-from respool.sim.runtime.machine import Machine
 from respool.sim.runtime.sim_loop import SimLoop
 from respool.sim.runtime.simulated_sources import NodeClock
 from respool.wire.api_table import Api
