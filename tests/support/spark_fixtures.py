@@ -1,4 +1,4 @@
-"""Tests with Spark share a session, in one process: the pipeline's jobs one, and all others one. For their conftest.
+"""Tests with Spark share a session, in one process: most of the pipeline's one, and all others one. For their conftest.
 
 One for all would be used longer than the whole run takes. Each test has a broker of its own.
 """
@@ -15,15 +15,25 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Of the pipeline's tests, so that both groups take about as long: see `.durations/files.tsv`.
+WITH_ALL_OTHERS = ("test_pipeline_page.py", "test_continuous.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-            # Of the tests' names alone: a checkout's folder may be called anything.
-            group = "spark-pipeline" if "pipeline" in item.nodeid.partition("::")[0] else "spark"
-            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.xdist_group(group_of(item.nodeid)))
             # PySpark's own, and what its sockets leave to the collector.
             item.add_marker(pytest.mark.filterwarnings("ignore"))
+
+
+def group_of(nodeid: str) -> str:
+    # By the names of the tests alone: a checkout's folder may be called anything.
+    path = nodeid.partition("::")[0]
+    if path.endswith(WITH_ALL_OTHERS) or "pipeline" not in path:
+        return "spark"
+    return "spark-pipeline"
 
 
 @pytest.fixture
