@@ -1,13 +1,16 @@
 """An auto-created topic whose first message is too large is deleted, unless it is used; and no other batch is lost."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker.cluster_world import ONE, Cluster, plays
 from broker.running_broker import LATEST, RunningBroker, StartBroker
 from respool.broker.metadata import auto_created
+from respool.model.ids import TopicId
 from respool.ports.metadata_store import StoreUnavailable
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import Api
@@ -134,6 +137,94 @@ def test_a_topic_that_a_client_tried_to_create_stays(broker: RunningBroker) -> N
     assert create(broker) == TOPIC_EXISTS
     assert produce(broker, LARGE) == [TOO_LARGE]
     assert topics(broker) == {TOPIC}
+
+
+def test_a_topic_that_a_client_tries_to_create_while_it_is_auto_created_stays(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = start_broker(num_partitions=2, topic={"max.message.bytes": str(MESSAGE_BYTES_MAX)})
+    store = HeldStore(broker, monkeypatch)
+    found = broker.start(broker.answer(Api.METADATA, 9, **metadata(TOPIC)))
+    refused = broker.start(broker.answer(Api.CREATE_TOPICS, 7, **new_topic()))
+    store.let_go()
+    assert broker.finish(found).topics[0].error_code == OK
+    assert broker.finish(refused).topics[0].error_code == TOPIC_EXISTS
+    assert produce(broker, LARGE) == [TOO_LARGE]
+    assert topics(broker) == {TOPIC}
+
+
+def test_a_topic_is_unused_before_its_partitions_lead(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer may read the first partition before the last one is open."""
+    broker = start_broker(num_partitions=2)
+    hosted = broker.broker.hosted_replicas
+    reconcile, unused = hosted.reconcile, []
+
+    async def observed(names: Any) -> None:
+        unused.append(len(broker.broker.auto_created))
+        await reconcile(names)
+
+    monkeypatch.setattr(hosted, "reconcile", observed)
+    broker.ask(Api.METADATA, 9, **metadata(TOPIC))
+    assert unused == [1]
+
+
+def test_it_stays_also_while_another_topic_of_that_request_is_created(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = start_broker(num_partitions=2, topic={"max.message.bytes": str(MESSAGE_BYTES_MAX)})
+    auto_creation = HeldStore(broker, monkeypatch)
+    found = broker.start(broker.answer(Api.METADATA, 9, **metadata(TOPIC)))
+    rides = new_topic()["topics"][0] | {"name": "rides"}
+    both = new_topic() | {"topics": [*new_topic()["topics"], rides]}
+    created = broker.start(broker.answer(Api.CREATE_TOPICS, 7, **both))
+    creation = HeldStore(broker, monkeypatch)
+    auto_creation.let_go()
+    broker.finish(found)
+    refused = broker.start(broker.answer(Api.PRODUCE, 9, **batches(LARGE)))
+    assert not created.done()
+    creation.let_go()
+    assert [one.error_code for one in broker.finish(created).topics] == [TOPIC_EXISTS, OK]
+    assert codes(broker.finish(refused)) == [TOO_LARGE]
+    assert topics(broker) == {TOPIC, "rides"}
+    broker.ask(Api.METADATA, 9, **metadata("late"))
+    assert len(broker.broker.auto_created) == 1
+
+
+class CountedId(UUID):
+    """Counts the comparisons with other ids."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedId.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = UUID.__hash__
+
+
+def test_a_fetch_compares_its_topics_with_no_unused_one(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each fetch asks for each of its topics; it once compared each with all unused topics."""
+    monkeypatch.setattr(CountedId, "compared", 0)
+    auto_created, topic = broker.broker.auto_created, broker.broker.image.topics[TOPIC]
+    for number in range(100):
+        name = f"unused-{number}"
+        auto_created.on_created(replace(topic, name=name, id=TopicId(CountedId(int=number))))
+    auto_created.on_used(UUID(int=number) for number in range(1_000, 1_100))
+    assert CountedId.compared == 0
+    auto_created.on_used([*(UUID(int=number) for number in range(100)), topic.id])
+    assert CountedId.compared == 100
+    assert len(auto_created) == 0
+
+
+def test_without_unused_topics_the_used_ones_are_not_looked_at(broker: RunningBroker) -> None:
+    broker.broker.auto_created.on_used([TOPIC])
+    used = iter([TOPIC, "rides"])
+    broker.broker.auto_created.on_used(used)
+    assert list(used) == [TOPIC, "rides"]
 
 
 def test_a_topic_that_a_consumer_has_read_stays(broker: RunningBroker) -> None:

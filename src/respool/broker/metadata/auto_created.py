@@ -10,12 +10,16 @@ Deleting a topic because it is empty could lose a batch that another producer ap
 
 A topic that was read, or that a client asked to create, is used: a consumer that read its end would miss the first
 messages of the next topic with this name. In a cluster other brokers may have such clients, so topics stay there.
+
+A topic becomes unused before its partitions lead and before another request to create it is answered, so nobody can
+have read or found it by then.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -60,6 +64,10 @@ class AutoCreatedTopics:
         self._spawn = spawn
         # As they were created, oldest first.
         self._unused: dict[str, TopicImage] = {}
+        # The same topics: consumers fetch by id.
+        self._unused_by_id: dict[UUID, TopicImage] = {}
+        # Names in requests to create topics, and the number of such requests in progress.
+        self._wanted: Counter[str] = Counter()
         # Deletions in progress.
         self._deleting: set[asyncio.Future[None]] = set()
 
@@ -67,20 +75,38 @@ class AutoCreatedTopics:
         return len(self._unused)
 
     def on_created(self, topic: TopicImage) -> None:
-        if self._is_clustered:
+        if self._is_clustered or topic.name in self._wanted:
             return
         while len(self._unused) >= UNUSED_MAX:
-            del self._unused[next(iter(self._unused))]
+            self._forget(next(iter(self._unused.values())))
         self._unused[topic.name] = topic
+        self._unused_by_id[topic.id] = topic
 
     def on_used(self, topics: Iterable[str | UUID]) -> None:
         """A client has read these topics, written to them or asked to create them: they stay."""
-        for topic in topics:
-            if isinstance(topic, str):
-                self._unused.pop(topic, None)
-            else:
-                for name in [one.name for one in self._unused.values() if one.id == topic]:
-                    del self._unused[name]
+        if not self._unused:
+            return
+        for one in topics:
+            topic = self._unused.get(one) if isinstance(one, str) else self._unused_by_id.get(one)
+            if topic is not None:
+                self._forget(topic)
+
+    @contextmanager
+    def wanted(self, names: Collection[str]) -> Iterator[None]:
+        """A client asks to create these topics: they are used, also those that are auto-created meanwhile."""
+        self.on_used(names)
+        self._wanted.update(names)
+        try:
+            yield
+        finally:
+            for name in names:
+                self._wanted[name] -= 1
+                if not self._wanted[name]:
+                    del self._wanted[name]
+
+    def _forget(self, topic: TopicImage) -> None:
+        del self._unused[topic.name]
+        del self._unused_by_id[topic.id]
 
     def delete_unused(self, names: Iterable[str], *, log: Log) -> "asyncio.Future[None] | None":
         """Delete those of these topics that are unused: their first message was too large. None: there are none.
@@ -118,7 +144,7 @@ class AutoCreatedTopics:
                 await locks.enter_async_context(partition.changing)
             if not self._is_unused(topic, partitions):
                 return False
-            del self._unused[topic.name]
+            self._forget(topic)
             for partition in partitions:
                 self._roles.forget(partition)
             try:

@@ -102,10 +102,22 @@ class Topics:
             if name not in self._catalog.image.topics:
                 raise
 
-    async def create_if_missing(self, name: str) -> tuple[TopicImage, bool]:
-        """Auto-creation: two clients that ask at once get one topic with one id. True: this call created it."""
+    async def create_if_missing(
+        self, name: str, *, on_created: Callable[[TopicImage], None]
+    ) -> tuple[TopicImage, bool]:
+        """Auto-creation: two clients that ask at once get one topic with one id. True: this call created it.
+
+        `on_created` is called before the partitions have roles, and before the next change.
+        """
+
+        async def create() -> TopicImage:
+            _refuse_internal(name)
+            topic = await self._writes.create(NewTopic(name=name))
+            on_created(topic)
+            return topic
+
         try:
-            return await self.create(name), True
+            return _raised((await self._change_each({name: create}))[name]), True
         except TopicAlreadyExists:
             return self._catalog.topic(name), False
 

@@ -55,9 +55,9 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
             refused[topic.name] = error
     created: dict[str, TopicImage] = {}
     # A client that gets TOPIC_ALREADY_EXISTS must find the topic.
-    broker.auto_created.on_used(one.name for one in wanted)
-    await broker.auto_created.wait_for_deletions()
-    outcomes = await broker.topics.create_each(wanted, validate_only=body.validate_only)
+    with broker.auto_created.wanted([one.name for one in wanted]):
+        await broker.auto_created.wait_for_deletions()
+        outcomes = await broker.topics.create_each(wanted, validate_only=body.validate_only)
     for name, outcome in outcomes.items():
         if isinstance(outcome, RequestError):
             refused[name] = outcome

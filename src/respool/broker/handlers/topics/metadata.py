@@ -77,11 +77,12 @@ async def _find_or_create(
     if not isinstance(found, UnknownTopicOrPartition) or not isinstance(asked, str):
         return found
     try:
-        topic, is_new = await broker.topics.create_if_missing(asked)
+        topic, is_new = await broker.topics.create_if_missing(
+            asked, on_created=broker.auto_created.on_created
+        )
     except RequestError as error:
         return error
     if is_new:
-        broker.auto_created.on_created(topic)
         what = f"created topic {asked!r}: partitions {len(topic.partitions)}, auto_create_topics"
         broker.admin_log.log(request, what)
     return topic
