@@ -113,23 +113,40 @@ def test_an_offline_log_folder_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_well"),
+    ("reason", "is_well", "state"),
     [
-        (GapReason.TIMEOUT, False),
-        (GapReason.UNREACHABLE, False),
+        (GapReason.TIMEOUT, False, "unresponsive"),
+        (GapReason.UNREACHABLE, False, "unreachable"),
+        (GapReason.UNTRUSTED, False, "untrusted"),
+        (GapReason.REFUSED, False, "up"),
         # Old brokers of Kafka, and clients that may not look: then nothing is known to be wrong.
-        (GapReason.REFUSED, True),
-        (GapReason.UNSUPPORTED, True),
+        (GapReason.UNAUTHORIZED, True, "up"),
+        (GapReason.UNSUPPORTED, True, "up"),
+        # Coordinators that load their groups.
+        (GapReason.TRANSIENT, True, "up"),
     ],
 )
-def test_a_broker_that_does_not_answer_is_a_problem(reason: GapReason, is_well: bool) -> None:
+def test_a_broker_that_does_not_answer_is_a_problem(
+    reason: GapReason, is_well: bool, state: str
+) -> None:
     seen = survey()
     seen.gaps = [Gap(subject="log_dirs", broker=2, reason=reason, message="why")]
     document = describe(seen)
     assert document["is_well"] is is_well
+    assert [one["state"] for one in document["brokers"]] == ["up", state, "up"]
     assert document["unknown"] == [
         {"subject": "log_dirs", "broker": 2, "reason": reason.value, "message": "why"}
     ]
+
+
+def test_what_there_was_no_time_for_is_no_problem_if_all_brokers_answer() -> None:
+    seen = survey()
+    seen.gaps = [Gap(subject="lag", reason=GapReason.TIMEOUT, message="no time")]
+    assert describe(seen)["is_well"]
+
+
+def test_unknown_groups_are_null_and_not_none() -> None:
+    assert describe(survey())["groups"] is None
 
 
 def test_an_unknown_lag_is_null_and_not_zero() -> None:

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import Code
-from respool.client.kafka.errors import BrokerUnreachable, VersionUnsupported
+from respool.client.kafka.codes import Code, refused
+from respool.client.kafka.errors import (
+    BrokerUnreachable,
+    LoginRefused,
+    TlsRefused,
+    VersionUnsupported,
+)
 from respool.client.kafka.metadata import Address
 from respool.client.kafka.versions import VersionRange
 from respool.model.operator_errors import Unreachable
@@ -154,6 +159,7 @@ def test_everything_is_known_if_all_brokers_answer() -> None:
     assert found.min_isr == {"rides": 2}
     assert found.log_dirs.keys() == {1, 2}
     assert found.open_transactions == {1: 0, 2: 0}
+    assert found.groups is not None
     assert [one.name for one in found.groups] == ["billing"]
     assert found.lags == {"billing": 12}
 
@@ -163,6 +169,9 @@ def test_everything_is_known_if_all_brokers_answer() -> None:
     [
         (BrokerUnreachable("two is down"), GapReason.UNREACHABLE),
         (VersionUnsupported("two is old"), GapReason.UNSUPPORTED),
+        (TlsRefused("two has another certificate"), GapReason.UNTRUSTED),
+        (LoginRefused("two does not know this user"), GapReason.UNTRUSTED),
+        (refused("reading folders", Code.kafka_storage_error), GapReason.REFUSED),
     ],
 )
 def test_a_request_that_fails_at_one_broker_is_one_gap(error: Exception, reason: GapReason) -> None:
@@ -175,12 +184,40 @@ def test_a_request_that_fails_at_one_broker_is_one_gap(error: Exception, reason:
     assert found.lags == {"billing": 12}
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (BrokerUnreachable("two is down"), GapReason.UNREACHABLE),
+        (LoginRefused("two does not know this user"), GapReason.UNTRUSTED),
+        (VersionUnsupported("two is old"), GapReason.UNSUPPORTED),
+        # As right after a restart.
+        (refused("listing groups", Code.coordinator_load_in_progress), GapReason.TRANSIENT),
+        (refused("listing groups", Code.cluster_authorization_failed), GapReason.UNAUTHORIZED),
+    ],
+)
+def test_a_broker_that_lists_no_groups_hides_only_its_own(
+    error: Exception, reason: GapReason
+) -> None:
+    found = survey(AnsweringCluster({(2, Api.LIST_GROUPS): fails(error)}), seconds=600)
+    (gap,) = found.gaps
+    assert (gap.subject, gap.broker, gap.reason) == ("groups", 2, reason)
+    assert found.lags == {"billing": 12}
+
+
+def test_groups_that_no_broker_lists_are_unknown_and_not_none() -> None:
+    down = fails(BrokerUnreachable("down"))
+    found = survey(
+        AnsweringCluster({(one, Api.LIST_GROUPS): down for one in ADDRESSES}), seconds=600
+    )
+    assert found.groups is None
+
+
 def test_a_refusal_is_a_gap_with_the_broker_s_reason() -> None:
     code = int(Code.cluster_authorization_failed)
     instead = {(1, Api.LIST_PARTITION_REASSIGNMENTS): lambda _: told(error_code=code, topics=[])}
     found = survey(AnsweringCluster(instead), seconds=600)
     (gap,) = found.gaps
-    assert (gap.subject, gap.reason) == ("moving", GapReason.REFUSED)
+    assert (gap.subject, gap.reason) == ("moving", GapReason.UNAUTHORIZED)
     assert "CLUSTER_AUTHORIZATION_FAILED" in gap.message
 
 

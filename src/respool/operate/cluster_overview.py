@@ -11,12 +11,19 @@ from typing import Any
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.replicas import LogDir
 from respool.model.addresses import format_address
-from respool.operate.cluster_survey import GapReason, Survey
+from respool.operate.cluster_survey import Gap, GapReason, Survey
 
 Document = dict[str, Any]
 
-# A broker that does not answer is a problem in itself; a request that it does not serve is none.
-_PROBLEMS = (GapReason.TIMEOUT, GapReason.UNREACHABLE)
+# A broker that does not answer, or not without an error, is a problem in itself. A request that it does not serve is
+# none, nor one that this client may not send.
+_PROBLEMS = (GapReason.UNREACHABLE, GapReason.UNTRUSTED, GapReason.REFUSED)
+# The state of a broker that is in the metadata and has such a gap, worst first.
+_STATES = {
+    GapReason.UNREACHABLE: "unreachable",
+    GapReason.UNTRUSTED: "untrusted",
+    GapReason.TIMEOUT: "unresponsive",
+}
 
 
 def describe(found: Survey) -> Document:
@@ -31,7 +38,7 @@ def describe(found: Survey) -> Document:
         "controller": found.cluster.controller,
         "is_well": not (offline or under_min_isr or under_replicated)
         and not any(folder["is_offline"] for one in brokers for folder in one["log_dirs"])
-        and not any(gap.reason in _PROBLEMS for gap in found.gaps),
+        and not any(map(_is_problem, found.gaps)),
         "topic_count": len(found.topics),
         "partition_count": len(partitions),
         "bytes": _sum(one["bytes"] for one in brokers),
@@ -48,7 +55,9 @@ def describe(found: Survey) -> Document:
             }
             for (topic, number), one in sorted(found.reassignments.items())
         ],
-        "groups": [
+        "groups": None
+        if found.groups is None
+        else [
             {
                 "group": one.name,
                 "state": one.state,
@@ -61,6 +70,11 @@ def describe(found: Survey) -> Document:
         "long_open_transaction_count": _sum(found.long_open_transactions.values()),
         "unknown": [asdict(gap) for gap in found.gaps],
     }
+
+
+def _is_problem(gap: Gap) -> bool:
+    # Brokers that answer may still be asked for more than there is time for, such as the lag of thousands of groups.
+    return gap.reason in _PROBLEMS or (gap.reason is GapReason.TIMEOUT and gap.broker is not None)
 
 
 def _partitions(found: Survey) -> Iterable[Document]:
@@ -96,6 +110,7 @@ def _brokers(found: Survey, partitions: Iterable[Document]) -> list[Document]:
         leads.update(() if one["leader"] is None else (one["leader"],))
         hosts.update(one["replicas"])
         behind.update({*one["replicas"]}.difference(one["in_sync"]))
+    seen = {(gap.broker, gap.reason) for gap in found.gaps}
     shown = []
     for broker in sorted({*found.cluster.brokers, *hosts}):
         node = found.cluster.brokers.get(broker)
@@ -105,7 +120,9 @@ def _brokers(found: Survey, partitions: Iterable[Document]) -> list[Document]:
                 "broker": broker,
                 "address": None if node is None else format_address(*node.address),
                 "rack": None if node is None else node.rack,
-                "state": "missing" if node is None else "up",
+                "state": "missing"
+                if node is None
+                else next((_STATES[why] for why in _STATES if (broker, why) in seen), "up"),
                 "leads": leads[broker],
                 "replica_count": hosts[broker],
                 "behind": behind[broker],

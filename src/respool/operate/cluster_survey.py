@@ -13,12 +13,15 @@ from enum import StrEnum
 from respool.client.kafka import configs, groups, list_offsets, replicas, transactions
 from respool.client.kafka.admin import ClusterDescription, describe_cluster
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import Code
+from respool.client.kafka.codes import COORDINATOR_RETRIED, Code
 from respool.client.kafka.errors import (
     BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
     ClientError,
+    UnknownPartition,
+    UnknownTopic,
+    Untrusted,
     VersionUnsupported,
 )
 from respool.client.kafka.groups import ListedGroup, OffsetAndMetadata
@@ -45,10 +48,35 @@ class GapReason(StrEnum):
     TIMEOUT = "timeout"
     # A broker does not answer.
     UNREACHABLE = "unreachable"
-    # A broker answered with an error; often the client is not authorized.
+    # TLS or the login failed.
+    UNTRUSTED = "untrusted"
+    # A broker answered with an error, for example of its disk.
     REFUSED = "refused"
+    # A broker answered that this client is not authorized.
+    UNAUTHORIZED = "unauthorized"
+    # The cluster is changing: a coordinator is moving or loading its groups, or a topic was deleted in the meantime.
+    TRANSIENT = "transient"
     # The brokers do not serve the request.
     UNSUPPORTED = "unsupported"
+
+
+_REASONS: Mapping[type[ClientError], GapReason] = {
+    ClientClosed: GapReason.TIMEOUT,
+    BrokerUnreachable: GapReason.UNREACHABLE,
+    Untrusted: GapReason.UNTRUSTED,
+    VersionUnsupported: GapReason.UNSUPPORTED,
+    UnknownTopic: GapReason.TRANSIENT,
+    UnknownPartition: GapReason.TRANSIENT,
+}
+# Other codes: REFUSED.
+_REASONS_BY_CODE: Mapping[int, GapReason] = {
+    Code.topic_authorization_failed: GapReason.UNAUTHORIZED,
+    Code.group_authorization_failed: GapReason.UNAUTHORIZED,
+    Code.cluster_authorization_failed: GapReason.UNAUTHORIZED,
+    Code.transactional_id_authorization_failed: GapReason.UNAUTHORIZED,
+    Code.unknown_topic_or_partition: GapReason.TRANSIENT,
+    **dict.fromkeys(COORDINATOR_RETRIED, GapReason.TRANSIENT),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +103,8 @@ class Survey:
     # The open transactions that each broker coordinates, and how many of them have been open for LONG_OPEN_MS.
     open_transactions: dict[int, int] = field(default_factory=dict)
     long_open_transactions: dict[int, int] = field(default_factory=dict)
-    groups: list[ListedGroup] = field(default_factory=list)
+    # None: no broker listed its groups.
+    groups: list[ListedGroup] | None = None
     # In messages, by group.
     lags: dict[str, int] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
@@ -231,11 +260,13 @@ class _Surveyor:
     def _groups(self) -> None:
         def ask() -> None:
             listed = groups.list_groups(self._cluster)
-            self._found.groups = listed.groups
-            for broker, why in listed.unheard.items():
-                self._gap("groups", GapReason.UNREACHABLE, why, broker=broker)
+            if not self._found.cluster.brokers.keys() <= listed.unheard.keys():
+                self._found.groups = listed.groups
+            for broker, error in listed.unheard.items():
+                self._gap("groups", _reason_of(error), str(error), broker=broker)
             if listed.unled:
-                self._gap("groups", GapReason.REFUSED, "the coordinators of some groups are moving")
+                moving = "the coordinators of some groups are moving"
+                self._gap("groups", GapReason.TRANSIENT, moving)
 
         if not self._learn("groups", ask):
             return
@@ -257,7 +288,7 @@ class _Surveyor:
 
     def _committed(self) -> dict[str, dict[Place, OffsetAndMetadata]]:
         found: dict[str, dict[Place, OffsetAndMetadata]] = {}
-        names = [one.name for one in self._found.groups]
+        names = [one.name for one in self._found.groups or ()]
         for done, name in enumerate(names):
 
             def ask(name: str = name) -> None:
@@ -300,12 +331,9 @@ class _Surveyor:
 
 
 def _reason_of(error: ClientError) -> GapReason:
-    match error:
-        case ClientClosed():
-            return GapReason.TIMEOUT
-        case BrokerUnreachable():
-            return GapReason.UNREACHABLE
-        case VersionUnsupported():
-            return GapReason.UNSUPPORTED
-        case _:
-            return GapReason.REFUSED
+    if isinstance(error, BrokerRefused):
+        return _REASONS_BY_CODE.get(error.code, GapReason.REFUSED)
+    for kind, reason in _REASONS.items():
+        if isinstance(error, kind):
+            return reason
+    return GapReason.REFUSED

@@ -117,6 +117,39 @@ def test_a_problem_ends_with_1_and_what_is_unknown_is_said(
     assert "no leader" in ended.out
 
 
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the time had been up before the groups were listed."""
+    ask = cluster_survey.survey
+
+    def survey(*arguments: object, **named: object) -> Survey:
+        found = ask(*arguments, **named)  # type: ignore[arg-type]
+        found.groups = None
+        found.gaps = [Gap(subject="groups", reason=GapReason.TIMEOUT, message="no answer in time")]
+        return found
+
+    monkeypatch.setattr(cluster_survey, "survey", survey)
+
+
+@pytest.mark.usefixtures("late")
+def test_what_there_was_no_time_for_is_unknown_and_no_problem(
+    run: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = ("--broker", broker.bootstrap)
+    ended = run("status", *address)
+    assert (ended.code, ended.err) == (
+        ExitCode.OK,
+        "unknown: groups (timeout): no answer in time\n",
+    )
+    cluster, *_ = (line.split("\t") for line in ended.out.splitlines())
+    assert cluster[-3] == ""
+    assert json.loads(run("status", *address, "--json").out)["groups"] is None
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+    text = " ".join(run("status", *address).out.split())
+    assert ": healthy, but not everything was learned in time (groups)" in text
+    assert "an unknown number of groups" in text
+
+
 def test_no_broker_ends_with_4(run: Run) -> None:
     ended = run("status", "--broker", "127.0.0.1:1")
     assert ended.code == ExitCode.UNREACHABLE

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.errors import BrokerUnreachable
+from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, VersionUnsupported
 from respool.client.kafka.groups import ListedGroup, list_groups
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
@@ -38,7 +38,7 @@ def test_a_broker_that_does_not_answer_costs_only_its_own_groups() -> None:
             found = list_groups(cluster)
     assert found.groups == [listed("pricing")]
     assert list(found.unheard) == [1]
-    assert f"{gone.address}: connection refused" in found.unheard[1]
+    assert f"{gone.address}: connection refused" in str(found.unheard[1])
 
 
 def test_a_broker_that_has_left_the_metadata_is_not_missed() -> None:
@@ -60,10 +60,21 @@ def test_a_broker_that_still_loads_its_groups_is_unheard() -> None:
         one.cluster = two.cluster = [one, two]
         two.codes.append(LOADING)
         with Cluster(one.address) as cluster:
-            assert list_groups(cluster).unheard == {
-                2: "listing groups failed: COORDINATOR_LOAD_IN_PROGRESS (14)"
-            }
+            (error,) = list_groups(cluster).unheard.values()
+            assert isinstance(error, BrokerRefused)
+            assert error.code == LOADING
             assert list_groups(cluster).unheard == {}
+
+
+def test_a_broker_too_old_to_list_groups_costs_only_its_own() -> None:
+    with GroupBroker() as one, GroupBroker() as old:
+        one.cluster = old.cluster = [one, old]
+        one.offsets["pricing"] = OFFSETS
+        old.versions[Api.LIST_GROUPS] = (0, 3)
+        with Cluster(one.address) as cluster:
+            found = list_groups(cluster)
+    assert found.groups == [listed("pricing")]
+    assert isinstance(found.unheard[2], VersionUnsupported)
 
 
 class MovingBroker(GroupBroker):

@@ -1,7 +1,7 @@
 """Prints the document of `respool status`: tables for people, lines for programs."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from respool.cli import output
@@ -46,7 +46,7 @@ def _print_lines(document: Document) -> None:
             document["partition_count"],
             *(len(document[name]) for name in (*PROBLEMS, "moving")),
             document["bytes"],
-            len(document["groups"]),
+            None if document["groups"] is None else len(document["groups"]),
             document["open_transaction_count"],
             document["long_open_transaction_count"],
         )
@@ -60,7 +60,7 @@ def _print_lines(document: Document) -> None:
     output.print_rows(output.Headings(), lines)
     print_problems(document, {})
     output.print_rows(
-        output.Headings(), [("group", *_group_cells(one)) for one in document["groups"]]
+        output.Headings(), [("group", *_group_cells(one)) for one in document["groups"] or ()]
     )
 
 
@@ -79,14 +79,21 @@ def _draw(document: Document, bootstrap: str) -> None:
     )
     draw_problems(document, {})
     _draw_log_dirs(document)
-    groups = sorted(document["groups"], key=lambda one: -(one["lag"] or 0))
+    _draw_groups(document["groups"])
+    _print_transactions(document)
+
+
+def _draw_groups(known: Sequence[Document] | None) -> None:
+    if known is None:
+        output.print_line("an unknown number of groups")
+        return
+    groups = sorted(known, key=lambda one: -(one["lag"] or 0))
     draw_some(
         output.Headings(*GROUP_COLUMNS, numbers=("lag",)), [_group_cells(one) for one in groups]
     )
     states = Counter(one["state"] for one in groups)
     told = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
     output.print_line(counted(len(groups), "group") + (f": {told}" if told else ""))
-    _print_transactions(document)
 
 
 def _draw_log_dirs(document: Document) -> None:
@@ -122,7 +129,18 @@ def _health(document: Document) -> str:
         words.append(f"{counted(offline, 'log folder')} offline")
     if words:
         return ", ".join(words)
-    return "healthy" if document["is_well"] else "not all brokers answer"
+    if not document["is_well"]:
+        states = {one["state"] for one in document["brokers"]}
+        return (
+            "brokers answer with errors"
+            if states <= {"up", "missing"}
+            else "not all brokers answer"
+        )
+    late = sorted({one["subject"] for one in document["unknown"] if one["reason"] == "timeout"})
+    if late:
+        named = ", ".join(one.replace("_", " ") for one in late)
+        return f"healthy, but not everything was learned in time ({named})"
+    return "healthy"
 
 
 def _broker_cells(one: Document) -> tuple[Any, ...]:

@@ -16,7 +16,9 @@ from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import (
     BrokerRefused,
     BrokerUnreachable,
+    ClientError,
     UnknownTopic,
+    Untrusted,
     VersionUnsupported,
 )
 from respool.client.kafka.list_offsets import by_topic
@@ -62,7 +64,7 @@ class GroupList:
     # By name.
     groups: list[ListedGroup]
     # Brokers that did not list their groups, and why.
-    unheard: dict[int, str]
+    unheard: dict[int, ClientError]
     # Groups are spread over the partitions of __consumer_offsets. The groups of this many partitions are missing: the
     # partition has no leader, or its leader changed during the listing.
     unled: int = 0
@@ -75,13 +77,13 @@ def list_groups(cluster: Cluster) -> GroupList:
         BrokerUnreachable: no broker answers.
     """
     found: dict[str, ListedGroup] = {}
-    unheard: dict[int, str] = {}
+    unheard: dict[int, ClientError] = {}
     before, brokers = _coordinators(cluster), cluster.refresh_brokers()
     for broker in sorted(brokers):
         try:
             listed = _groups_of(cluster, broker)
-        except (BrokerUnreachable, BrokerRefused) as error:
-            unheard[broker] = str(error)
+        except (BrokerUnreachable, BrokerRefused, Untrusted, VersionUnsupported) as error:
+            unheard[broker] = error
             continue
         found |= {one.name: one for one in listed}
     unled = sum(
