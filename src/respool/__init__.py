@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from respool.client.arrow.errors import WriteFailed
+    from respool.client.arrow.prepared import PreparedTransaction
     from respool.client.arrow.reading.read import read_table, stream_batches
+    from respool.client.arrow.write_result import WriteResult
     from respool.client.arrow.writing.arrow_producer import ArrowProducer
-    from respool.client.arrow.writing.prepared import PreparedTransaction
-    from respool.client.arrow.writing.write_result import WriteResult
     from respool.client.arrow.writing.write_table import write_table
     from respool.client.kafka.security import Login, Security, Tls
     from respool.client.messages.async_consumer import AsyncConsumer
@@ -72,9 +72,9 @@ _EXPORTS = {
     "Receipt": ("respool.client.messages.message", "client"),
     "Security": ("respool.client.kafka.security", "arrow"),
     "Tls": ("respool.client.kafka.security", "arrow"),
-    "PreparedTransaction": ("respool.client.arrow.writing.prepared", "arrow"),
+    "PreparedTransaction": ("respool.client.arrow.prepared", "arrow"),
     "WriteFailed": ("respool.client.arrow.errors", "arrow"),
-    "WriteResult": ("respool.client.arrow.writing.write_result", "arrow"),
+    "WriteResult": ("respool.client.arrow.write_result", "arrow"),
     "write_table": ("respool.client.arrow.writing.write_table", "arrow"),
     "read_table": ("respool.client.arrow.reading.read", "arrow"),
     "stream_batches": ("respool.client.arrow.reading.read", "arrow"),

@@ -13,7 +13,7 @@ import trustme
 import respool
 from respool import Login, Security, Tls, WriteFailed
 from respool.client.arrow.errors import TransactionUncertain, WrongState
-from respool.client.arrow.writing.prepared import Ended
+from respool.client.arrow.prepared import Ended
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.coordinator import Coordinator
 from respool.client.kafka.errors import (

@@ -10,8 +10,8 @@ from respool.client.arrow.errors import (
     WriteFailed,
     WrongColumn,
 )
-from respool.client.arrow.writing.prepared import PreparedTransaction
-from respool.client.arrow.writing.write_result import PartitionWrite, Tally, WriteResult
+from respool.client.arrow.prepared import PreparedTransaction
+from respool.client.arrow.write_result import PartitionWrite, Tally, WriteResult
 from respool.client.kafka.errors import ClientError, UnknownPartition
 from respool.client.kafka.partition_queue import BatchFate, ProducerBatch, QueueFailure
 

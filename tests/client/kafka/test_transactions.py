@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 import respool
-from respool.client.arrow.writing.prepared import PreparedTransaction
+from respool.client.arrow.prepared import PreparedTransaction
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
 from respool.client.kafka.partition_queue import ProducerIdentity

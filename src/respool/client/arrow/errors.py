@@ -14,8 +14,9 @@ ended with another outcome) and `TransactionUncertain` (no answer came: end it a
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from respool.client.arrow.prepared import TransactionUncertain
+from respool.client.arrow.write_result import PartitionWrite, WriteResult
 from respool.client.kafka.errors import (
     BadArgument,
     BrokerRefused,
@@ -35,10 +36,6 @@ from respool.client.kafka.errors import (
     Untrusted,
     VersionUnsupported,
 )
-
-if TYPE_CHECKING:
-    from respool.client.arrow.writing.prepared import PreparedTransaction
-    from respool.client.arrow.writing.write_result import PartitionWrite, WriteResult
 
 __all__ = [
     "BadArgument",
@@ -165,18 +162,10 @@ class BufferFull(ClientError):
 class WriteFailed(ClientError):
     """Not all rows were written. `result` has the counts per partition; in each, the written rows are a prefix."""
 
-    def __init__(self, message: str, result: "WriteResult") -> None:
+    def __init__(self, message: str, result: WriteResult) -> None:
         super().__init__(message)
         self.result = result
 
     @property
-    def partitions(self) -> "Mapping[tuple[str, int], PartitionWrite]":
+    def partitions(self) -> Mapping[tuple[str, int], PartitionWrite]:
         return self.result.partitions
-
-
-class TransactionUncertain(TransactionError):
-    """It is unknown whether the transaction has ended. `transaction` can repeat the commit or abort in any process."""
-
-    def __init__(self, message: str, transaction: "PreparedTransaction") -> None:
-        super().__init__(message)
-        self.transaction = transaction

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from respool.client.arrow.writing.prepared import PreparedTransaction
+from respool.client.arrow.prepared import PreparedTransaction
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.coordinator import Coordinator

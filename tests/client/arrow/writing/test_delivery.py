@@ -18,6 +18,8 @@ from client.fake_broker import (
 from respool.client.arrow.errors import BufferFull, WriteFailed
 from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.client.arrow.writing.delivery import Delivery, DeliverySettings
+from respool.client.arrow.writing.maintenance import MaintenanceThread
+from respool.client.arrow.writing.sender import BrokerSender
 from respool.client.arrow.writing.write_table import write_table
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.connection import Connection
@@ -338,7 +340,9 @@ def test_a_connection_that_ends_as_a_request_begins_gives_its_batches_back(
         def begin() -> None:
             # 1. The sender finds it open. 2. Whoever waits for answers sees its end, and ends. 3. The sender goes on.
             if next(ends, False):
-                line = producer._delivery._senders[1]._line
+                sender = producer._delivery._senders[1]
+                assert isinstance(sender, BrokerSender)
+                line = sender._line
                 assert line is not None
                 line._die("gone")
                 line._thread.join(10)
@@ -355,7 +359,12 @@ def test_a_connection_that_ends_as_a_request_begins_gives_its_batches_back(
 
 def test_nothing_overtakes_what_the_leader_before_has_not_answered() -> None:
     place = (TOPIC, 0)
-    delivery = Delivery(Cluster("127.0.0.1:1"), DeliverySettings())
+    delivery = Delivery(
+        Cluster("127.0.0.1:1"),
+        DeliverySettings(),
+        new_sender=BrokerSender,
+        new_maintenance=MaintenanceThread,
+    )
     delivery.identity = ProducerIdentity(7, 0)
     queue = delivery.active[place] = delivery.queue_of(place)
     older, newer = (ProducerBatch(rows=1, size=1, deadline_ms=10**9) for _ in range(2))

@@ -19,7 +19,7 @@ from respool.client.arrow.errors import (
     TransactionUncertain,
     WrongState,
 )
-from respool.client.arrow.writing.prepared import Ended
+from respool.client.arrow.prepared import Ended
 from respool.client.kafka.errors import BadArgument, BrokerRefused
 from respool.wire.api_table import Api
 from support.broker_process import BrokerProcess

@@ -15,11 +15,13 @@ from typing import Any, Self
 import pyarrow as pa
 
 from respool.client.arrow.errors import WriteFailed
+from respool.client.arrow.prepared import PreparedTransaction
+from respool.client.arrow.write_result import WriteResult
 from respool.client.arrow.writing.accumulator import Accumulator, ProcessLock, Routed
 from respool.client.arrow.writing.batch_encoder import BatchEncoder
 from respool.client.arrow.writing.delivery import ACKS_ALL, Delivery, DeliverySettings
 from respool.client.arrow.writing.destinations import Destination, Destinations
-from respool.client.arrow.writing.prepared import PreparedTransaction
+from respool.client.arrow.writing.maintenance import MaintenanceThread
 from respool.client.arrow.writing.producer_settings import (
     Acks,
     Compression,
@@ -31,8 +33,8 @@ from respool.client.arrow.writing.producer_settings import (
 )
 from respool.client.arrow.writing.producer_transactions import ProducerTransactions
 from respool.client.arrow.writing.routing import Partitioner
+from respool.client.arrow.writing.sender import BrokerSender
 from respool.client.arrow.writing.table_columns import Columns, Named, batches_of
-from respool.client.arrow.writing.write_result import WriteResult
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, ClientClosed
@@ -134,6 +136,8 @@ class ArrowProducer:
                 buffer_bytes=buffer_bytes,
                 transactional_id=transactional_id,
             ),
+            new_sender=BrokerSender,
+            new_maintenance=MaintenanceThread,
         )
         codec = codec_of(compression)
         level = level_of(codec, compression_level)

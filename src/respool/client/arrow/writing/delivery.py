@@ -9,15 +9,13 @@ Several threads share its state under one lock (`changed`), which is held only b
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Condition
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from respool.client.arrow.errors import BufferFull
-from respool.client.arrow.writing.maintenance import MaintenanceThread
-from respool.client.arrow.writing.sender import BrokerSender
-from respool.client.arrow.writing.write_result import Tally, WriteResult
+from respool.client.arrow.write_result import Tally, WriteResult
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import ClientClosed
@@ -56,8 +54,33 @@ class DeliverySettings:
     produce_versions: VersionRange = VERSIONS[Api.PRODUCE]
 
 
+class Sender(Protocol):
+    """Sends the batches of one broker: `BrokerSender`."""
+
+    def start(self) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
+class Maintenance(Protocol):
+    """Refreshes metadata and expires batches: `MaintenanceThread`."""
+
+    def start(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
 class Delivery:
-    def __init__(self, cluster: Cluster, settings: DeliverySettings) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: DeliverySettings,
+        *,
+        new_sender: "Callable[[Delivery, int], Sender]",
+        new_maintenance: "Callable[[Delivery], Maintenance]",
+    ) -> None:
         self.cluster = cluster
         self.settings = settings
         self.changed = Condition()
@@ -75,8 +98,10 @@ class Delivery:
         self.is_stopping = False
         # The last error of each failing partition, for the final error message.
         self._last_words: dict[Place, str] = {}
-        self._senders: dict[int, BrokerSender] = {}
-        self._maintenance: MaintenanceThread | None = None
+        self._new_sender = new_sender
+        self._new_maintenance = new_maintenance
+        self._senders: dict[int, Sender] = {}
+        self._maintenance: Maintenance | None = None
         self._buffered = 0
 
     # For the caller's thread.
@@ -93,7 +118,7 @@ class Delivery:
             queue.add(batch)
             self.active[place] = queue
             if self._maintenance is None:
-                self._maintenance = MaintenanceThread(self)
+                self._maintenance = self._new_maintenance(self)
                 self._maintenance.start()
             self.changed.notify_all()
         return True
@@ -271,7 +296,7 @@ class Delivery:
             broker = None if leader is None else leader.broker
             self.leaders[topic.name, partition] = broker
             if broker is not None and broker not in self._senders and not self.is_stopping:
-                sender = self._senders[broker] = BrokerSender(self, broker)
+                sender = self._senders[broker] = self._new_sender(self, broker)
                 sender.start()
             if broker is None:
                 self._last_words.setdefault((topic.name, partition), "the partition has no leader")

@@ -2,13 +2,10 @@
 
 import time
 from threading import Thread
-from typing import TYPE_CHECKING
 
+from respool.client.arrow.writing.delivery import Delivery
 from respool.client.kafka.errors import ClientClosed, ClientError
 from respool.client.kafka.producer_ids import new_producer_id
-
-if TYPE_CHECKING:
-    from respool.client.arrow.writing.delivery import Delivery
 
 # How often deadlines are checked while batches are in flight.
 CHECK_EVERY_S = 0.1
@@ -16,7 +13,7 @@ RETRY_AFTER_S = 0.05
 
 
 class MaintenanceThread:
-    def __init__(self, delivery: "Delivery") -> None:
+    def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
         self._thread = Thread(target=self._run, name="respool-write-maintenance", daemon=True)
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from respool.client.arrow.errors import TransactionFenced, WrongState
+from respool.client.arrow.prepared import PreparedTransaction, uncertain
 from respool.client.arrow.writing.delivery import Delivery, Place
-from respool.client.arrow.writing.prepared import PreparedTransaction, uncertain
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import PRODUCER_FENCED, worst_of
 from respool.client.kafka.coordinator import Coordinator

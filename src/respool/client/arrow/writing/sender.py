@@ -6,8 +6,8 @@ connection is lost, all batches without a reply return to their queues, which de
 
 from collections import deque
 from threading import Thread
-from typing import TYPE_CHECKING
 
+from respool.client.arrow.writing.delivery import Delivery, Place
 from respool.client.arrow.writing.producer_stamps import stamped
 from respool.client.kafka.codes import Code
 from respool.client.kafka.connection import Connection
@@ -24,12 +24,9 @@ from respool.client.kafka.produce_request import answers_of, produce_body
 from respool.client.kafka.retries import now_ms
 from respool.wire.api_table import Api
 
-if TYPE_CHECKING:
-    from respool.client.arrow.writing.delivery import Delivery, Place
-
 
 class BrokerSender:
-    def __init__(self, delivery: "Delivery", broker: int) -> None:
+    def __init__(self, delivery: Delivery, broker: int) -> None:
         self._delivery = delivery
         self._broker = broker
         self._line: _Line | None = None
@@ -57,7 +54,7 @@ class BrokerSender:
         finally:
             self._end_line()
 
-    def _next_load(self) -> "list[tuple[Place, ProducerBatch]] | None":
+    def _next_load(self) -> list[tuple[Place, ProducerBatch]] | None:
         delivery = self._delivery
         with delivery.changed:
             while not delivery.is_stopping:
@@ -71,7 +68,7 @@ class BrokerSender:
                 delivery.changed.wait(wait_s)
         return None
 
-    def _send(self, load: "list[tuple[Place, ProducerBatch]]") -> None:
+    def _send(self, load: list[tuple[Place, ProducerBatch]]) -> None:
         delivery, settings = self._delivery, self._delivery.settings
         try:
             line = self._open_line()
@@ -155,7 +152,7 @@ class BrokerSender:
 class _Line:
     """A connection and the loads in flight on it, oldest first."""
 
-    def __init__(self, delivery: "Delivery", connection: Connection, version: int) -> None:
+    def __init__(self, delivery: Delivery, connection: Connection, version: int) -> None:
         self._delivery = delivery
         self.connection = connection
         self.version = version

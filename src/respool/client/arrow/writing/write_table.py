@@ -3,9 +3,9 @@
 from typing import Any
 
 from respool.client.arrow.errors import WriteFailed
+from respool.client.arrow.write_result import WriteResult
 from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.client.arrow.writing.table_columns import Named
-from respool.client.arrow.writing.write_result import WriteResult
 
 
 def write_table(

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from respool.client.arrow.writing.prepared import PreparedTransaction
+from respool.client.arrow.prepared import PreparedTransaction
 from respool.client.kafka.errors import BadArgument
 
 OURS = PreparedTransaction(transactional_id="job-7", producer_id=40, epoch=3)

@@ -11,11 +11,6 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from respool.client.arrow.errors import (
-    TransactionFenced,
-    TransactionLost,
-    TransactionUncertain,
-)
 from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
 from respool.client.kafka.cluster import RETRY_MS, Cluster
 from respool.client.kafka.coordinator import Coordinator
@@ -23,6 +18,9 @@ from respool.client.kafka.errors import (
     BadArgument,
     BrokerUnreachable,
     ClientError,
+    TransactionError,
+    TransactionFenced,
+    TransactionLost,
     Untrusted,
 )
 from respool.client.kafka.security import IN_THE_CLEAR, Security
@@ -126,6 +124,14 @@ class PreparedTransaction:
                 f"so it cannot be {'committed' if is_commit else 'aborted'}"
             )
         return Ended(is_commit=is_commit, was_before=True)
+
+
+class TransactionUncertain(TransactionError):
+    """It is unknown whether the transaction has ended. `transaction` can repeat the commit or abort in any process."""
+
+    def __init__(self, message: str, transaction: PreparedTransaction) -> None:
+        super().__init__(message)
+        self.transaction = transaction
 
 
 def uncertain(transaction: PreparedTransaction, error: ClientError) -> TransactionUncertain:
