@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from respool.broker.admin_log import AdminLog
+from respool.broker.auto_created import AutoCreatedTopics
 from respool.broker.coordinators.coordinators import Coordinators
 from respool.broker.coordinators.producer_id_blocks import ProducerIds
 from respool.broker.deadlines import Deadlines
@@ -16,7 +17,6 @@ from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.broker.membership.cluster_member import ClusterMember
 from respool.broker.membership.hosted_replicas import HostedReplicas
 from respool.broker.memory import MemoryBudget
-from respool.broker.metadata.auto_created import AutoCreatedTopics
 from respool.broker.metadata.broker_configs import BrokerConfigs
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.topics import Topics
@@ -27,7 +27,7 @@ from respool.broker.partitions.flusher import Flusher
 from respool.broker.partitions.housekeeping import Housekeeping
 from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
-from respool.broker.replication.wiring import Replication
+from respool.broker.replication_wiring import Replication
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.world import World
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
@@ -166,7 +166,7 @@ class Broker:
             isr=replication.isr,
             may_act=self.may_act,
             is_clustered=self.member is not None,
-            traffics=self.metrics.traffics,
+            traffic_of=self.metrics.traffics.of,
             on_offline=replication.on_offline,
         )
         self.roles = replication.roles

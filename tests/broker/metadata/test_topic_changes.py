@@ -376,7 +376,7 @@ def test_the_brokers_own_topics_have_as_many_replicas_as_set_where_there_are_so_
         node, *_ = await world.start(
             *map(BrokerId, range(1, brokers + 1)), transaction_state_topic_replication_factor=2
         )
-        topics = Topics(catalog=node.catalog, hosted_replicas=NoHoldings())  # type: ignore[arg-type]
+        topics = Topics(catalog=node.catalog, hosted_replicas=NoHoldings())
         topic = await topics.create_internal(name, partition_count=3)
         for image in topic.partitions:
             assert len(image.replicas) == replicas

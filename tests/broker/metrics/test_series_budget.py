@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from respool.broker.metrics.series_budget import SeriesBudget, SeriesKind
-from respool.broker.metrics.topic_traffic import SERIES_PER_TOPIC, TopicTraffics
+from respool.broker.metrics.topic_series import SERIES_PER_TOPIC, TopicTraffics
 from respool.model.name_filter import NameFilter
 
 ALL = NameFilter(allow="*", deny="")

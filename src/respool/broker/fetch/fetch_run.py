@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from respool.broker.broker import Broker
 from respool.broker.fetch.partition_read import PartitionRead
-from respool.broker.fetch.readers import Reader
+from respool.broker.fetch.readers import FetchBroker, Reader
 from respool.broker.fetch.sessions import FetchScope, FetchTarget
 from respool.broker.metrics.fetched_messages import count_served
 from respool.broker.outcome import Reply
@@ -45,7 +44,7 @@ class FetchRun:
     def __init__(
         self,
         *,
-        broker: Broker,
+        broker: FetchBroker,
         scope: FetchScope,
         version: int,
         correlation_id: int,

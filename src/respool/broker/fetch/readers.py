@@ -14,17 +14,39 @@ Partitions are read in another thread too, while the loop changes roles. So a ro
 from collections.abc import Iterable
 from typing import Protocol
 
-from respool.broker.broker import Broker
 from respool.broker.fetch.sessions import FetchTarget
+from respool.broker.memory import MemoryBudget
 from respool.broker.partitions.partition import Partition
+from respool.broker.partitions.registry import Partitions
 from respool.broker.partitions.watermarks import ReadTo
+from respool.broker.world import World
 from respool.log.partition_log import PartitionLog
+from respool.model.cluster import ClusterImage
 from respool.model.errors import NotLeader, OffsetOutOfRange, RequestError, UnknownTopicId
 from respool.model.file_range import FILE_RANGE_VALID_MS
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from respool.model.settings import Settings
+from respool.ports.clock import Clock
+from respool.ports.metrics import Counter
+from respool.ports.offload import Offload
 from respool.wire.hot_replies import FetchedPartition
 
 FOLLOWERS_READ_FROM_VERSION = 11
+
+
+class FetchBroker(Protocol):
+    """What fetches need of the broker: `Broker`."""
+
+    partitions: Partitions
+    clock: Clock
+    memory: MemoryBudget
+    settings: Settings
+    world: World
+    offload: Offload
+    local_read_bytes: Counter
+
+    @property
+    def image(self) -> ClusterImage: ...
 
 
 class Reader(Protocol):
@@ -67,7 +89,7 @@ class Reader(Protocol):
 class ConsumerReader:
     def __init__(
         self,
-        broker: Broker,
+        broker: FetchBroker,
         *,
         version: int,
         read_committed: bool,
@@ -143,7 +165,12 @@ class FollowerReader:
     with_empty = True
 
     def __init__(
-        self, broker: Broker, *, follower: BrokerId, broker_epoch: int, reads_locally: bool = False
+        self,
+        broker: FetchBroker,
+        *,
+        follower: BrokerId,
+        broker_epoch: int,
+        reads_locally: bool = False,
     ) -> None:
         self._broker = broker
         self._follower = follower
@@ -249,7 +276,7 @@ def diverging_epoch(log: PartitionLog, target: FetchTarget) -> tuple[int, int] |
     return None
 
 
-def _topic_name(broker: Broker, target: FetchTarget) -> str:
+def _topic_name(broker: FetchBroker, target: FetchTarget) -> str:
     name = target.topic
     if isinstance(name, str):
         return name

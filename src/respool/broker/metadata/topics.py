@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from respool.broker.membership.hosted_replicas import HostedReplicas
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.topic_changes import USE_DEFAULT, NewTopic, TopicChanges
 from respool.model.cluster import TopicImage
@@ -31,8 +30,15 @@ from respool.ports.metadata_store import StoreUnavailable
 T = TypeVar("T")
 
 
+class LocalReplicas(Protocol):
+    """The replicas on this broker: `HostedReplicas`."""
+
+    async def reconcile(self, names: Iterable[str]) -> None:
+        """Open and close replicas of these topics, as the image says."""
+
+
 class Topics:
-    def __init__(self, *, catalog: Catalog, hosted_replicas: HostedReplicas) -> None:
+    def __init__(self, *, catalog: Catalog, hosted_replicas: LocalReplicas) -> None:
         self._catalog = catalog
         self._writes = TopicChanges(catalog)
         self._hosted_replicas = hosted_replicas

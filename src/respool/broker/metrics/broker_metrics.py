@@ -9,8 +9,7 @@ from respool.broker.metrics.group_lag import GroupLag
 from respool.broker.metrics.record_ages import RecordAges
 from respool.broker.metrics.remote_ends import RemoteEnds
 from respool.broker.metrics.series_budget import SeriesBudget
-from respool.broker.metrics.topic_series import TopicSeries
-from respool.broker.metrics.topic_traffic import TopicTraffics
+from respool.broker.metrics.topic_series import TopicSeries, TopicTraffics
 from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.model.name_filter import NameFilter

@@ -4,15 +4,15 @@ Each broker reports what it serves: the traffic of its clients, and the size, ag
 it leads. Summed over the brokers of a cluster, each message and each byte of a topic counts once, apart from replicas.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from operator import add
 
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metrics.record_ages import RecordAges
 from respool.broker.metrics.series_budget import OTHER_TOPICS, SeriesBudget, SeriesKind
-from respool.broker.metrics.topic_traffic import TopicTraffic, TopicTraffics
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
+from respool.broker.partitions.topic_traffic import TopicTraffic
 from respool.model.name_filter import NameFilter
 from respool.ports.clock import Clock
 from respool.ports.metrics import Family, Sample
@@ -24,6 +24,8 @@ REPLICA = ("topic", "partition", "replica")
 # High watermark and log start; each replica adds two more.
 SERIES_PER_PARTITION = 2
 SERIES_PER_REPLICA = 2
+# Bytes and messages in and out, the size, and the age of the oldest record.
+SERIES_PER_TOPIC = 6
 
 
 class TopicSeries:
@@ -31,7 +33,7 @@ class TopicSeries:
         self,
         *,
         partitions: Partitions,
-        traffics: TopicTraffics,
+        traffics: "TopicTraffics",
         ages: RecordAges,
         names: NameFilter,
         budget: SeriesBudget,
@@ -180,6 +182,46 @@ class TopicSeries:
             yield labels, partition.high_watermark
         self._budget.retain(SeriesKind.PARTITION, names)
         self._budget.dropped[SeriesKind.PARTITION] = dropped
+
+
+class TopicTraffics:
+    """The traffic of all topics.
+
+    Topics without series of their own, because of a filter or the limit on series, share one set of numbers. So each
+    number only ever grows, and their sum is the broker's total.
+    """
+
+    def __init__(self, names: NameFilter, budget: SeriesBudget) -> None:
+        self._names = names
+        self._budget = budget
+        self._by_topic: dict[str, TopicTraffic] = {}
+        # Topics beyond the limit on series.
+        self._dropped: set[str] = set()
+        self._other = TopicTraffic(OTHER_TOPICS)
+
+    def of(self, topic: str) -> TopicTraffic:
+        """Return the counters of the topic, which are valid as long as it exists."""
+        found = self._by_topic.get(topic)
+        if found is not None:
+            return found
+        if not self._names.passes(topic):
+            return self._other
+        if not self._budget.admit(SeriesKind.TOPIC, topic, SERIES_PER_TOPIC):
+            self._dropped.add(topic)
+            return self._other
+        found = self._by_topic[topic] = TopicTraffic(topic)
+        return found
+
+    def all(self) -> tuple[TopicTraffic, ...]:
+        return (*self._by_topic.values(), self._other)
+
+    def retain(self, topics: Collection[str]) -> None:
+        """Set the topics that exist; others are no longer reported."""
+        for topic in [one for one in self._by_topic if one not in topics]:
+            del self._by_topic[topic]
+        self._dropped.intersection_update(topics)
+        self._budget.retain(SeriesKind.TOPIC, topics)
+        self._budget.dropped[SeriesKind.TOPIC] = SERIES_PER_TOPIC * len(self._dropped)
 
 
 def _is_served(partition: Partition) -> bool:

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from respool.broker.metrics.topic_traffic import TopicTraffic
 from respool.broker.partitions.commit_waiters import FetchWaiter, PartitionWaiters
 from respool.broker.partitions.mirror_validation import check_mirrored, mirror_refusal, no_mirror
 from respool.broker.partitions.partition_sync import NOT_URGENT_MS, SyncRequests
 from respool.broker.partitions.refused_batches import RefusedBatches
 from respool.broker.partitions.role import PartitionRole
+from respool.broker.partitions.topic_traffic import TopicTraffic
 from respool.broker.partitions.transient_errors import TransientErrors
 from respool.broker.partitions.watermarks import ReadTo, Watermarks
 from respool.log.partition_log import (

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from respool.broker.metadata.catalog import Catalog
-from respool.broker.metrics.topic_traffic import TopicTraffics
 from respool.broker.partitions.partition import IsrProposals, Partition
 from respool.broker.partitions.partition_sync import SyncRequests
+from respool.broker.partitions.topic_traffic import TopicTraffic
 from respool.log.folder.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
 from respool.model.cluster import TopicImage
@@ -35,7 +35,7 @@ class Partitions:
         isr: IsrProposals,
         may_act: Callable[[], bool],
         is_clustered: bool,
-        traffics: TopicTraffics,
+        traffic_of: Callable[[str], TopicTraffic],
         on_offline: Callable[[Partition], None] = lambda _: None,
     ) -> None:
         """`is_clustered`: after a crash the log's end does not count as committed, since other replicas have a say."""
@@ -47,7 +47,7 @@ class Partitions:
         self._isr = isr
         self._may_act = may_act
         self._is_clustered = is_clustered
-        self._traffics = traffics
+        self._traffic_of = traffic_of
         self._on_offline = on_offline
         self._partitions: dict[tuple[str, int], Partition] = {}
         # Invariant: the same partitions by topic; no topic has an empty set.
@@ -164,7 +164,7 @@ class Partitions:
             isr=self._isr,
             on_offline=self._on_offline,
             high_watermark=high_watermark,
-            traffic=self._traffics.of(name.topic),
+            traffic=self._traffic_of(name.topic),
         )
         self._partitions[name] = partition
         self._numbers.setdefault(name.topic, set()).add(name.partition)

@@ -10,7 +10,7 @@ connection are pipelined: while one waits for its sync, the next ones are append
 A mirror topic accepts what `respool mirror` sends: batches that have offsets (`partitions/mirror_validation.py`).
 
 If the first message to an auto-created topic is too large, the topic is deleted before the reply is sent
-(`metadata/auto_created.py`).
+(`auto_created.py`).
 
 If this broker is about to lead the partition in a new epoch, the request waits instead of failing with NOT_LEADER.
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.cluster_world import ONE, Cluster, plays
 from broker.running_broker import LATEST, RunningBroker, StartBroker
-from respool.broker.metadata import auto_created
+from respool.broker import auto_created
 from respool.model.ids import TopicId
 from respool.ports.metadata_store import StoreUnavailable
 from respool.records.build import NewRecord, build_batch
