@@ -8,6 +8,7 @@ from architecture.tree import (
     TESTS,
     imported_by,
     imported_by_tests,
+    late_imports,
     modules,
     own_tests_of,
     packages,
@@ -96,6 +97,17 @@ def test_every_test_file_lies_where_its_module_lies() -> None:
 
 def test_every_module_has_tests_or_is_imported_by_what_has() -> None:
     assert _modules_without_tests() - COVERED_BY_A_SYSTEM_TEST.keys() == set()
+
+
+def test_imports_come_before_everything_else() -> None:
+    """Ruff allows one below `if TYPE_CHECKING:`, where a merge of two modules leaves it."""
+    late = [
+        f"{file.relative_to(ROOT).as_posix()}:{line}"
+        for folder in (SOURCE, TESTS)
+        for file in sorted(folder.rglob("*.py"))
+        for line in late_imports(file)
+    ]
+    assert late == []
 
 
 def test_no_file_is_too_long() -> None:

@@ -55,6 +55,24 @@ def imported_by(file: Path) -> frozenset[str]:
     return frozenset(found & modules().keys())
 
 
+def late_imports(file: Path) -> list[int]:
+    """The lines of a file's imports that follow `if TYPE_CHECKING:`, a definition or an assignment."""
+    body = ast.parse(file.read_text()).body
+    others = [number for number, one in enumerate(body) if isinstance(one, _AFTER_IMPORTS)]
+    after = body[others[0] :] if others else []
+    return [one.lineno for one in after if isinstance(one, ast.Import | ast.ImportFrom)]
+
+
+_AFTER_IMPORTS = (
+    ast.If,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.Assign,
+    ast.AnnAssign,
+)
+
+
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """All statements, without their expressions: those are most of a tree, and import nothing."""
     for one in body:

@@ -13,7 +13,8 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import Login, Security, Tls
 from respool.pipeline import topic_frames
 from respool.pipeline.job_settings import PipelineSettings
-from respool.pipeline.jobs import PipelineError
+from respool.pipeline.jobs import EventsGone, PipelineError
+from respool.pipeline.topic_frames import lost
 from respool.testing import Broker
 from support.secured_gate import secured_broker, server_side
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-from respool.pipeline.jobs import EventsGone
-from respool.pipeline.topic_frames import lost
 
 T0 = 1_763_164_800_000
 FIRST = {0: 10, 1: 0, 2: 7, 3: 9}

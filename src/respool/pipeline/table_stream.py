@@ -26,13 +26,10 @@ from respool.spark.hidden_traceback import hidden_traceback
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-    from respool.pipeline.tables import Table
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from respool.pipeline.tables import Table
 
 NAME = "respool-table"
 _ROWS = 50_000

@@ -132,7 +132,7 @@ def test_a_frame_that_is_in_does_not_fail_though_a_broker_is_no_longer_to_be_tru
     def refuse(*_: object, **__: object) -> None:
         raise TlsRefused("the certificate is not to be trusted: it has expired")
 
-    monkeypatch.setattr("respool.spark.sink.batch_writer.end_job", refuse)
+    monkeypatch.setattr("respool.spark.sink.job_end.end_job", refuse)
     frame.writer.commit(frame.messages)
     assert frame.values() == BOTH
     assert "it has expired" in caplog.text

@@ -3,8 +3,8 @@
 from confluent_kafka import Producer
 
 from respool.client.kafka.cluster import Cluster
+from respool.spark.source.group_progress import GroupProgress
 from respool.spark.source.stream_offset import TopicAt
-from respool.spark.source.stream_reader import GroupProgress
 from respool.testing import Broker
 from support.exposition import scrape, value
 

@@ -5,32 +5,21 @@ the driver dies before its first commit, nothing is written; if it dies between 
 and the others are aborted by their timeout, which no process can detect. If it survives but gets no answer, it reports
 which tasks are committed, and tries again to end the others. A write with a name (`txnAppId`, `txnVersion`) uses the
 same decision record as a stream's batch instead, and may be repeated after any crash.
-
-Spark does not wait for abandoned tasks: one may begin to write after the driver has ended the job. So a task first
-initializes its transactional id, then checks whether the job has ended, then writes; and the driver first marks the job
-as ended, and then fences every existing id. Whichever comes first, the other notices it, even if the task's process is
-killed between any two steps.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import Code
-from respool.client.kafka.coordinator import Coordinator
-from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, ClientError, Untrusted
-from respool.client.kafka.producer_ids import init_producer_id
-from respool.client.kafka.transactions import describe_transaction
+from respool.client.kafka.errors import BrokerUnreachable, ClientError, Untrusted
 from respool.spark.hidden_traceback import hidden_traceback
 from respool.spark.options import Options
-from respool.spark.sink.errors import NotSupported, SinkError, Superseded
-from respool.spark.sink.executing import each, transactional_ids
-from respool.spark.sink.names import job_end_of, job_transactional_id, sink_of, tasks_of_job
+from respool.spark.sink.errors import NotSupported, SinkError
+from respool.spark.sink.names import job_transactional_id, sink_of
 from respool.spark.sink.protocol import TaskId
 from respool.spark.sink.protocol_steps import Outcome
 from respool.spark.sink.sink_columns import SinkColumns
@@ -40,13 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from respool.client.kafka.cluster import Cluster
     from respool.spark.sink.state import Share
 
 _log = logging.getLogger(__name__)
-# Nothing is written under fenced ids, so any timeout will do.
-_TIMEOUT_MS = 60_000
-# States of an id that may have an open transaction. In all other states no write can follow.
-_ALIVE = ("Empty", "Ongoing")
 
 
 class BatchWriteIncomplete(SinkError):
@@ -168,6 +154,7 @@ class BatchWriter(DataSourceArrowWriter):
                 self._end_others(cluster, shares, is_thorough=True)
 
     def _check_not_ended(self) -> None:
+        from respool.spark.sink.job_end import check_not_ended
 
         with self._options.client.cluster() as cluster:
             check_not_ended(cluster, self._job)
@@ -187,6 +174,7 @@ class BatchWriter(DataSourceArrowWriter):
         self, cluster: "Cluster", shares: "Sequence[Share]", *, is_thorough: bool
     ) -> None:
         """End attempts that lost a race, tasks that failed after writing, and tasks that are still running."""
+        from respool.spark.sink.job_end import end_job
 
         if self._options.exactly_once:
             spared = {one.transaction.transactional_id for one in shares}
@@ -197,36 +185,3 @@ def _shares(messages: Sequence[WriterCommitMessage | None]) -> "list[Share]":
     from respool.spark.sink.task import TaskMessage
 
     return [one.share for one in messages if isinstance(one, TaskMessage) and one.share is not None]
-
-
-def check_not_ended(cluster: Cluster, job: str) -> None:
-    """Check that the job has not ended; for a task that has initialized its transactional id.
-
-    Raises:
-        Superseded: the driver has ended the job.
-    """
-    name = job_end_of(job)
-    coordinator = Coordinator(cluster, name, is_transaction=True)
-    try:
-        describe_transaction(coordinator, name)
-    except BrokerRefused as error:
-        if error.code == Code.transactional_id_not_found:
-            return
-        raise
-    raise Superseded(f"write {job} has ended without this task: nothing of it counts")
-
-
-def end_job(
-    cluster: Cluster, job: str, *, spared: Collection[str], is_thorough: bool = True
-) -> None:
-    """Abort all open transactions of the job's tasks and fence their ids, except the spared ones.
-
-    Unless `is_thorough`, brokers that do not answer are skipped.
-
-    Raises:
-        BrokerRefused, BrokerUnreachable
-    """
-    init_producer_id(cluster, job_end_of(job), timeout_ms=_TIMEOUT_MS)
-    names = transactional_ids(cluster, tasks_of_job(job), states=_ALIVE, is_all=is_thorough)
-    others = sorted(names.difference(spared))
-    each(others, lambda name: init_producer_id(cluster, name, timeout_ms=_TIMEOUT_MS))

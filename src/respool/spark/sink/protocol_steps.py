@@ -35,7 +35,7 @@ class WriteState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOpen:
-    """-> tuple[Transaction, ...]: all open transactions of this sink's tasks, except those with the ids in `but`."""
+    """-> tuple[TaskTransaction, ...]: all open transactions of this sink's tasks, except those with ids in `but`."""
 
     but: tuple[TaskTransaction, ...] = ()
 

@@ -45,19 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from respool.spark.source.brokers import Brokers
-import logging
-import time
-from collections.abc import Callable
-
-from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.errors import ClientError
-from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
-
-COMMIT_MS = 2_000
-# After a failure, no commits are attempted for this time.
-PAUSE_S = 30.0
-
-_log = logging.getLogger("respool.spark")
+    from respool.spark.source.group_progress import GroupProgress
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -178,6 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Publish for monitoring that everything before this position was processed."""
         if self._options.group is None or end == self._shown:
             return
+        from respool.spark.source.group_progress import GroupProgress
 
         if self._progress_here is None:
             self._progress_here = GroupProgress(self._options.group)
@@ -313,38 +302,3 @@ def _same(one: Position, other: Position) -> bool:
     return {name: dict(at.offsets) for name, at in one.items()} == {
         name: dict(at.offsets) for name, at in other.items()
     } and all(not one[name].is_another_than(other[name]) for name in one)
-
-
-class GroupProgress:
-    """Commits a stream's progress as offsets of a group, for monitoring only. Nothing reads them back.
-
-    The checkpoint is authoritative; a failed commit is logged at a limited rate, and never delays the query for long.
-    """
-
-    def __init__(self, group: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.group = group
-        self._monotonic = monotonic
-        self._paused_until = 0.0
-
-    def show(self, cluster: Cluster, position: Position) -> bool:
-        """Commit the position; returns whether it succeeded."""
-        if self._monotonic() < self._paused_until:
-            return False
-        places = {
-            (topic, number): OffsetAndMetadata(offset)
-            for topic, at in position.items()
-            for number, offset in at.offsets.items()
-        }
-        try:
-            commit_offsets(cluster, self.group, places, limit_ms=COMMIT_MS)
-        except ClientError as error:
-            self._paused_until = self._monotonic() + PAUSE_S
-            _log.warning(
-                "the stream's progress could not be shown as group %r, so its lag is not up to date; the stream "
-                "continues, and tries again in %d s: %s",
-                self.group,
-                PAUSE_S,
-                error,
-            )
-            return False
-        return True
