@@ -11,8 +11,8 @@ import pytest
 
 from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.broker.handlers.messages import produce
+from respool.broker.partitions.flusher import PartitionSync
 from respool.broker.partitions.partition import Partition
-from respool.broker.partitions.partition_sync import PartitionSync
 from respool.broker.partitions.watermarks import Watermarks
 from respool.coordination.decision import Decision
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard

@@ -11,7 +11,7 @@ from respool.broker.membership.cluster_member import ClusterMember
 from respool.broker.membership.offline_replicas import OfflineReplicas
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import Partition
-from respool.broker.partitions.partition_sync import SyncRequests
+from respool.broker.partitions.sync_requests import SyncRequests
 from respool.broker.peer_link import PeerLink
 from respool.broker.replication.follower_local_reads import FollowerLocalReads
 from respool.broker.replication.follower_log import FollowerLog
@@ -38,7 +38,7 @@ class Replication:
         catalog: Catalog,
         store: MetadataStore,
         folder: DataFolder,
-        syncs: SyncRequests,
+        syncs: SyncRequests[Partition],
         offload: Offload,
         clock: Clock,
         lag_ms_max: int,

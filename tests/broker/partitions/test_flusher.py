@@ -251,7 +251,7 @@ def test_an_append_without_a_file_handle_is_refused_and_works_again_later() -> N
 def test_a_sync_without_a_file_handle_is_done_later_and_nobody_is_failed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("respool.broker.partitions.partition_sync.RETRY_MS", 0)
+    monkeypatch.setattr("respool.broker.partitions.flusher.RETRY_MS", 0)
 
     async def story() -> None:
         bench = Bench()

@@ -121,7 +121,7 @@ def test_a_fenced_broker_keeps_its_role_and_answers_nobody() -> None:
     async def story(bench: Bench) -> None:
         rides = bench.partition()
         bench.lead(rides)
-        waiting = asyncio.create_task(when_committed(rides, bench.append(rides)))
+        waiting = asyncio.create_task(when_committed(rides.waiters, bench.append(rides)))
         await turns()
         rides.role.on_fenced()
         with pytest.raises(NotLeader):

@@ -209,7 +209,7 @@ class CoordinatorRuntimes:
     async def _load(self, partition: Partition, runtime: CoordinatorRuntime) -> None:
         try:
             # Records of an earlier leader are acted upon only once they are committed and can no longer be lost.
-            await when_committed(partition, partition.log.log_end)
+            await when_committed(partition.waiters, partition.log.log_end)
         except RequestError as error:
             logger.info("%s: the coordinator does not begin here: %s", partition.name, error)
             is_served = self._runtimes.get(partition.name.partition) is runtime

@@ -5,13 +5,13 @@ The partition notifies them when its high watermark moves, or when it fails. Not
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
+from respool.broker.partitions.role import PartitionRole
+from respool.log.partition_log import PartitionLog
 from respool.model.errors import RequestError
 from respool.model.ids import Offset
-
-if TYPE_CHECKING:
-    from respool.broker.partitions.partition import Partition
 
 
 class CommitListener(Protocol):
@@ -71,11 +71,29 @@ class FetchWaiter:
             self.ready.set_result(None)
 
 
+class WaitedFor(Protocol):
+    """The part of `Partition` that decides whether there is anything to wait for."""
+
+    role: PartitionRole
+
+    @property
+    def is_online(self) -> bool: ...
+
+    @property
+    def log(self) -> PartitionLog: ...
+
+    @property
+    def high_watermark(self) -> Offset: ...
+
+    def unavailable(self) -> RequestError: ...
+
+
 class PartitionWaiters:
     """The waiters of a partition: for commits, for the disk, and for deletions on all replicas."""
 
-    def __init__(self, partition: "Partition") -> None:
+    def __init__(self, partition: WaitedFor, *, request_sync: Callable[[], None]) -> None:
         self._partition = partition
+        self._request_sync = request_sync
         self._commits = CommitQueue()
         # For waiters that need more durability than the topic's `respool.flush` promises.
         self._syncs = CommitQueue()
@@ -104,7 +122,7 @@ class PartitionWaiters:
         if next_offset <= min(partition.high_watermark, partition.log.synced_end):
             return False
         self._syncs.wait_for(next_offset, listener)
-        partition.syncs.request_sync(partition)
+        self._request_sync()
         return True
 
     def wait_for_deletion(self, log_start: Offset, listener: CommitListener) -> bool:
@@ -135,14 +153,14 @@ class PartitionWaiters:
             queue.on_failure(error)
 
 
-async def when_committed(partition: "Partition", next_offset: Offset) -> None:
+async def when_committed(waiters: PartitionWaiters, next_offset: Offset) -> None:
     """Return once everything below `next_offset` is committed.
 
     Raises:
         RequestError: it will not be committed here: the partition failed, was deleted, or is led elsewhere.
     """
     committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    if partition.waiters.wait_for_commit(next_offset, FutureListener(committed)):
+    if waiters.wait_for_commit(next_offset, FutureListener(committed)):
         await committed
 
 

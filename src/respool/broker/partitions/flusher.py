@@ -11,9 +11,13 @@ from collections.abc import Callable
 from functools import partial
 
 from respool.broker.partitions.partition import Partition
-from respool.broker.partitions.partition_sync import PartitionSync
-from respool.model.errors import StorageError
+from respool.broker.partitions.sync_requests import NOT_URGENT_MS
+from respool.log.partition_log import PendingSync
+from respool.model.errors import HandlesExhausted, StorageError
 from respool.ports.offload import Offload
+
+# The delay before retrying a sync that failed to start because of too many open files.
+RETRY_MS = 500
 
 
 def _raise(error: Exception) -> None:
@@ -105,7 +109,7 @@ class Flusher:
         finally:
             self._working -= 1
 
-    def _finish(self, syncs: list[PartitionSync], errors: list[StorageError | None]) -> None:
+    def _finish(self, syncs: "list[PartitionSync]", errors: list[StorageError | None]) -> None:
         # This comes first: whatever happens to one partition, the others can be synced again.
         self._under_way.difference_update(sync.partition for sync in syncs)
         for sync, error in zip(syncs, errors, strict=True):
@@ -118,7 +122,7 @@ class Flusher:
                 if not drained.done():
                     drained.set_result(None)
 
-    def _begin(self, free: list[Partition]) -> list[PartitionSync]:
+    def _begin(self, free: list[Partition]) -> "list[PartitionSync]":
         """Begin a fair share of the enrolled partitions, and leave some for the other workers."""
         share = math.ceil(len(free) / self._workers_max)
         syncs = []
@@ -129,6 +133,61 @@ class Flusher:
                 self._under_way.add(partition)
                 syncs.append(sync)
         return syncs
+
+
+class PartitionSync:
+    """One sync in flight: its partition, the range of the log that it covers, and the number of bytes.
+
+    It begins and finishes on the event loop, and runs in another thread.
+    """
+
+    __slots__ = ("bytes_appended", "partition", "pending")
+
+    def __init__(self, partition: Partition, pending: PendingSync, bytes_appended: int) -> None:
+        self.partition = partition
+        self.pending = pending
+        self.bytes_appended = bytes_appended
+
+    @classmethod
+    def begin(cls, partition: Partition) -> "PartitionSync | None":
+        """Return what to sync now; None if everything is on disk."""
+        if not partition.is_online:
+            return None
+        if partition.changing.locked():
+            # Another thread may be truncating the log.
+            partition.syncs.request_sync_within(partition, NOT_URGENT_MS)
+            return None
+        try:
+            pending = partition.log.begin_sync()
+        except StorageError as error:
+            partition.go_offline(error)
+            return None
+        if pending is None:
+            # The log may have synced itself, as retention does before it removes files.
+            partition.on_synced(partition.log.synced_end, partition.bytes_appended)
+            return None
+        return cls(partition, pending, partition.bytes_appended)
+
+    def finish(self, error: StorageError | None) -> None:
+        """The work in the other thread is done, or failed with `error`."""
+        partition = self.partition
+        if not partition.has_log:
+            # The partition was deleted, closed or taken offline since, so no request is waiting.
+            return
+        if isinstance(error, HandlesExhausted):
+            # Nothing was lost, so waiting requests continue to wait.
+            partition.on_storage_error(error)
+            partition.syncs.request_sync_within(partition, RETRY_MS)
+            return
+        if error is not None:
+            # The kernel may have dropped the pages: a second sync would succeed and prove nothing.
+            partition.go_offline(error)
+            return
+        if not partition.is_online:
+            return
+        log = partition.log
+        log.finish_sync(self.pending)
+        partition.on_synced(log.synced_end, self.bytes_appended)
 
 
 def _sync_all(syncs: list[PartitionSync]) -> list[StorageError | None]:

@@ -8,13 +8,14 @@ files are transient errors: nothing was written, reads continue, and the client'
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from respool.broker.partitions.commit_waiters import FetchWaiter, PartitionWaiters
 from respool.broker.partitions.mirror_validation import check_mirrored, mirror_refusal, no_mirror
-from respool.broker.partitions.partition_sync import NOT_URGENT_MS, SyncRequests
 from respool.broker.partitions.refused_batches import RefusedBatches
 from respool.broker.partitions.role import PartitionRole
+from respool.broker.partitions.sync_requests import NOT_URGENT_MS, SyncRequests
 from respool.broker.partitions.topic_traffic import TopicTraffic
 from respool.broker.partitions.transient_errors import TransientErrors
 from respool.broker.partitions.watermarks import ReadTo, Watermarks
@@ -58,7 +59,7 @@ class Partition:
         name: TopicPartition,
         topic_id: TopicId,
         log: PartitionLog | StorageError,
-        syncs: SyncRequests,
+        syncs: "SyncRequests[Partition]",
         isr: "IsrProposals | None" = None,
         on_offline: "Callable[[Partition], None]" = lambda _: None,
         high_watermark: Offset | None = None,
@@ -75,7 +76,7 @@ class Partition:
         # The error that took the partition offline; None while it is online.
         self.failure: StorageError | None = None
         self._watermarks = Watermarks()
-        self.waiters = PartitionWaiters(self)
+        self.waiters = PartitionWaiters(self, request_sync=partial(syncs.request_sync, self))
         self.refused = RefusedBatches()
         self._isr = isr
         self._on_offline = on_offline

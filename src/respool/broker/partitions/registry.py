@@ -7,7 +7,7 @@ from functools import partial
 
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import IsrProposals, Partition
-from respool.broker.partitions.partition_sync import SyncRequests
+from respool.broker.partitions.sync_requests import SyncRequests
 from respool.broker.partitions.topic_traffic import TopicTraffic
 from respool.log.folder.data_folder import DataFolder
 from respool.log.partition_log import PartitionLog
@@ -31,7 +31,7 @@ class Partitions:
         catalog: Catalog,
         offload: Offload,
         clock: Clock,
-        syncs: SyncRequests,
+        syncs: SyncRequests[Partition],
         isr: IsrProposals,
         may_act: Callable[[], bool],
         is_clustered: bool,

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from respool.broker.partitions.partition import Partition
-from respool.broker.partitions.partition_sync import SyncRequests
+from respool.broker.partitions.sync_requests import SyncRequests
 from respool.broker.replication.replica_requests import FetchReply
 from respool.broker.run_uncancelled import run_uncancelled
 from respool.log.folder.data_folder import DataFolder
@@ -37,7 +37,7 @@ RETRY_DELAY_MS = 1_000
 
 class FollowerLog:
     def __init__(
-        self, *, folder: DataFolder, syncs: SyncRequests, offload: Offload, clock: Clock
+        self, *, folder: DataFolder, syncs: SyncRequests[Partition], offload: Offload, clock: Clock
     ) -> None:
         self._folder = folder
         self._syncs = syncs
