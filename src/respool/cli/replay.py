@@ -167,7 +167,7 @@ def run(
 
     copy_options = CopyOptions(
         pace=Pace(speed=parse_speed(speed or "max"), rate=parse_rate(rate)),
-        codec=codec_of("--compression", compression),
+        codec=codec_of(compression, "--compression {!r}"),
     )
     copies = {
         "--speed": speed,

@@ -72,7 +72,7 @@ def start_replay(
     """
     copies = {"keys=": keys, "headers=": headers, "pace=": pace, "compression=": compression}
     options = CopyOptions(
-        pace=parse_pace(pace or "max"), codec=codec_of("compression=", compression)
+        pace=parse_pace(pace or "max"), codec=codec_of(compression, "compression={!r}")
     )
     arguments = ReplayArguments(
         topic=topic,
@@ -300,12 +300,13 @@ def _bytes(name: str, value: object) -> bytes:
     raise InvalidReplay(f"{name}= has {value!r}: text or bytes are needed")
 
 
-def codec_of(argument: str, name: str | None) -> Codec:
-    """
+def codec_of(name: str | None, argument: str) -> Codec:
+    """Return the codec; `argument` is the form in which the caller gave it.
+
     Raises:
         InvalidReplay: there is no such codec.
     """
     names = [one.name.lower() for one in Codec]
     if name is not None and name not in names:
-        raise InvalidReplay(f"{argument} {name!r} is none of {', '.join(names)}")
+        raise InvalidReplay(f"{argument.format(name)} is none of {', '.join(names)}")
     return Codec[(name or "none").upper()]
