@@ -172,5 +172,11 @@ def test_what_cannot_be_is_refused_at_once(source: Broker) -> None:
         respool.start_mirror("x:1", "y:1", topics="(")
     with pytest.raises(UsageError, match="same cluster"):
         start(source, source)
+    # Brokers know a mirror by its client id, and let only mirrors write with offsets.
+    for name in ("client_id", "first_contact_ms", "connect_timeout"):
+        with pytest.raises(UsageError, match=f"from_timeouts has '{name}'"):
+            respool.start_mirror("x:1", "y:1", topics=".*", from_timeouts={name: 1})
+        with pytest.raises(UsageError, match=f"to_timeouts has '{name}'"):
+            respool.start_mirror("x:1", "y:1", topics=".*", to_timeouts={name: 1})
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         respool.start_mirror(source.bootstrap, "127.0.0.1:1", topics=".*")

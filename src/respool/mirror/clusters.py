@@ -12,7 +12,8 @@ from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.records.mirrored_batches import MIRROR_CLIENT_ID
 
-# Timeouts that replace the mirror's own: arguments of `Cluster`.
+# Timeouts that may replace the mirror's own: arguments of `Cluster`.
+TIMEOUTS = ("connect_timeout_ms", "request_timeout_ms", "retry_ms")
 NO_TIMEOUTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -54,9 +55,12 @@ def connect_both(
     """
     Raises:
         Unreachable: one does not answer.
-        UsageError: an address is invalid, or they are the same cluster.
+        UsageError: an address is invalid, a timeout has another name, or they are the same cluster.
         OperatorError: TLS or the login failed.
     """
+    # Other arguments, like the client id, are the mirror's own: brokers know it by them.
+    _check_timeouts("from_timeouts", from_timeouts)
+    _check_timeouts("to_timeouts", to_timeouts)
     first = connect("the source", source, from_security, from_timeouts)
     try:
         second = connect("the target", target, to_security, to_timeouts)
@@ -81,7 +85,7 @@ def connect(
 ) -> Cluster:
     """Connect to a cluster, which must answer. The caller closes the client.
 
-    `settings` are arguments of `Cluster` that replace the defaults.
+    `settings` are arguments of `Cluster` that replace the defaults; for one that does not mirror, also the client id.
     """
     defaults: dict[str, Any] = {
         "client_id": MIRROR_CLIENT_ID,
@@ -105,6 +109,15 @@ def connect(
         cluster.close()
         raise OperatorError(f"{name}: {error}") from error
     return cluster
+
+
+def _check_timeouts(argument: str, timeouts: Mapping[str, int]) -> None:
+    for name in timeouts:
+        if name not in TIMEOUTS:
+            raise UsageError(
+                f"{argument} has {name!r}, which is not a timeout of a mirror",
+                hint=f"it may have {', '.join(TIMEOUTS)}",
+            )
 
 
 @contextmanager

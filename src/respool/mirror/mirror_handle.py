@@ -55,7 +55,8 @@ def start_mirror(
     the log.
 
     Raises:
-        UsageError: a pattern is not a regular expression, or source and target are the same cluster.
+        UsageError: a pattern is not a regular expression, a timeout has another name, or source and target are the
+            same cluster.
         Unreachable: one of the clusters does not answer.
     """
     plan = MirrorPlan(
