@@ -223,7 +223,7 @@ def test_security_of_options_or_a_file_reaches_the_jobs(
         file = tmp_path / "password"
         file.write_text("open up\n")
         arguments = [
-            *("--bootstrap", "kafka-1:9093", "--security-protocol", "SASL_PLAINTEXT"),
+            *("--bootstrap", "kafka-1:9093, ,", "--security-protocol", "SASL_PLAINTEXT"),
             *("--sasl-mechanism", "SCRAM-SHA-512", "--username", "app"),
             *("--password-file", str(file)),
         ]

@@ -193,7 +193,7 @@ class SecurityOptions:
 class BrokerConnection:
     """The brokers' addresses and how to connect to them."""
 
-    # HOST:PORT of one or several brokers, separated by commas.
+    # HOST:PORT of one or several brokers, separated by commas, without empty entries: librdkafka ignores those.
     bootstrap: str
     # The file that contains the address; None if it comes from an option, a variable or the default.
     origin: str | None = None
@@ -205,14 +205,16 @@ class BrokerConnection:
         default_factory=list, init=False, repr=False, compare=False
     )
 
+    def __post_init__(self) -> None:
+        entries = filter(None, map(str.strip, self.bootstrap.split(",")))
+        object.__setattr__(self, "bootstrap", ",".join(entries))
+
     def addresses(self) -> Bootstrap:
         """The address with its origin, for the client and its errors."""
-        # librdkafka ignores empty entries between commas; so do all commands.
-        servers = ",".join(filter(None, map(str.strip, self.bootstrap.split(","))))
         option = "--broker HOST:PORT"
         if self.origin is not None:
-            return Bootstrap(servers, self.origin, option)
-        return Bootstrap.chosen(servers, option=option)
+            return Bootstrap(self.bootstrap, self.origin, option)
+        return Bootstrap.chosen(self.bootstrap, option=option)
 
     def connect(self, **defaults: int) -> "ClusterAdmin":
         """Connect to the brokers; `close` closes the connection, at the latest when the command ends.
