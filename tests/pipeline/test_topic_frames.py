@@ -19,6 +19,7 @@ from respool.testing import Broker
 from support.secured_gate import secured_broker, server_side
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -27,6 +28,31 @@ T0 = 1_763_164_800_000
 FIRST = {0: 10, 1: 0, 2: 7, 3: 9}
 # Read up to 4, nothing yet, as far as the log begins, beyond its start.
 KNOWN = {0: 4, 1: None, 2: 7, 3: 12}
+
+
+def test_spark_redacts_the_options_that_have_a_password(
+    spark: "SparkSession", tmp_path: "Path"
+) -> None:
+    password = "four strings"
+    for protocol, tls in (("SASL_PLAINTEXT", None), ("SASL_SSL", Tls())):
+        for mechanism in ("PLAIN", "SCRAM-SHA-512"):
+            login = Login(mechanism=mechanism, username="app", password=password)
+            told = PipelineSettings(
+                data=tmp_path, bootstrap="kafka-1:9093", security=Security(tls=tls, login=login)
+            )
+            options = topic_frames.connection_options(told)
+            assert options["kafka.security.protocol"] == protocol
+            assert any(password in value for value in options.values())
+            shown = redacted(spark, options)
+            assert "kafka-1:9093" in shown
+            assert password not in shown
+
+
+def redacted(spark: "SparkSession", options: "Mapping[str, str]") -> str:
+    """What Spark shows of a source's or a sink's options, in plans and in its UI."""
+    assert spark._jvm is not None
+    scala = spark._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(dict(options))
+    return str(spark._jsparkSession.sessionState().conf().redactOptions(scala))
 
 
 def test_a_window_has_also_what_came_behind_the_first_later_message(
