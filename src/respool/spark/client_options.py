@@ -20,7 +20,6 @@ PREFIX = "kafka."
 SECURITY_NAMES = tuple(PREFIX + name for name in security_properties.NAMES)
 RETRY_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
-CONNECT_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,8 @@ class ClientOptions:
     # The same on the driver, until a broker has answered for the first time.
     first_contact_ms: int = FIRST_CONTACT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
-    connect_timeout_ms: int = CONNECT_TIMEOUT_MS
+    # None: the client's own, which is shorter while no broker has ever answered.
+    connect_timeout_ms: int | None = None
     security: Security = IN_THE_CLEAR
 
     @classmethod
@@ -61,13 +61,10 @@ class ClientOptions:
         client_id = options.text("kafka.client.id", "respool-spark")
         retry_ms = options.whole(API_TIMEOUT, RETRY_MS, least=1)
         request_ms = options.whole("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS, least=1)
-        connect_ms = options.whole(
-            "kafka.socket.connection.setup.timeout.ms", CONNECT_TIMEOUT_MS, least=1
-        )
+        connect_ms = options.whole("kafka.socket.connection.setup.timeout.ms", least=1)
         assert client_id is not None
         assert retry_ms is not None
         assert request_ms is not None
-        assert connect_ms is not None
         return cls(
             bootstrap=brokers.servers,
             origin=brokers.origin,

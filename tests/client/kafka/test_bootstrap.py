@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -20,8 +20,11 @@ from respool.client.kafka.bootstrap import (
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, BrokerUnreachable, NoBroker
 from respool.client.kafka.retries import RetryTimer
+from respool.client.kafka.security import Security, Tls
 from respool.client.messages import library
 from respool.pipeline.job_settings import PipelineSettings
+from respool.spark.client_options import ClientOptions
+from respool.spark.options import Options
 from respool.testing import Broker
 from support.ports import reserve_port
 
@@ -193,6 +196,38 @@ def test_an_address_that_does_not_answer_is_tried_for_two_seconds(
     ):
         cluster.refresh_brokers()
     assert silence == [2.0]
+
+
+def test_a_spark_driver_tries_it_for_two_seconds_and_a_task_for_ten(
+    silence: list[float | None],
+) -> None:
+    """A task runs after a broker has answered the driver."""
+    options = ClientOptions.of(Options({"bootstrap": "127.0.0.1:1"}))
+    for first_contact_ms in (options.first_contact_ms, LASTING_CONTACT_MS):
+        with (
+            options.cluster(retry_ms=0, first_contact_ms=first_contact_ms) as cluster,
+            pytest.raises(NoBroker),
+        ):
+            cluster.refresh_brokers()
+    assert silence == [2.0, 10.0]
+
+
+def test_a_connection_that_is_silent_after_tcp_is_said_to_have_taken_the_time_for_tls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time for TCP was named, which is shorter at first contact."""
+
+    def silent(*_: object) -> NoReturn:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("respool.client.kafka.tls.wrap_tls", silent)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with (
+            Cluster(address, first_contact_ms=0, security=Security(tls=Tls())) as cluster,
+            pytest.raises(BrokerUnreachable, match="did not answer within 10 seconds"),
+        ):
+            cluster.refresh_brokers()
 
 
 def test_who_wants_to_wait_longer_for_a_connection_does(silence: list[float | None]) -> None:

@@ -44,6 +44,8 @@ def test_kafkas_producer_settings_become_the_clients() -> None:
     assert (found["compression"], found["compression_level"]) == ("zstd", 7)
     assert (found["delivery_timeout_ms"], found["request_timeout_ms"]) == (5000, 2000)
     assert found["connect_timeout_ms"] == 1500
+    # Its default is the client's own, which is shorter until a broker has answered.
+    assert read().producer_settings()["connect_timeout_ms"] is None
     assert found["partitioner"] == "round-robin"
 
 

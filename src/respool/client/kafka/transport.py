@@ -105,10 +105,11 @@ class Link:
         """
         assert self._socket is None
         reason: OSError | BrokerUnreachable | None = None
+        limit_s = self._settings.tcp_timeout_s
         try:
             choices = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise BrokerUnreachable(self._why(error)) from error
+            raise BrokerUnreachable(self._why(error, limit_s)) from error
         for family, kind, protocol, _, place in choices:
             if self._is_closed:
                 break
@@ -116,9 +117,11 @@ class Link:
             self._socket = socket.socket(family, kind, protocol)
             try:
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._socket.settimeout(self._settings.tcp_timeout_s)
+                limit_s = self._settings.tcp_timeout_s
+                self._socket.settimeout(limit_s)
                 self._socket.connect(place)
-                self._socket.settimeout(self._settings.connect_timeout_s)
+                limit_s = self._settings.connect_timeout_s
+                self._socket.settimeout(limit_s)
                 self.is_on_this_host = (
                     self._socket.getsockname()[0] == self._socket.getpeername()[0]
                 )
@@ -135,7 +138,7 @@ class Link:
         if self._is_closed:
             raise self._closed()
         if isinstance(reason, OSError):
-            raise BrokerUnreachable(self._why(reason)) from reason
+            raise BrokerUnreachable(self._why(reason, limit_s)) from reason
         raise BrokerUnreachable(f"no connection to {self.name}: {reason}") from reason
 
     def interrupt(self) -> None:
@@ -206,8 +209,8 @@ class Link:
             raise self._closed()
         return self._socket
 
-    def _why(self, error: OSError) -> str:
-        return why_no_connection(self.name, error, waited_s=self._settings.tcp_timeout_s)
+    def _why(self, error: OSError, waited_s: float) -> str:
+        return why_no_connection(self.name, error, waited_s=waited_s)
 
     def _closed(self) -> ClientClosed:
         return ClientClosed(f"the connection to {self.name} is closed")
