@@ -9,6 +9,7 @@ from broker.running_broker import RunningBroker
 from respool.broker.handlers.support.produced_batch import (
     ACKS_ALL,
     Admitted,
+    AdmittedMirrored,
     ProducedBatch,
     Refused,
     Written,
@@ -17,13 +18,23 @@ from respool.model.errors import (
     InvalidTopic,
     NotEnoughReplicas,
     OutOfOrderSequence,
+    PolicyViolation,
     UnknownTopicOrPartition,
 )
+from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
+from respool.records.mirrored_batches import prepare
 
 
 def write_of(
     broker: RunningBroker, topic: str = "rides", *, acks: int = ACKS_ALL, **batch: Any
+) -> ProducedBatch:
+    records = build_batch([NewRecord(value=b"v", timestamp_ms=broker.clock.now_ms())], **batch)
+    return write_of_records(broker, topic, records, acks=acks)
+
+
+def write_of_records(
+    broker: RunningBroker, topic: str, records: bytes, *, acks: int = ACKS_ALL
 ) -> ProducedBatch:
     request: Any = SimpleNamespace(
         body=SimpleNamespace(acks=acks, transactional_id=None), version=9
@@ -31,7 +42,7 @@ def write_of(
     return ProducedBatch(
         topic,
         0,
-        build_batch([NewRecord(value=b"v", timestamp_ms=broker.clock.now_ms())], **batch),
+        records,
         request=request,
         broker=broker.broker,
         now_ms=broker.clock.now_ms(),
@@ -104,3 +115,71 @@ def test_a_batch_refused_after_it_was_admitted_is_not_appended(broker: RunningBr
 
     assert isinstance(write.error, NotEnoughReplicas)
     assert broker.broker.partitions.find("rides", 0).log.log_end == 0
+
+
+def mirrored(broker: RunningBroker, *base_offsets: int) -> ProducedBatch:
+    """Batches of one record each, as a mirror sends them to the topic "copy"."""
+    batches = [
+        build_batch([NewRecord(value=b"v", timestamp_ms=1)], base_offset=base)
+        for base in base_offsets
+    ]
+    prepared = prepare(b"".join(batches), begin=Offset(base_offsets[0]))
+    return write_of_records(broker, "copy", prepared.data)
+
+
+def log_end(broker: RunningBroker, topic: str) -> int:
+    return broker.broker.partitions.find(topic, 0).log.log_end
+
+
+def test_a_mirrors_batches_keep_their_offsets_and_are_not_prepared(broker: RunningBroker) -> None:
+    broker.create_topic("copy", respool_mirror="true")
+    write = mirrored(broker, 0, 1)
+    assert isinstance(write.stage, AdmittedMirrored)
+    assert (write.needs_preparation, write.needs_opening, write.unverified) == (False, False, None)
+
+    append(broker, write)
+
+    assert isinstance(write.stage, Written)
+    assert (write.stage.base_offset, write.stage.next_offset) == (0, 2)
+    assert write.stage.log_append_time_ms == -1
+    assert write._records is None
+    assert log_end(broker, "copy") == 2
+
+
+def test_a_mirrors_batches_that_leave_a_gap_are_refused_when_they_are_appended(
+    broker: RunningBroker,
+) -> None:
+    broker.create_topic("copy", respool_mirror="true")
+    append(broker, mirrored(broker, 0))
+    gap = mirrored(broker, 5)
+    assert isinstance(gap.stage, AdmittedMirrored)
+
+    append(broker, gap)
+
+    assert isinstance(gap.error, OutOfOrderSequence)
+    assert gap.error.__traceback__ is None
+    assert gap._records is None
+    assert log_end(broker, "copy") == 1
+
+
+def test_a_producers_batch_is_not_admitted_to_a_mirror(broker: RunningBroker) -> None:
+    broker.create_topic("copy", respool_mirror="true")
+    write = write_of(broker, "copy")
+    assert isinstance(write.error, PolicyViolation)
+
+    append(broker, write)
+
+    assert log_end(broker, "copy") == 0
+
+
+def test_a_mirrors_batches_refused_after_they_were_admitted_are_not_appended(
+    broker: RunningBroker,
+) -> None:
+    broker.create_topic("copy", respool_mirror="true")
+    write = mirrored(broker, 0)
+    write.refuse(NotEnoughReplicas("one of two"))
+
+    append(broker, write)
+
+    assert isinstance(write.error, NotEnoughReplicas)
+    assert log_end(broker, "copy") == 0
