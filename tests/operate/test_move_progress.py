@@ -13,11 +13,14 @@ from cluster.cluster_world import ONE, THREE, TWO, image_of, view_of
 from respool import testing
 from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.replicas import LogDir
 from respool.client.kafka.security import Login, Security, Tls
+from respool.client.kafka.transport import LinkSettings
 from respool.cluster.view import ClusterView
 from respool.model.cluster import BrokerEndpoint
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.settings import Settings
+from respool.operate import move_progress
 from respool.operate.cluster_store import ClusterAddress
 from respool.operate.move_progress import MoveProgress, copy_progress_of, read_copy_progress
 from support.secured_gate import secured_broker, server_side
@@ -104,3 +107,24 @@ def test_brokers_behind_tls_and_a_login_are_asked_with_the_options_given(
     reported = [one.message for one in caplog.records if "was not asked" in one.message]
     assert len(reported) == 2
     assert "broker 1 was not asked how far copies are" in " ".join(reported)
+
+
+def test_a_client_config_cannot_make_a_silent_broker_hold_the_progress_up_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[LinkSettings] = []
+
+    def note(cluster: Cluster, *_: object) -> list[LogDir]:
+        made.append(cluster._links)
+        return []
+
+    monkeypatch.setattr(move_progress, "describe_log_dirs", note)
+    view = at(
+        view_of(image_of(1, 2, isr=[1], adding=(TWO,))),
+        dict.fromkeys((ONE, TWO), ("127.0.0.1", 1)),
+    )
+    client = {"client_id": "app", "request_timeout_ms": 60_000, "connect_timeout_ms": 300}
+    asyncio.run(read_copy_progress(view, replace(CLEAR, client=client)))
+    assert {(one.client_id, one.request_timeout_ms, one.connect_timeout_ms) for one in made} == {
+        ("app", move_progress.REQUEST_MS_MAX, 300)
+    }

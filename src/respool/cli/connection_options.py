@@ -17,6 +17,7 @@ from respool.model.operator_errors import UsageError
 
 if TYPE_CHECKING:
     from respool.client.kafka.client_config import ClientConfig
+    from respool.client.kafka.cluster import Cluster
     from respool.client.kafka.security import Security
     from respool.operate.cluster_admin import ClusterAdmin
 
@@ -233,6 +234,24 @@ class BrokerConnection:
         admin = ClusterAdmin.connect(self.addresses(), self.security, settings=settings)
         self._connected.append(admin)
         return admin
+
+    def unconnected(self, **limits: int) -> "Cluster":
+        """A client that has contacted no broker yet; `close` closes it, at the latest when the command ends.
+
+        `limits` are timeouts among the arguments of `Cluster`; a client config can only set lower ones.
+
+        Raises:
+            UsageError: an address is not HOST:PORT.
+        """
+        from respool.client.kafka.client_config import with_limits
+        from respool.operate.cluster_admin import ClusterAdmin
+
+        config = {} if self.config is None else self.config.cluster_settings()
+        admin = ClusterAdmin.unconnected(
+            self.addresses(), self.security, settings=with_limits(config, limits)
+        )
+        self._connected.append(admin)
+        return admin.cluster
 
     @property
     def retry_seconds(self) -> float:

@@ -13,12 +13,18 @@ from respool.client.kafka import admin, configs, list_offsets
 from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import ConfigResource, ConfigSource
-from respool.client.kafka.errors import BadArgument, BrokerUnreachable, NoBroker
+from respool.client.kafka.errors import (
+    BadArgument,
+    BrokerUnreachable,
+    ClientClosed,
+    ClientError,
+    NoBroker,
+)
 from respool.client.kafka.list_offsets import Isolation, OffsetRange
 from respool.client.kafka.metadata import Address, Place, TopicMetadata
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
-from respool.operate.errors import PartitionOffline, client_errors_translated
+from respool.operate.errors import PartitionOffline, client_errors_translated, operator_error_of
 
 CLIENT_ID = "respool-cli"
 # For the first response: an operator should not wait longer for a wrong address.
@@ -56,6 +62,24 @@ class ClusterAdmin:
             OperatorError: TLS or the login was refused.
         """
         _check_answers(bootstrap, security, settings)
+        admin = cls.unconnected(bootstrap, security, settings=settings)
+        with client_errors_translated():
+            admin.cluster.retrying(admin.cluster.refresh_brokers)
+        return admin
+
+    @classmethod
+    def unconnected(
+        cls,
+        bootstrap: Bootstrap,
+        security: Security = IN_THE_CLEAR,
+        *,
+        settings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Self:
+        """Like `connect`, for a caller that makes the first contact.
+
+        Raises:
+            UsageError: an address is not HOST:PORT.
+        """
         defaults: dict[str, Any] = {
             "client_id": CLIENT_ID,
             "connect_timeout_ms": int(CONNECT_SECONDS * 1000),
@@ -64,10 +88,10 @@ class ClusterAdmin:
             # A broker has answered before: one that does not answer now may be restarting.
             "first_contact_ms": int(REQUEST_SECONDS * 1000),
         }
-        admin = cls(Cluster(bootstrap, security=security, **{**defaults, **settings}))
-        with client_errors_translated():
-            admin.cluster.retrying(admin.cluster.refresh_brokers)
-        return admin
+        try:
+            return cls(Cluster(bootstrap, security=security, **{**defaults, **settings}))
+        except BadArgument as error:
+            raise UsageError(str(error)) from error
 
     def __enter__(self) -> Self:
         return self
@@ -247,19 +271,35 @@ def _check_answers(bootstrap: Bootstrap, security: Security, settings: Mapping[s
         "connect_timeout_ms": int(CONNECT_SECONDS * 1000),
         "request_timeout_ms": int(CONNECT_SECONDS * 1000),
     }
-    with client_errors_translated():
-        try:
-            with Cluster(bootstrap, security=security, **{**defaults, **settings}) as cluster:
-                cluster.refresh_brokers()
-        except BadArgument as error:
-            raise UsageError(str(error)) from error
-        except NoBroker:
-            raise
-        except BrokerUnreachable as error:
-            raise Unreachable(
-                f"something listens at {bootstrap.servers}, but it does not answer as a Kafka broker does: {error}",
-                hint="check the port, and --security-protocol if this listener has TLS or logins",
-            ) from error
+    try:
+        cluster = Cluster(bootstrap, security=security, **{**defaults, **settings})
+    except BadArgument as error:
+        raise UsageError(str(error)) from error
+    with cluster:
+        make_first_contact(cluster)
+
+
+def make_first_contact(cluster: Cluster) -> None:
+    """Learn the brokers from one of the bootstrap addresses, without retries.
+
+    Raises:
+        Unreachable: no broker listens, or none answers as a Kafka broker.
+        OperatorError: TLS or the login was refused.
+        ClientClosed: the client was interrupted.
+    """
+    try:
+        cluster.refresh_brokers()
+    except ClientClosed:
+        raise
+    except NoBroker as error:
+        raise operator_error_of(error) from error
+    except BrokerUnreachable as error:
+        raise Unreachable(
+            f"something listens at {cluster.bootstrap}, but it does not answer as a Kafka broker does: {error}",
+            hint="check the port, and --security-protocol if this listener has TLS or logins",
+        ) from error
+    except ClientError as error:
+        raise operator_error_of(error) from error
 
 
 def _led(topics: Iterable[TopicMetadata]) -> list[Place]:

@@ -30,6 +30,7 @@ from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.client.kafka.replicas import LogDir, Reassignment
 from respool.model.operator_errors import Unreachable
 from respool.model.quantities import counted
+from respool.operate.cluster_admin import make_first_contact
 from respool.operate.errors import client_errors_translated
 from respool.operate.group_operations import PartitionLag, total_lag
 from respool.operate.topic_description import MIN_ISR
@@ -111,11 +112,13 @@ class Survey:
 
 
 def survey(cluster: Cluster, *, seconds: float) -> Survey:
-    """Learn as much as possible in this time. The client cannot be used afterwards, only closed.
+    """Learn as much as possible in this time, which includes the first contact with a broker.
+
+    The client cannot be used afterwards, only closed.
 
     Raises:
         Unreachable: no broker answers with the list of brokers and topics.
-        OperatorError: the brokers refuse to list them.
+        OperatorError: the brokers refuse to list them, or TLS or the login failed.
     """
     alarm = threading.Timer(seconds, cluster.interrupt)
     alarm.daemon = True
@@ -129,6 +132,7 @@ def survey(cluster: Cluster, *, seconds: float) -> Survey:
 def _read_metadata(cluster: Cluster, *, seconds: float) -> Survey:
     with client_errors_translated():
         try:
+            make_first_contact(cluster)
             return Survey(
                 cluster=cluster.retrying(lambda: describe_cluster(cluster)),
                 topics=cluster.retrying(cluster.refresh_all),

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from respool.client.kafka.client_config import with_limits
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import ClientError, Untrusted
 from respool.client.kafka.replicas import describe_log_dirs
@@ -114,15 +115,11 @@ async def read_copy_progress(
     if not wanted:
         return {}
     addresses = {one: (endpoint.host, endpoint.port) for one, endpoint in view.brokers.items()}
-    defaults: dict[str, Any] = {
-        "client_id": "respool",
-        "connect_timeout_ms": CONNECT_MS_MAX,
-        "request_timeout_ms": REQUEST_MS_MAX,
-    }
+    limits = {"connect_timeout_ms": CONNECT_MS_MAX, "request_timeout_ms": REQUEST_MS_MAX}
     cluster = Cluster(
         ",".join(format_address(*address) for address in addresses.values()),
         security=access.security,
-        **{**defaults, **access.client},
+        **with_limits({"client_id": "respool", **access.client}, limits),
     )
     for one, address in addresses.items():
         cluster.learn_broker(one, address)

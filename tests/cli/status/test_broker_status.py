@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -10,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from cli.running import Run
 from respool.cli import output
 from respool.cli.exit_codes import ExitCode
+from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.operate import cluster_survey
 from respool.operate.cluster_survey import Gap, GapReason, Survey
@@ -148,6 +150,25 @@ def test_what_there_was_no_time_for_is_unknown_and_no_problem(
     text = " ".join(run("status", *address).out.split())
     assert ": healthy, but not everything was learned in time (groups)" in text
     assert "an unknown number of groups" in text
+
+
+def test_the_time_limit_includes_the_first_contact_and_a_client_config_cannot_extend_it(
+    run: Run, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("request.timeout.ms=60000\nsocket.connection.setup.timeout.ms=1500\n")
+    ask = cluster_survey.survey
+    seen: list[tuple[int, float]] = []
+
+    def survey(cluster: Cluster, *, seconds: float) -> Survey:
+        assert not cluster.brokers, "a broker was contacted before the alarm was set"
+        seen.append((cluster.request_timeout_ms, seconds))
+        return ask(cluster, seconds=seconds)
+
+    monkeypatch.setattr(cluster_survey, "survey", survey)
+    address = ("--broker", broker.bootstrap, "--client-config", str(file))
+    assert run("status", *address, "--timeout", "20s").code == ExitCode.OK
+    assert seen == [(10_000, 20)]
 
 
 def test_no_broker_ends_with_4(run: Run) -> None:

@@ -6,7 +6,11 @@ import confluent_kafka
 import pytest
 import trustme
 
-from respool.client.kafka.client_config import parse_client_config, read_client_config
+from respool.client.kafka.client_config import (
+    parse_client_config,
+    read_client_config,
+    with_limits,
+)
 from respool.client.kafka.errors import BadArgument
 from respool.client.kafka.security import IN_THE_CLEAR, PEM_MARK, Login, Security, Tls
 from respool.client.kafka.security_properties import (
@@ -163,3 +167,14 @@ def test_settings_for_librdkafka_name_files_and_timeouts() -> None:
     assert library_settings(IN_THE_CLEAR) == {"security.protocol": "PLAINTEXT"}
     with pytest.raises(BadArgument, match="librdkafka"):
         library_settings(Security(tls=Tls(newest_only=True)))
+
+
+def test_limits_lower_what_a_file_sets_and_stand_in_for_what_it_does_not() -> None:
+    settings = {"client_id": "app", "request_timeout_ms": 60_000, "connect_timeout_ms": 300}
+    limits = {"request_timeout_ms": 2_000, "connect_timeout_ms": 1_000, "retry_ms": 5}
+    assert with_limits(settings, limits) == {
+        "client_id": "app",
+        "request_timeout_ms": 2_000,
+        "connect_timeout_ms": 300,
+        "retry_ms": 5,
+    }

@@ -42,12 +42,17 @@ def status(
     limit_ms = options.duration_ms(timeout, option="--timeout")
 
     from respool.cli.status.broker_status_output import gap_in_words, print_status
+    from respool.operate.cluster_admin import CONNECT_SECONDS
     from respool.operate.cluster_overview import describe
     from respool.operate.cluster_survey import survey
 
     request_ms = max(1, int(limit_ms * SHARE_OF_ONE_REQUEST))
-    admin = connection.connect(request_timeout_ms=request_ms, retry_ms=request_ms)
-    document = describe(survey(admin.cluster, seconds=limit_ms / 1000))
+    cluster = connection.unconnected(
+        connect_timeout_ms=min(request_ms, int(CONNECT_SECONDS * 1000)),
+        request_timeout_ms=request_ms,
+        retry_ms=request_ms,
+    )
+    document = describe(survey(cluster, seconds=limit_ms / 1000))
     if as_json:
         output.print_json(document)
     else:

@@ -134,6 +134,14 @@ class ClientConfig:
         return settings
 
 
+def with_limits(settings: Mapping[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
+    """`settings`, arguments of `Cluster`, with these timeouts lowered to the limits; if unset, the limit."""
+    return {
+        **settings,
+        **{name: min(settings.get(name, limit), limit) for name, limit in limits.items()},
+    }
+
+
 def read_client_config(path: str | Path) -> ClientConfig:
     """
     Raises:
