@@ -13,7 +13,7 @@ A message says what happened, why, and what to do. The cause of an error from li
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention
+from respool.client.arrow.read_errors import OffsetBeyondEnd, OutsideRetention
 from respool.client.kafka.errors import (
     BadArgument,
     BrokerUnreachable,
