@@ -3,23 +3,26 @@
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from respool.client.kafka import list_offsets
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.errors import (
     BrokerUnreachable,
     LoginRefused,
     TlsRefused,
+    UnknownPartition,
     VersionUnsupported,
 )
-from respool.client.kafka.metadata import Address
+from respool.client.kafka.metadata import Address, Place
 from respool.client.kafka.versions import VersionRange
 from respool.model.operator_errors import Unreachable
+from respool.operate import cluster_survey
 from respool.operate.cluster_survey import GapReason, survey
 from respool.wire.api_table import Api
 
@@ -260,12 +263,77 @@ def test_the_lag_of_groups_that_there_was_no_time_for_is_unknown() -> None:
         (1, Api.OFFSET_FETCH): cluster.never,
     }
     found = survey(cluster, seconds=0.01)
-    said = [gap.message for gap in found.gaps if gap.subject == "lag"]
-    assert said == [
-        "offsets of group a: no answer in time",
-        "no time for the offsets of 3 more groups",
-    ]
+    (gap,) = found.gaps
+    assert gap.message == "no time for the offsets of 4 groups"
+    # It tells nothing about a broker.
+    assert (gap.subject, gap.broker, gap.reason) == ("lag", None, GapReason.TIMEOUT)
     assert found.lags == {}
+
+
+def test_log_ends_that_there_was_no_time_for_tell_nothing_about_their_broker() -> None:
+    cluster = AnsweringCluster({})
+    cluster.instead = {(2, Api.LIST_OFFSETS): cluster.never}
+    (gap,) = survey(cluster, seconds=0.01).gaps
+    assert gap.message == "log ends on broker 2: no answer in time"
+    assert (gap.subject, gap.broker, gap.reason) == ("lag", None, GapReason.TIMEOUT)
+
+
+def test_the_offsets_of_several_groups_are_fetched_at_a_time_and_after_all_else() -> None:
+    cluster = AnsweringCluster({})
+    names = [f"group-{number}" for number in range(cluster_survey._GROUPS_AT_ONCE)]
+    groups = [
+        told(group_id=name, group_state="Empty", group_type="classic", protocol_type="")
+        for name in names
+    ]
+    together = threading.Barrier(len(names))
+
+    def fetched(fields: Mapping[str, Any]) -> Any:
+        together.wait(timeout=60)
+        # They share connections with these questions.
+        assert cluster.asked[Api.DESCRIBE_LOG_DIRS] == cluster.asked[Api.LIST_TRANSACTIONS] == 2
+        return ANSWERS[Api.OFFSET_FETCH](fields)
+
+    cluster.instead = {
+        **{(one, Api.LIST_GROUPS): lambda _: told(groups=groups) for one in ADDRESSES},
+        (1, Api.OFFSET_FETCH): fetched,
+    }
+    found = survey(cluster, seconds=600)
+    assert (found.lags, found.gaps) == (dict.fromkeys(names, 12), [])
+
+
+def test_partitions_that_have_gone_leave_lags_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: Cluster, places: Iterable[Place]) -> dict[int, list[Place]]:
+        raise UnknownPartition(*min(places), 0)
+
+    monkeypatch.setattr(list_offsets, "leaders_of", gone)
+    found = survey(AnsweringCluster({}), seconds=600)
+    (gap,) = found.gaps
+    assert (gap.subject, gap.reason) == ("lag", GapReason.TRANSIENT)
+    assert found.lags == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (Code.kafka_storage_error, GapReason.REFUSED),
+        (Code.topic_authorization_failed, GapReason.UNAUTHORIZED),
+        # It is being deleted.
+        (Code.unknown_topic_or_partition, GapReason.TRANSIENT),
+    ],
+)
+def test_a_topic_whose_metadata_is_an_error_is_a_gap(code: Code, reason: GapReason) -> None:
+    def with_error(fields: Mapping[str, Any]) -> Any:
+        failed = topic("payments", [])
+        failed.error_code = int(code)
+        return metadata(fields, topic("rides", [told_partition(0, leader=1)]), failed)
+
+    found = survey(
+        AnsweringCluster({(one, Api.METADATA): with_error for one in ADDRESSES}), seconds=600
+    )
+    (gap,) = found.gaps
+    assert (gap.subject, gap.reason) == ("topics", reason)
+    assert "'payments'" in gap.message
+    assert found.topics.keys() == {"rides"}
 
 
 def test_configs_are_read_only_for_topics_with_replicas_out_of_sync() -> None:

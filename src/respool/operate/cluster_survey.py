@@ -4,9 +4,11 @@ Any broker will do, of Respool or of Kafka. Each question is independent: one wi
 others are still answered. When the time is up, the client is interrupted, and all open questions become gaps.
 """
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,6 +44,7 @@ _ASKED_AT_ONCE = 16
 _TOPICS_PER_REQUEST = 500
 # Ctrl-C just before a wait begins does not interrupt it: Python notices the signal when the wait ends.
 _WAIT_S_MAX = 0.5
+_GROUPS_AT_ONCE = 8
 
 
 class GapReason(StrEnum):
@@ -84,7 +87,7 @@ _REASONS_BY_CODE: Mapping[int, GapReason] = {
 class Gap:
     """Something that could not be learned."""
 
-    # 'log_dirs', 'transactions', 'groups', 'lag', 'min_isr' or 'moving'.
+    # 'topics', 'log_dirs', 'transactions', 'groups', 'lag', 'min_isr' or 'moving'.
     subject: str
     # None: it does not concern a single broker.
     broker: int | None = None
@@ -124,7 +127,8 @@ def survey(cluster: Cluster, *, seconds: float) -> Survey:
     alarm.daemon = True
     alarm.start()
     try:
-        return _Surveyor(cluster, _read_metadata(cluster, seconds=seconds)).run()
+        found = _read_metadata(cluster, seconds=seconds)
+        return _Surveyor(cluster, found, seconds=seconds).run()
     finally:
         alarm.cancel()
 
@@ -133,34 +137,53 @@ def _read_metadata(cluster: Cluster, *, seconds: float) -> Survey:
     with client_errors_translated():
         try:
             make_first_contact(cluster)
-            return Survey(
-                cluster=cluster.retrying(lambda: describe_cluster(cluster)),
-                topics=cluster.retrying(cluster.refresh_all),
-            )
+            described = cluster.retrying(lambda: describe_cluster(cluster))
+            topics, errors = cluster.retrying(cluster.refresh_all_or_errors)
         except ClientClosed as error:
             raise Unreachable(
                 f"the brokers at {cluster.bootstrap} did not list brokers and topics within {seconds:g} s",
                 hint="give them more time: --timeout '1 minute'",
             ) from error
+    gaps = [
+        Gap(subject="topics", reason=_reason_of(error), message=str(error))
+        for _, error in sorted(errors.items())
+    ]
+    return Survey(cluster=described, topics=topics, gaps=gaps)
 
 
 class _Surveyor:
-    def __init__(self, cluster: Cluster, found: Survey) -> None:
+    def __init__(self, cluster: Cluster, found: Survey, *, seconds: float) -> None:
         self._cluster = cluster
         self._found = found
+        # Silent brokers hold up the lags of groups for half of the survey's time at most.
+        self._half_s = seconds / 2
+        # By group; and the groups that there was no time for.
+        self._committed: dict[str, dict[Place, OffsetAndMetadata]] = {}
+        self._late_groups: list[str] = []
 
     def run(self) -> Survey:
         brokers = sorted(self._found.cluster.brokers)
-        with ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as pool:
+        with (
+            ThreadPoolExecutor(max_workers=_ASKED_AT_ONCE) as pool,
+            ThreadPoolExecutor(max_workers=_GROUPS_AT_ONCE) as group_pool,
+        ):
             try:
                 # Brokers without an answer hold up the threads that ask them, so what concerns all brokers comes first.
-                tasks = [pool.submit(one) for one in (self._health, self._moving, self._groups)]
+                listing = pool.submit(self._groups)
+                tasks = [listing, pool.submit(self._health), pool.submit(self._moving)]
                 tasks += [pool.submit(self._log_dirs, one) for one in brokers]
                 tasks += [pool.submit(self._transactions, one) for one in brokers]
-                for task in tasks:
-                    while not wait((task,), timeout=_WAIT_S_MAX).done:
-                        pass
-                    task.result()
+                # Last, on threads of its own: a broker that answers thousands of requests for offsets would keep the
+                # other questions waiting, because they share its connection.
+                _wait_for(tasks, seconds=self._half_s)
+                _wait_for([listing])
+                names = [one.name for one in self._found.groups or ()]
+                _wait_for(
+                    group_pool.submit(self._fetch_offsets, names[first::_GROUPS_AT_ONCE])
+                    for first in range(_GROUPS_AT_ONCE)
+                )
+                _wait_for([group_pool.submit(self._lags)])
+                _wait_for(tasks)
             except BaseException:
                 # Ctrl-C: leaving the pool waits for its threads.
                 self._cluster.interrupt()
@@ -179,6 +202,9 @@ class _Surveyor:
         except ClientError as error:
             reason = _reason_of(error)
             text = "no answer in time" if reason is GapReason.TIMEOUT else str(error)
+            if reason is GapReason.TIMEOUT and subject == "lag":
+                # That tells nothing about the broker: there may be thousands of groups.
+                broker = None
             self._gap(subject, reason, f"{what}: {text}" if what else text, broker=broker)
             return False
         return True
@@ -272,9 +298,24 @@ class _Surveyor:
                 moving = "the coordinators of some groups are moving"
                 self._gap("groups", GapReason.TRANSIENT, moving)
 
-        if not self._learn("groups", ask):
-            return
-        committed = self._committed()
+        self._learn("groups", ask)
+
+    def _fetch_offsets(self, names: Iterable[str]) -> None:
+        for name in names:
+
+            def ask(name: str = name) -> None:
+                try:
+                    self._committed[name] = groups.fetch_offsets(self._cluster, name)
+                except ClientClosed:
+                    self._late_groups.append(name)
+
+            self._learn("lag", ask, what=f"offsets of group {name}")
+
+    def _lags(self) -> None:
+        committed = self._committed
+        if self._late_groups:
+            message = f"no time for the offsets of {counted(len(self._late_groups), 'group')}"
+            self._gap("lag", GapReason.TIMEOUT, message)
         ranges = self._ranges(committed.values())
         for name, places in committed.items():
             lags = [
@@ -290,24 +331,6 @@ class _Surveyor:
             if not lags or any(one.held is not None for one in lags):
                 self._found.lags[name] = total_lag(lags)
 
-    def _committed(self) -> dict[str, dict[Place, OffsetAndMetadata]]:
-        found: dict[str, dict[Place, OffsetAndMetadata]] = {}
-        names = [one.name for one in self._found.groups or ()]
-        for done, name in enumerate(names):
-
-            def ask(name: str = name) -> None:
-                found[name] = groups.fetch_offsets(self._cluster, name)
-
-            if not self._learn("lag", ask, what=f"offsets of group {name}") and (
-                self._cluster.is_closed
-            ):
-                left = len(names) - done - 1
-                if left:
-                    more = counted(left, "more group")
-                    self._gap("lag", GapReason.TIMEOUT, f"no time for the offsets of {more}")
-                break
-        return found
-
     def _ranges(
         self, committed: Iterable[Mapping[Place, OffsetAndMetadata]]
     ) -> dict[Place, OffsetRange]:
@@ -320,7 +343,9 @@ class _Surveyor:
             if topic in topics and topics[topic].leaders.get(number) is not None
         }
         found: dict[Place, OffsetRange] = {}
-        for broker, ones in list_offsets.leaders_of(self._cluster, places).items():
+        led: dict[int, list[Place]] = {}
+        self._learn("lag", lambda: led.update(list_offsets.leaders_of(self._cluster, places)))
+        for broker, ones in led.items():
 
             def ask(ones: list[Place] = ones) -> None:
                 # Up to the log end: a read_uncommitted group may be beyond the last stable offset.
@@ -330,8 +355,18 @@ class _Surveyor:
                     )
                 )
 
-            self._learn("lag", ask, broker=broker)
+            self._learn("lag", ask, broker=broker, what=f"log ends on broker {broker}")
         return found
+
+
+def _wait_for(tasks: Iterable[Future[None]], *, seconds: float = math.inf) -> None:
+    """Wait for tasks, and raise the first error of one that is done. Later ones may still be running then."""
+    until = time.monotonic() + seconds
+    for task in list(tasks):
+        while not task.done() and (left := until - time.monotonic()) > 0:
+            wait((task,), timeout=min(left, _WAIT_S_MAX))
+        if task.done():
+            task.result()
 
 
 def _reason_of(error: ClientError) -> GapReason:

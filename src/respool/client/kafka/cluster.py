@@ -325,13 +325,13 @@ class Cluster:
         Raises:
             BrokerUnreachable: no broker answers.
         """
+        return self.refresh_all_or_errors()[0]
+
+    def refresh_all_or_errors(self) -> tuple[dict[str, TopicMetadata], dict[str, BrokerRefused]]:
+        """Like `refresh_all`; also returns the errors of the topics that have one, by topic."""
         reply = self.request_any(Api.METADATA, metadata_fields(None))
         self._metadata.learn_brokers(reply)
-        return {
-            str(one.name): self._metadata.learn_topic(topic_metadata_of(str(one.name), one))
-            for one in reply.topics
-            if not one.error_code or one.error_code == Code.leader_not_available
-        }
+        return self._metadata.learn_topics(reply)
 
     def refresh_brokers(self) -> Mapping[int, tuple[str, int]]:
         """Fetch the list of brokers now, without retries: broker id -> address.

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from respool.client.kafka.errors import UnknownPartition
+from respool.client.kafka.codes import Code, refused
+from respool.client.kafka.errors import BrokerRefused, UnknownPartition
 
 Address: TypeAlias = tuple[str, int]
 # Topic and partition.
@@ -89,6 +90,18 @@ class MetadataCache:
             newer = newer_of(self._topics.get(seen.name), seen)
             self._topics[seen.name] = newer
         return newer
+
+    def learn_topics(self, reply: Any) -> tuple[dict[str, TopicMetadata], dict[str, BrokerRefused]]:
+        """Merge all topics of a Metadata reply; return the results, and the errors of the topics that have one."""
+        topics: dict[str, TopicMetadata] = {}
+        errors: dict[str, BrokerRefused] = {}
+        for one in reply.topics:
+            name = str(one.name)
+            if one.error_code and one.error_code != Code.leader_not_available:
+                errors[name] = refused(f"metadata request for topic {name!r}", one.error_code)
+            else:
+                topics[name] = self.learn_topic(topic_metadata_of(name, one))
+        return topics, errors
 
     def forget(self, name: str) -> None:
         with self._lock:
