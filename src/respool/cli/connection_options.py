@@ -163,7 +163,7 @@ class SecurityOptions:
                 username=self.username,
                 password=_password(self.password_file),
             )
-        return Security(tls=tls, login=login)
+        return Security(tls=tls, login=login, origin="--security-protocol")
 
     def _protocol(self) -> str:
         if self.protocol is None and self.given:

@@ -18,7 +18,10 @@ from respool.client.kafka.errors import (
     BrokerUnreachable,
     ClientClosed,
     ClientError,
+    NobodyAnswers,
     NoBroker,
+    NoReply,
+    nobody_listens,
 )
 from respool.client.kafka.list_offsets import Isolation, OffsetRange
 from respool.client.kafka.metadata import Address, Place, TopicMetadata
@@ -294,12 +297,30 @@ def make_first_contact(cluster: Cluster) -> None:
     except NoBroker as error:
         raise operator_error_of(error) from error
     except BrokerUnreachable as error:
-        raise Unreachable(
-            f"something listens at {cluster.bootstrap}, but it does not answer as a Kafka broker does: {error}",
-            hint="check the port, and --security-protocol if this listener has TLS or logins",
-        ) from error
+        raise _no_kafka(cluster, error) from error
     except ClientError as error:
         raise operator_error_of(error) from error
+
+
+def _no_kafka(cluster: Cluster, error: BrokerUnreachable) -> Unreachable:
+    """The error for addresses where something accepts connections, and none answers as a Kafka broker."""
+    failures = error.failures if isinstance(error, NobodyAnswers) else (error,)
+    silent = [one for one in failures if isinstance(one, NoReply)]
+    if silent and all(one in silent or nobody_listens(one) for one in failures):
+        named = " and ".join(one.address for one in silent)
+        return Unreachable(
+            f"{named} accepted the connection and did not answer within {silent[0].waited_s:g} s",
+            hint="the broker may be suspended, overloaded or still starting: see its log, or try again",
+        )
+    protocol = cluster.security.origin or "the security protocol"
+    return Unreachable(
+        f"something listens at {cluster.bootstrap}, but it does not answer as a Kafka broker does: {error}",
+        hint=(
+            f"check the port, and {protocol} if this listener has TLS or logins"
+            if cluster.security.tls is None
+            else f"this listener is likely one without TLS: check the port, and {protocol}"
+        ),
+    )
 
 
 def _led(topics: Iterable[TopicMetadata]) -> list[Place]:

@@ -62,7 +62,7 @@ def test_an_empty_file_says_nothing() -> None:
     config = parse_client_config("\n  ! nothing\n", origin="file")
     assert config.bootstrap is None
     assert config.client_id is None
-    assert config.security is IN_THE_CLEAR
+    assert config.security == IN_THE_CLEAR
 
 
 @pytest.mark.parametrize(

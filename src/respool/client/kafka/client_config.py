@@ -13,7 +13,7 @@ tune the internals of another client are accepted and ignored; every other name 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -171,7 +171,10 @@ def parse_client_config(text: str, *, origin: str) -> ClientConfig:
             request_timeout_ms=_milliseconds(properties, REQUEST_TIMEOUT),
             connect_timeout_ms=_milliseconds(properties, CONNECT_TIMEOUT),
             retry_ms=_milliseconds(properties, RETRY_TIMEOUT),
-            security=security_properties.security_of(properties),
+            security=replace(
+                security_properties.security_of(properties),
+                origin=f"{security_properties.PROTOCOL} in {origin}",
+            ),
         )
     except BadArgument as error:
         raise BadArgument(f"{origin}: {error}") from None

@@ -20,9 +20,11 @@ from respool.client.kafka.errors import (
     BrokerRefused,
     BrokerUnreachable,
     ClientClosed,
+    NobodyAnswers,
     NoBroker,
     ProtocolBroken,
     UnknownTopic,
+    nobody_listens,
 )
 from respool.client.kafka.metadata import (
     Address,
@@ -82,6 +84,7 @@ class Cluster:
         self._bootstrap = Bootstrap.resolve(bootstrap)
         self.retry_ms = retry_ms
         self._first_contact_ms = first_contact_ms
+        self.security = security
         self._first = _addresses(self._bootstrap)
         self._links = LinkSettings(
             client_id=client_id,
@@ -270,12 +273,9 @@ class Cluster:
         self, asked: Sequence[tuple[str, int]], failures: Sequence[BrokerUnreachable]
     ) -> BrokerUnreachable:
         """The error for a request that no address answered."""
-        if not self._metadata.brokers and all(
-            isinstance(one.__cause__, OSError) for one in failures
-        ):
+        if not self._metadata.brokers and all(map(nobody_listens, failures)):
             return NoBroker(self._bootstrap, [str(one) for one in failures])
-        named = ", ".join(f"{host}:{port}" for host, port in asked)
-        return BrokerUnreachable(f"no broker answers at {named}; the last error: {failures[-1]}")
+        return NobodyAnswers(asked, failures)
 
     def _next_address(self, asked: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
         with self._lock:

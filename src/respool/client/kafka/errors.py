@@ -48,6 +48,31 @@ class ConnectionLost(BrokerUnreachable):
     """A connection ended or timed out before its reply came; it is unknown whether the request was carried out."""
 
 
+class NobodyAnswers(BrokerUnreachable):
+    """None of several addresses answered a request. `failures` has an error for each of them."""
+
+    def __init__(
+        self, addresses: Sequence[tuple[str, int]], failures: Sequence[BrokerUnreachable]
+    ) -> None:
+        named = ", ".join(f"{host}:{port}" for host, port in addresses)
+        super().__init__(f"no broker answers at {named}; the last error: {failures[-1]}")
+        self.failures = tuple(failures)
+
+
+def nobody_listens(error: BrokerUnreachable) -> bool:
+    """Whether no connection was made, as opposed to one that was lost or led to something other than a broker."""
+    return isinstance(error.__cause__, OSError) and not isinstance(error, ConnectionLost)
+
+
+class NoReply(ConnectionLost):
+    """The broker accepted the connection, and did not answer in time."""
+
+    def __init__(self, message: str, *, address: str, waited_s: float) -> None:
+        super().__init__(message)
+        self.address = address
+        self.waited_s = waited_s
+
+
 class NoLeader(BrokerUnreachable):
     """A partition has no leader, by the metadata of the brokers that answer."""
 

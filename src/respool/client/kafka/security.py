@@ -121,6 +121,8 @@ class Login:
 class Security:
     tls: Tls | None = None
     login: Login | None = None
+    # The option or property that chose the protocol, for error messages; empty if it is not known.
+    origin: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.tls is None and self.login is not None and self.login.mechanism == PLAIN:

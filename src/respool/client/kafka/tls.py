@@ -30,7 +30,7 @@ def wrap_tls(line: socket.socket, context: ssl.SSLContext, host: str) -> "TlsSoc
         raise BrokerUnreachable(f"no certificate can be for a host {host!r}") from error
     try:
         made.handshake()
-    except ssl.SSLEOFError as error:
+    except (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError) as error:
         raise BrokerUnreachable(
             "it closed the connection when TLS was to begin; does it speak TLS on this port?"
         ) from error

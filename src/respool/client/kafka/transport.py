@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from respool.client.kafka.bootstrap import FIRST_CONNECT_MS, why_no_connection
-from respool.client.kafka.errors import BrokerUnreachable, ClientClosed, ConnectionLost
+from respool.client.kafka.errors import BrokerUnreachable, ClientClosed, ConnectionLost, NoReply
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Link:
         """
         Raises:
             BrokerUnreachable: nothing listens there.
+            NoReply: TLS did not begin in time.
             TlsRefused: TLS failed.
         """
         assert self._socket is None
@@ -128,7 +129,11 @@ class Link:
                 if (tls := self._settings.security.tls) is not None:
                     from respool.client.kafka.tls import wrap_tls
 
-                    self._socket = wrap_tls(self._socket, tls.context(), self.address[0])
+                    try:
+                        self._socket = wrap_tls(self._socket, tls.context(), self.address[0])
+                    except TimeoutError as error:
+                        what = f"{self.name} accepted the connection, and TLS did not begin within {limit_s:g} s"
+                        raise NoReply(what, address=self.name, waited_s=limit_s) from error
             except (OSError, BrokerUnreachable) as error:
                 self._socket.close()
                 reason = error
@@ -137,6 +142,8 @@ class Link:
                 return
         if self._is_closed:
             raise self._closed()
+        if isinstance(reason, NoReply):
+            raise reason
         if isinstance(reason, OSError):
             raise BrokerUnreachable(self._why(reason, limit_s)) from reason
         raise BrokerUnreachable(f"no connection to {self.name}: {reason}") from reason
@@ -177,7 +184,7 @@ class Link:
         """Wait for a reply's first byte. The socket's own timeout is too short for requests that let brokers wait.
 
         Raises:
-            ConnectionLost: no byte came in that time.
+            NoReply: no byte came in that time.
         """
         line = self._live()
         if getattr(line, "has_pending", False):
@@ -185,7 +192,10 @@ class Link:
         poll = select.poll()
         poll.register(line, select.POLLIN)
         if not poll.poll(seconds * 1000):
-            raise self._lost(f"it was silent for {seconds:g} s", TimeoutError("no reply"))
+            lost = self._lost(f"it was silent for {seconds:g} s", TimeoutError("no reply"))
+            if isinstance(lost, ClientClosed):
+                raise lost
+            raise NoReply(str(lost), address=self.name, waited_s=seconds)
 
     def fill(self, target: memoryview) -> None:
         """Receive until the target is full.
