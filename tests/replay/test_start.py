@@ -4,22 +4,27 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import Consumer
 
 import respool
 from respool.client.kafka.cluster import Cluster
+from respool.replay import start
 from respool.replay.audit import AuditEntry, AuditLog
 from respool.replay.errors import (
+    CopiedAlready,
     GroupTaken,
     InvalidReplay,
     ReplayFailed,
     ReplayNotFound,
     ReplayUnreachable,
 )
+from respool.replay.topic_copy import begin_copy
 from respool.testing import Broker
 from support.confluent_client import ConfluentClient
 from support.message import Message, Received
@@ -152,6 +157,57 @@ def test_the_same_replay_is_not_repeated_unless_asked_for(broker: Broker) -> Non
     assert not third.was_done
     assert third.wait(WAIT_SECONDS).id != first.id
     assert len(values(broker, f"{topic}-copy")) == 20
+
+
+def test_two_starts_at_the_same_moment_make_one_copy(broker: Broker) -> None:
+    topic = write(broker, count=500)
+    into = f"{topic}-copy"
+    # Both have read the audit log, and found no such replay, before one of them writes to it.
+    have_read = threading.Barrier(2)
+
+    def begin_together(*given: Any, **named: Any) -> AuditEntry:
+        have_read.wait(WAIT_SECONDS)
+        return begin_copy(*given, **named)
+
+    def begin() -> respool.Replay:
+        return replay(broker, topic, since="earliest", until="now", into=into)
+
+    with (
+        patch.object(start, "begin_copy", begin_together),
+        ThreadPoolExecutor(max_workers=2) as threads,
+    ):
+        both = [one.result() for one in [threads.submit(begin) for _ in range(2)]]
+    assert [one.wait(WAIT_SECONDS).state for one in both] == ["done", "done"]
+    assert len({one.id for one in both}) == 1
+    assert sorted(one.is_resumed for one in both) == [False, True]
+    assert sorted(values(broker, into)) == list(range(500))
+    with Cluster(broker.bootstrap) as cluster:
+        found = [one for one in AuditLog(cluster).in_log_order() if one.target == into]
+    assert [one.id for one in found] == [both[0].id]
+
+
+def test_a_finished_replay_whose_range_has_grown_is_refused(broker: Broker) -> None:
+    topic = write(broker, partitions=1, count=10)
+    arguments: dict[str, Any] = {"since": "earliest", "into": f"{topic}-copy"}
+    first = replay(broker, topic, **arguments)
+    assert first.wait(WAIT_SECONDS).state == "done"
+    now_ms = int(datetime.now(UTC).timestamp() * 1000)
+    late = Message(key=b"key", value=b"10", timestamp_ms=now_ms)
+    ConfluentClient().write(broker.bootstrap, (topic, 0), [late])
+    # Its timestamp must be in the past for a range that ends now.
+    wait_until(lambda: datetime.now(UTC).timestamp() * 1000 > now_ms + 1, "a later millisecond")
+    with pytest.raises(
+        CopiedAlready, match=r"^10 of the 11 messages in this range were replayed"
+    ) as raised:
+        replay(broker, topic, **arguments)
+    assert isinstance(raised.value, respool.ReplayError)
+    assert f"since='{first.entry.to_text}'" in str(raised.value)
+    assert "--again" in str(raised.value)
+    assert values(broker, f"{topic}-copy", 1) == list(range(10))
+    continued = {**arguments, "since": first.entry.to_text}
+    assert replay(broker, topic, **continued).wait(WAIT_SECONDS).messages == 1
+    assert values(broker, f"{topic}-copy", 1) == list(range(11))
+    assert replay(broker, topic, again=True, **arguments).wait(WAIT_SECONDS).messages == 11
 
 
 def test_stopped_and_resumed_by_its_id_it_filters_as_it_was_begun(broker: Broker) -> None:

@@ -116,6 +116,14 @@ class AuditLog:
         Raises:
             ReplayError: they cannot be read.
         """
+        return {one.id: one for one in sorted(self.in_log_order(), key=lambda one: one.begun_ms)}
+
+    def in_log_order(self) -> list[AuditEntry]:
+        """All entries, in the order of their first record; begin times are of different clocks.
+
+        Raises:
+            ReplayError: they cannot be read.
+        """
         latest: dict[str, AuditEntry] = {}
         with client_errors_translated():
             for record_id, value in self._records():
@@ -123,7 +131,7 @@ class AuditLog:
                     latest.pop(record_id, None)
                 elif (entry := _read(value)) is not None:
                     latest[record_id] = entry
-        return {entry.id: entry for entry in sorted(latest.values(), key=lambda one: one.begun_ms)}
+        return list(latest.values())
 
     def write(self, entry: AuditEntry) -> None:
         """Record an entry; return when all in-sync replicas have it.
@@ -131,8 +139,19 @@ class AuditLog:
         Raises:
             ReplayError: it could not be recorded.
         """
+        self._write(entry.id, _encode(entry))
+
+    def remove(self, entry_id: str) -> None:
+        """Remove an entry whose operation never began.
+
+        Raises:
+            ReplayError: that could not be recorded.
+        """
+        self._write(entry_id, None)
+
+    def _write(self, entry_id: str, value: bytes | None) -> None:
         # Only one record is in flight at a time, so its order needs no sequence numbers; a duplicate changes nothing.
-        record = NewRecord(key=entry.id.encode(), value=_encode(entry), timestamp_ms=_now_ms())
+        record = NewRecord(key=entry_id.encode(), value=value, timestamp_ms=_now_ms())
         fields = {
             "transactional_id": None,
             "acks": ALL_IN_SYNC,

@@ -54,6 +54,10 @@ class GroupTaken(ReplayError):
     """The group has members, or offsets that this replay did not set."""
 
 
+class CopiedAlready(ReplayError):
+    """A finished replay of the same request has copied a part of the range."""
+
+
 class PositionLost(Exception):
     """The target expects another sequence number: another run of this replay has written. Read its end again.
 

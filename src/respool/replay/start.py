@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TypeAlias
 
 from respool.client.kafka.bootstrap import Bootstrap
@@ -22,9 +21,10 @@ from respool.replay.errors import InvalidReplay, ReplayNotFound, client_errors_t
 from respool.replay.group_start import start_group
 from respool.replay.handle import Estimate, Replay
 from respool.replay.pace import parse_pace
+from respool.replay.repeated_request import AFTER, done_before, first_of, latest_of
 from respool.replay.request import MessageFilter, ReplayRequest, recorded_filter, wanted_headers
 from respool.replay.time_range import TimeRange, find_spans
-from respool.replay.topic_copy import CopyOptions, Note, begin_copy, carry_out, latest_of
+from respool.replay.topic_copy import CopyOptions, Note, begin_copy, carry_out
 from respool.replay.topic_lookup import describe_topic, newest_ms
 
 When: TypeAlias = datetime | timedelta | str
@@ -56,8 +56,9 @@ def start_replay(
     '2026-11-12 08:00', 'yesterday'; `since` may also be 'earliest'. The range ends before `until`, by default now.
 
     With `into`, messages are copied into that topic exactly once: an interrupted replay continues when it is started
-    again with the same arguments, or with only `resume=ID`. A replay that is already done is not repeated;
-    `again=True` makes another copy. With `group` nothing is copied: the new group begins at `since`.
+    again with the same arguments, or with only `resume=ID`. A replay that is already done is not repeated, and one
+    whose range has grown since is refused; `again=True` makes another copy. With `group` nothing is copied: the new
+    group begins at `since`.
 
     `keys` and `headers` select messages: those with one of the keys, and those with every named header, with one of the
     given values. `pace` is 'max', '10x' (ten times as fast as the timestamps), '500/s', or both: '10x 500/s'.
@@ -67,6 +68,7 @@ def start_replay(
     Raises:
         InvalidReplay: arguments contradict each other, or one is invalid.
         ReplayNotFound: there is no such topic, or no such replay to resume.
+        CopiedAlready: a finished replay with the same arguments has copied a part of the range.
         GroupTaken: the group has members, or offsets that were not set by the same replay request.
         ReplayUnreachable: no broker answers.
     """
@@ -111,16 +113,8 @@ def start(
     """
     try:
         audit = AuditLog(cluster)
-        before = latest_of(list(audit.entries().values()), request)
-        running = partial(
-            _running,
-            cluster,
-            audit,
-            selection=request.selection,
-            options=options,
-            on_note=on_note,
-        )
         if request.group is not None:
+            before = latest_of(audit.in_log_order(), request)
             spans = find_spans(cluster, request.topic, wanted)
             begun = start_group(cluster, audit, request, spans, wanted, before=before, again=again)
             return Replay(
@@ -131,20 +125,52 @@ def start(
                 is_resumed=begun.was_done,
                 messages_left=begun.messages_left,
             )
-        if before is not None and not again:
-            if before.state != DONE:
-                return running(before, is_resumed=True)
-            spans = find_spans(cluster, request.topic, wanted)
-            if dict(CopyPlan.from_document(before.details["plan"]).spans) == spans:
-                return Replay(cluster, before, spans, work=None, is_resumed=True)
-        else:
-            spans = find_spans(cluster, request.topic, wanted)
-        with client_errors_translated():
-            entry = begin_copy(cluster, audit, request, spans, wanted, on_note=on_note)
-        return running(entry, is_resumed=False)
+        entry, is_resumed = _begin_or_join(
+            cluster, audit, request, wanted, again=again, on_note=on_note
+        )
+        if entry.state == DONE:
+            return _done(cluster, entry)
+        return _running(
+            cluster,
+            audit,
+            entry,
+            selection=request.selection,
+            options=options,
+            is_resumed=is_resumed,
+            on_note=on_note,
+        )
     except BaseException:
         cluster.close()
         raise
+
+
+def _begin_or_join(
+    cluster: Cluster,
+    audit: AuditLog,
+    request: ReplayRequest,
+    wanted: TimeRange,
+    *,
+    again: bool,
+    on_note: Note,
+) -> tuple[AuditEntry, bool]:
+    """The entry of the replay to carry out, and whether it was begun earlier or by another starter."""
+    entries = audit.in_log_order()
+    before = latest_of(entries, request)
+    if before is not None and before.state != DONE and not again:
+        return before, True
+    spans = find_spans(cluster, request.topic, wanted)
+    if not again and (done := done_before(entries, request, spans)) is not None:
+        return done, True
+    marks = {} if again else {AFTER: None if before is None else before.id}
+    with client_errors_translated():
+        entry = begin_copy(cluster, audit, request, spans, wanted, marks=marks, on_note=on_note)
+    if again:
+        return entry, False
+    first = first_of(audit.in_log_order(), request, entry)
+    if first.id == entry.id:
+        return entry, False
+    audit.remove(entry.id)
+    return first, True
 
 
 def resume_recorded(
@@ -164,8 +190,7 @@ def resume_recorded(
         audit = AuditLog(cluster)
         entry = _recorded(audit, replay_id)
         if entry.state == DONE:
-            plan = CopyPlan.from_document(entry.details["plan"])
-            return Replay(cluster, entry, plan.spans, work=None, is_resumed=True)
+            return _done(cluster, entry)
         selection = recorded_filter(replay_id, entry.details["wish"], given)
         return _running(
             cluster,
@@ -188,6 +213,11 @@ def _recorded(audit: AuditLog, replay_id: str) -> AuditEntry:
             f"there is no replay {replay_id!r} into a topic", hint="see: respool replay list"
         )
     return entry
+
+
+def _done(cluster: Cluster, entry: AuditEntry) -> Replay:
+    plan = CopyPlan.from_document(entry.details["plan"])
+    return Replay(cluster, entry, plan.spans, work=None, is_resumed=True)
 
 
 def _running(

@@ -1,7 +1,7 @@
 """A replay into a topic: starts a copy or resumes a recorded one, and records how it ends."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.configs import ConfigSource
-from respool.client.kafka.errors import BrokerRefused
+from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
 from respool.client.kafka.metadata import TopicMetadata
 from respool.model.quantities import counted
 from respool.model.topic_config import OF_ITSELF
@@ -44,9 +44,10 @@ def begin_copy(
     spans: Mapping[int, Span],
     time_range: TimeRange,
     *,
+    marks: Mapping[str, str | None],
     on_note: Note,
 ) -> AuditEntry:
-    """Make the plan of a copy, and record it."""
+    """Make the plan of a copy, and record it. `marks` are recorded with it: see `repeated_request.py`."""
     assert request.into is not None
     source = describe_topic(cluster, request.topic)
     into = _target_topic(cluster, request.into, like=source, on_note=on_note)
@@ -72,6 +73,7 @@ def begin_copy(
             "to_ms": time_range.to_ms,
             "plan": plan.to_document(),
             "checkpoint": None,
+            **marks,
         },
     )
     audit.write(entry)
@@ -126,12 +128,6 @@ def carry_out(
         raise
 
 
-def latest_of(entries: Sequence[AuditEntry], request: ReplayRequest) -> AuditEntry | None:
-    """The last replay with the same request."""
-    alike = [one for one in entries if one.details.get("fingerprint") == request.fingerprint]
-    return alike[-1] if alike else None
-
-
 def _end(audit: AuditLog, entry: AuditEntry, position: CopyPosition) -> AuditEntry:
     copied = counted(position.copied, "message")
     if position.is_complete:
@@ -153,9 +149,18 @@ def _target_topic(
         )
     if name not in cluster.retrying(cluster.refresh_all):
         _create_like(cluster, name, like, on_note=on_note)
+        # Brokers learn of a new topic and its leaders at different times.
+        return cluster.retrying(lambda: _led_topic(cluster, name))
     into = describe_topic(cluster, name)
     check_leaders(cluster, into)
     return into
+
+
+def _led_topic(cluster: Cluster, name: str) -> TopicMetadata:
+    topic = cluster.refresh_all().get(name)
+    if topic is None or None in topic.leaders.values():
+        raise BrokerUnreachable(f"the new topic {name} has no leader yet")
+    return topic
 
 
 def _create_like(cluster: Cluster, name: str, like: TopicMetadata, *, on_note: Note) -> None:
