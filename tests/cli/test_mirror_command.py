@@ -42,6 +42,25 @@ def test_a_file_without_an_address_is_no_address(
         )
 
 
+def test_the_file_of_the_variable_has_the_targets_address_too(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--to was said to be missing, although --client-config with the same file was enough."""
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=b:1\n")
+    monkeypatch.setenv(CONFIG_VARIABLE, str(file))
+    assert both_clusters(source="a:1").target.bootstrap == "b:1"
+    assert both_clusters(source="a:1", target="c:1").target.bootstrap == "c:1"
+    # It is about the target alone.
+    ended = run("mirror", "status", "--to", "b:1", "--topics", "a")
+    assert "--from is missing;" in ended.err.replace("\n", ";")
+    file.write_text(TIMEOUTS)
+    ended = run("mirror", "status", "--from", "a:1", "--topics", "a")
+    assert f"--to is missing, and {CONFIG_VARIABLE} {file} has no bootstrap.servers" in (
+        " ".join(ended.err.split())
+    )
+
+
 def test_an_address_option_precedes_a_file_also_where_a_variable_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

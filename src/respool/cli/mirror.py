@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from respool.cli import options, output
 from respool.cli.connection_options import (
+    CONFIG_VARIABLE,
     PANEL,
     BrokerConnection,
     ClientConfigFile,
@@ -157,16 +158,16 @@ def _check_address(
     """No cluster of a mirror has a default address: the wrong one could be written to.
 
     Raises:
-        UsageError: neither the option nor the file has an address.
+        UsageError: neither the option nor the file, which may be that of RESPOOL_CLIENT_CONFIG, has an address.
     """
     if address is not None:
         return
-    if file is None:
-        why = ""
-    elif connection.config is None or connection.config.servers is None:
-        why = f", and {config_option} {file} has no bootstrap.servers"
-    else:
-        return
+    why = ""
+    if connection.config is not None:
+        if connection.config.servers is not None:
+            return
+        named = config_option if file is not None else CONFIG_VARIABLE
+        why = f", and {named} {connection.config.origin} has no bootstrap.servers"
     raise UsageError(
         f"{option} is missing{why}",
         hint="respool mirror --from SOURCE:PORT --to TARGET:PORT --topics REGEX",

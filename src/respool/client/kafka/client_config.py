@@ -81,7 +81,7 @@ WITHOUT_EFFECT = frozenset(
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 # The name ends at the first unescaped =, : or whitespace.
-_ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+_ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)(\s*[=:]?\s*)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +159,8 @@ def parse_client_config(text: str, *, origin: str) -> ClientConfig:
     """Parse the text of a client config; `origin` names it in errors. Otherwise like `read_client_config`."""
     properties: dict[str, str] = {}
     for number, line in _logical_lines(text):
-        name, value = _entry(line)
-        _check_name(name, f"{origin}, line {number}")
+        name, value, has_separator = _entry(line)
+        _check_name(name, f"{origin}, line {number}", has_separator=has_separator)
         # As in Java, the last value wins.
         properties[name] = value
     try:
@@ -180,15 +180,18 @@ def parse_client_config(text: str, *, origin: str) -> ClientConfig:
         raise BadArgument(f"{origin}: {error}") from None
 
 
-def _check_name(name: str, where: str) -> None:
+def _check_name(name: str, where: str, *, has_separator: bool) -> None:
     # Security properties are checked together later, which gives better error messages.
     if name in _NAMES or name in WITHOUT_EFFECT or name.startswith(security_properties.PREFIXES):
         return
     near = get_close_matches(name, _NAMES, n=1, cutoff=0.7)
+    if not near and not has_separator:
+        raise BadArgument(f"{where} is not name=value")
     hint = (
         f"; did you mean {near[0]!r}?"
         if near
-        else ": it says how to reach brokers, and nothing else"
+        else ", which has properties of the connection only (docs/operating.md#security lists them); those of "
+        "producers and consumers, such as acks or group.id, do not belong in it"
     )
     raise BadArgument(f"{where}: {name!r} is no property of a client config{hint}")
 
@@ -228,10 +231,11 @@ def _is_continued(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _entry(line: str) -> tuple[str, str]:
+def _entry(line: str) -> tuple[str, str, bool]:
+    """Split a line into name and value, and say whether = or : is between them, and not just spaces."""
     found = _ENTRY.fullmatch(line)
     assert found is not None, "every line matches"
-    return _unescaped(found[1]), _unescaped(found[2])
+    return _unescaped(found[1]), _unescaped(found[3]), bool(found[2].strip())
 
 
 def _unescaped(text: str) -> str:
