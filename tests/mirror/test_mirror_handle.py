@@ -106,8 +106,10 @@ def test_once_ends_by_itself(source: Broker, target: Broker) -> None:
 
 def test_a_failure_is_raised_where_it_is_waited_for(source: Broker, target: Broker) -> None:
     mirror = start(source, target, topics="nothing", once=True)
-    with pytest.raises(NotFound, match="no topic at"):
+    with pytest.raises(NotFound, match=r"no topic at .* matches the patterns") as raised:
         mirror.wait(TIMEOUT_S)
+    # A program has no options.
+    assert "--topics" not in str(raised.value)
     with pytest.raises(NotFound), mirror:
         pass
     with pytest.raises(NotFound):
@@ -165,6 +167,27 @@ def test_waiting_takes_no_longer_than_allowed(source: Broker, target: Broker) ->
             mirror.wait_until_caught_up(0.01)
         release.set()
         mirror.wait_until_caught_up(TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"topics": 5}, "topics=5: a regular expression is needed"),
+        ({"topics": ["a", 5]}, r"topics=\['a', 5\]: a regular"),
+        ({"exclude": 5}, "exclude=5: a regular"),
+        ({"groups": b"a"}, "groups=b'a': a regular"),
+        ({"from_security": "x"}, "from_security='x': a respool.Security is needed"),
+        ({"to_security": "x"}, "to_security='x': a respool.Security is needed"),
+        ({"to_timeouts": 5}, "to_timeouts=5: a dict"),
+        ({"source": 5}, "source=5: text is needed"),
+    ],
+    ids=str,
+)
+def test_arguments_of_another_type_are_named_before_anything_is_sent(
+    arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        respool.start_mirror(**{"source": "x:1", "target": "y:1", "topics": ".*", **arguments})
 
 
 def test_what_cannot_be_is_refused_at_once(source: Broker) -> None:

@@ -16,7 +16,7 @@ from respool.mirror.clusters import NO_TIMEOUTS
 from respool.mirror.mirror_run import MirrorPlan, MirrorRun
 from respool.mirror.progress import MirrorEvent, MirrorStatus, OnEvent, Severity
 from respool.mirror.target_topics import TopicFilter, parse_patterns
-from respool.model.operator_errors import OperatorError
+from respool.model.operator_errors import OperatorError, UsageError
 
 POLL_SECONDS = 0.1
 _log = logging.getLogger(__name__)
@@ -55,18 +55,27 @@ def start_mirror(
     the log.
 
     Raises:
-        UsageError: a pattern is not a regular expression, a timeout has another name, or source and target are the
-            same cluster.
+        UsageError: an argument has another type, a pattern is not a regular expression, a timeout has another name,
+            or source and target are the same cluster.
         Unreachable: one of the clusters does not answer.
     """
+    for name, security in (("from_security", from_security), ("to_security", to_security)):
+        if security is not None and not isinstance(security, Security):
+            raise UsageError(f"{name}={security!r}: a respool.Security is needed")
+    for name, timeouts in (("from_timeouts", from_timeouts), ("to_timeouts", to_timeouts)):
+        if timeouts is not None and not isinstance(timeouts, Mapping):
+            raise UsageError(f"{name}={timeouts!r}: a dict of names and milliseconds is needed")
+    for name, address in (("source", source), ("target", target)):
+        if not isinstance(address, str):
+            raise UsageError(f"{name}={address!r}: text is needed, HOST:PORT")
     plan = MirrorPlan(
         source=source,
         target=target,
         topics=TopicFilter(
-            parse_patterns(_each(topics), option="topics"),
-            parse_patterns(_each(exclude), option="exclude"),
+            parse_patterns(_each("topics", topics), option="topics"),
+            parse_patterns(_each("exclude", exclude), option="exclude"),
         ),
-        groups=parse_patterns(_each(groups), option="groups"),
+        groups=parse_patterns(_each("groups", groups), option="groups"),
         once=once,
         keep_longer=keep_longer,
         from_security=from_security or IN_THE_CLEAR,
@@ -198,5 +207,14 @@ def _log_event(event: MirrorEvent) -> None:
     _log.log(_LOG_LEVELS[event.severity], "%s", text)
 
 
-def _each(patterns: str | Iterable[str]) -> list[str]:
-    return [patterns] if isinstance(patterns, str) else list(patterns)
+def _each(name: str, patterns: str | Iterable[str]) -> list[str]:
+    """
+    Raises:
+        UsageError: they are not text.
+    """
+    if isinstance(patterns, str):
+        return [patterns]
+    found = list(patterns) if isinstance(patterns, Iterable) else None
+    if found is None or not all(isinstance(one, str) for one in found):
+        raise UsageError(f"{name}={patterns!r}: a regular expression is needed, or several")
+    return found

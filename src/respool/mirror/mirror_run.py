@@ -254,7 +254,7 @@ class MirrorRun:
         if not self._copier.partitions and not self._topics.not_mirrored:
             if self._plan.once:
                 raise NotFound(
-                    f"no topic at {self._plan.source} matches --topics",
+                    f"no topic at {self._plan.source} matches the patterns",
                     hint=f"see: respool topic list --broker {self._plan.source}",
                 )
             self._on_event(MirrorEvent("no topic matches yet; waiting for one"))

@@ -3,7 +3,7 @@
 Both have the same arguments under names of their own; errors use those names.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -35,6 +35,8 @@ COMMAND_NAMES = ArgumentNames(
     group="--group NEW",
     resume="--resume ID",
 )
+# In messages about the arguments of a Python call.
+_TYPE_NAMES: Mapping[type, str] = {str: "text", Mapping: "a dict of names and values"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +123,16 @@ def _check_resume(given: ReplayArguments, names: ArgumentNames) -> None:
             f"{names.resume} replaces all arguments that describe the replay, and contradicts {contradicting[0]}",
             hint=f"give {names.resume} alone, or with what says how to copy: pace and compression",
         )
+
+
+def check_types(given: Mapping[str, tuple[object, type | tuple[type, ...]]]) -> None:
+    """Check arguments of a Python call, of which some may not have been given (None).
+
+    Raises:
+        InvalidReplay: one has another type.
+    """
+    for name, (value, wanted) in given.items():
+        if value is not None and not isinstance(value, wanted):
+            first = wanted[0] if isinstance(wanted, tuple) else wanted
+            needed = _TYPE_NAMES.get(first, f"a respool.{first.__name__}")
+            raise InvalidReplay(f"{name}{value!r}: {needed} is needed")

@@ -14,6 +14,7 @@ from respool.replay.arguments import (
     ReplayArguments,
     ResumedReplay,
     check_arguments,
+    check_types,
 )
 from respool.replay.audit import DONE, AuditEntry, AuditLog
 from respool.replay.copy_plan import CopyPlan
@@ -72,6 +73,19 @@ def start_replay(
         GroupTaken: the group has members, or offsets that were not set by the same replay request.
         ReplayUnreachable: no broker answers.
     """
+    check_types(
+        {
+            "topic=": (topic, str),
+            "into=": (into, str),
+            "group=": (group, str),
+            "pace=": (pace, str),
+            "compression=": (compression, str),
+            "resume=": (resume, str),
+            "headers=": (headers, Mapping),
+            "bootstrap=": (bootstrap, (str, Bootstrap)),
+            "security=": (security, Security),
+        }
+    )
     copies = {"keys=": keys, "headers=": headers, "pace=": pace, "compression=": compression}
     options = CopyOptions(
         pace=parse_pace(pace or "max"), codec=codec_of(compression, "compression={!r}")
@@ -296,9 +310,7 @@ def _text_of(name: str, value: When) -> str:
 def _keys(keys: Iterable[Text] | None) -> frozenset[bytes] | None:
     if keys is None:
         return None
-    if isinstance(keys, str | bytes):
-        keys = [keys]
-    found = frozenset(_bytes("keys", key) for key in keys)
+    found = frozenset(_bytes("keys", key) for key in _each("keys", keys))
     if not found:
         raise InvalidReplay("keys= is empty", hint="leave it out to copy all messages")
     return found
@@ -309,10 +321,12 @@ def _headers(
 ) -> Mapping[str, frozenset[bytes]] | None:
     if headers is None:
         return None
+    if odd := [name for name in headers if not isinstance(name, str)]:
+        raise InvalidReplay(f"headers= has the name {odd[0]!r}: a header's name is text")
     pairs = [
         (name, _bytes("headers", value))
         for name, values in headers.items()
-        for value in ([values] if isinstance(values, str | bytes) else values)
+        for value in _each("headers", values)
     ]
     found = wanted_headers(pairs)
     if found is None or set(found) != set(headers):
@@ -320,6 +334,14 @@ def _headers(
             "headers= names no value", hint="give {name: value} or {name: [value, ...]}"
         )
     return found
+
+
+def _each(name: str, values: Text | Iterable[Text]) -> Iterable[Text]:
+    if isinstance(values, str | bytes):
+        return [values]
+    if isinstance(values, Iterable):
+        return values
+    raise InvalidReplay(f"{name}= has {values!r}: text or bytes are needed, one or several")
 
 
 def _bytes(name: str, value: object) -> bytes:
