@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Lock
 
 from respool.client.kafka.cluster import Cluster
 from respool.model.times import format_ms
@@ -38,9 +38,14 @@ STOP_SECONDS = 5.0
 class Control:
     """Stops or pauses a run, from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._stop = Event()
         self._paused = Event()
+        self._lock = Lock()
+        # When the present pause began, and how long the earlier ones were.
+        self._paused_at = 0.0
+        self._paused_before = 0.0
 
     @property
     def is_stopped(self) -> bool:
@@ -53,11 +58,25 @@ class Control:
     def stop(self) -> None:
         self._stop.set()
 
+    @property
+    def paused_seconds(self) -> float:
+        """How long the run has been paused until now, in total."""
+        with self._lock:
+            return self._paused_before + self._present_pause()
+
     def pause(self) -> None:
-        self._paused.set()
+        with self._lock:
+            if not self._paused.is_set():
+                self._paused_at = self._clock()
+                self._paused.set()
 
     def unpause(self) -> None:
-        self._paused.clear()
+        with self._lock:
+            self._paused_before += self._present_pause()
+            self._paused.clear()
+
+    def _present_pause(self) -> float:
+        return self._clock() - self._paused_at if self._paused.is_set() else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from respool.client.kafka.cluster import Cluster
-from respool.replay.audit import INTERRUPTED, AuditEntry
+from respool.replay.audit import FAILED, INTERRUPTED, RUNNING, AuditEntry
 from respool.replay.copy_plan import Span
 from respool.replay.copy_run import Control, RunProgress
 
@@ -28,7 +28,7 @@ class ReplayProgress:
     copied: int
     # The timestamp of the last message sent, in milliseconds; -1 before the first.
     timestamp_ms: int
-    # The rate of this run.
+    # The rate of this run, without the time for which it was paused.
     messages_per_second: float
     # None: unknown.
     seconds_left: float | None
@@ -51,6 +51,7 @@ class Replay:
         estimate: Estimate | None = None,
         is_resumed: bool = False,
         messages_left: int = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`work` copies the messages; None: there is nothing left to do. The cluster is closed when the replay ends."""
         self._cluster = cluster
@@ -60,10 +61,11 @@ class Replay:
         self._estimate = estimate
         self._is_resumed = is_resumed
         self._messages_left = messages_left
-        self._control = Control()
+        self._clock = clock
+        self._control = Control(clock=clock)
         self._ended = Event()
         self._failure: BaseException | None = None
-        self._began_at = time.monotonic()
+        self._began_at = clock()
         self._first_done: int | None = None
         total = sum(span.messages for span in spans.values())
         self._progress = ReplayProgress(
@@ -97,7 +99,14 @@ class Replay:
 
     def __repr__(self) -> str:
         entry = self._entry
-        return f"<Replay {entry.id} of {entry.source} into {entry.target}: {entry.state}>"
+        return f"<Replay {entry.id} of {entry.source} into {entry.target}: {self._state}>"
+
+    @property
+    def _state(self) -> str:
+        # The entry of a resumed replay has the state in which its last run ended.
+        if self.is_running:
+            return "paused" if self.is_paused else RUNNING
+        return self._entry.state if self._failure is None else FAILED
 
     @property
     def id(self) -> str:
@@ -172,7 +181,8 @@ class Replay:
 
     @property
     def is_interrupted(self) -> bool:
-        return self._entry.state == INTERRUPTED
+        """True if it was stopped before its end, and can be resumed."""
+        return self._state == INTERRUPTED
 
     def _run(self) -> None:
         assert self._work is not None
@@ -187,7 +197,7 @@ class Replay:
     def _on_progress(self, progress: RunProgress) -> None:
         if self._first_done is None:
             self._first_done = progress.done
-        seconds = max(time.monotonic() - self._began_at, 0.001)
+        seconds = max(self._clock() - self._began_at - self._control.paused_seconds, 0.001)
         rate = (progress.done - self._first_done) / seconds
         total, seconds_left = self._progress.total, None
         if self._estimate is not None:
