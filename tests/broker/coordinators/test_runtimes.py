@@ -1,11 +1,13 @@
 """Coordinators of a cluster's broker that may, for a while, not be sure of its lease, or of its followers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from broker.cluster_world import ONE, TOPIC, TWO, Cluster, Node, plays
 from respool.broker.coordinators.runtimes import (
+    ABOUT_TO_SERVE_S,
     CoordinatorRuntimes,
     java_string_hash,
     partition_for,
@@ -95,6 +97,47 @@ async def test_a_coordinator_whose_lease_may_be_over_tells_nothing_from_memory(
     assert node.partition(topic=CONSUMER_OFFSETS).is_leading
     assert await how_far(node) == NotCoordinator.code
     node.store.conditions.is_disconnected = False
+
+
+@plays(brokers=2, **FEW)
+async def test_a_consumer_that_comes_while_the_groups_are_loaded_gets_its_offsets(
+    cluster: Cluster,
+) -> None:
+    """librdkafka's consumers with assign() take an error for good, and read nothing."""
+    node = await coordinator_in(cluster)
+    runtimes, partition = node.broker.groups.runtimes, node.partition(topic=CONSUMER_OFFSETS)
+    await cluster.until(lambda: len(cluster.image(topic=CONSUMER_OFFSETS).isr) == 2)
+    cluster.cut(ONE, TWO)
+    node.in_process(lambda: append_something(partition))
+    node.in_process(lambda: runtimes.on_role(partition))
+    asked = asyncio.ensure_future(how_far(node))
+    await cluster.pass_time(100)
+    assert not asked.done()
+    cluster.heal()
+    assert await asked == 0
+
+
+@plays(brokers=2, **FEW)
+async def test_a_consumer_that_comes_before_the_broker_has_read_of_the_groups_waits(
+    cluster: Cluster,
+) -> None:
+    """Another broker, whose image was newer, has sent it here."""
+    asked = [asyncio.ensure_future(how_far(cluster[one])) for one in (ONE, TWO)]
+    await cluster.pass_time(100)
+    assert not any(one.done() for one in asked)
+    node = await coordinator_in(cluster)
+    there, elsewhere = asked if node.id == ONE else reversed(asked)
+    assert await there == 0
+    assert await elsewhere == NotCoordinator.code
+
+
+@plays(brokers=2, **FEW)
+async def test_a_consumer_does_not_wait_for_ever_for_groups_that_are_not_loaded(
+    cluster: Cluster,
+) -> None:
+    began = asyncio.get_running_loop().time()
+    assert await how_far(cluster[ONE]) == NotCoordinator.code
+    assert asyncio.get_running_loop().time() - began >= ABOUT_TO_SERVE_S
 
 
 async def list_error(node: Node) -> int:

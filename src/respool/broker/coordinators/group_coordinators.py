@@ -66,6 +66,7 @@ class Groups:
             # A coordinator that is still loading is notified once it has loaded.
             if runtime.is_active:
                 self._notify_of_topics(number, runtime, view)
+        self.runtimes.wake_waiters()
 
     def new_machine(self, number: int) -> GroupMachine:
         view = self._topics_view()

@@ -94,6 +94,10 @@ class CoordinatorRuntime:
     def is_active(self) -> bool:
         return self._state is _State.ACTIVE
 
+    @property
+    def is_loading(self) -> bool:
+        return self._state is _State.LOADING
+
     async def load(self) -> None:
         """Replay the whole partition, then begin to serve."""
         try:

@@ -6,7 +6,8 @@ replaces it after a delay and reads the log again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 
 from respool.broker.coordinators.coordinator_log import CoordinatorState
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 # A failed coordinator is not reopened immediately: reading its log again is expensive.
 REOPEN_DELAY_S = 2.0
+# How long a request waits for a coordinator that is about to serve. Clients' own limits are several times as long.
+ABOUT_TO_SERVE_S = 5.0
 
 
 class CoordinatorRuntimesOwner(Protocol):
@@ -78,6 +81,8 @@ class CoordinatorRuntimes:
         self._reopening: dict[int, asyncio.TimerHandle] = {}
         # In start order, so that simulated runs are deterministic.
         self._loading: dict[asyncio.Task[Any], None] = {}
+        # Set when a coordinator may have begun or stopped, and then replaced by a new event.
+        self._changed = asyncio.Event()
 
     def on_role(self, partition: Partition) -> None:
         """This broker has become the partition's leader, or has ceased to be.
@@ -93,6 +98,35 @@ class CoordinatorRuntimes:
             runtime.stop()
         if partition.is_leading:
             self._begin(partition)
+        self.wake_waiters()
+
+    def wake_waiters(self) -> None:
+        """Topics, roles or coordinators have changed: those in `wait_until_served` look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_until_served(self, names: Collection[str]) -> None:
+        """Wait while coordinators of these names are about to serve here, but not for ever.
+
+        Another broker may send clients here before this one has read that it leads, or has loaded the log.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ABOUT_TO_SERVE_S):
+                while any(map(self._is_about_to_serve, names)):
+                    await self._changed.wait()
+
+    def _is_about_to_serve(self, name: str) -> bool:
+        if not self._partitions.may_act:
+            return False
+        topic = self._catalog.image.topics.get(self.topic)
+        if topic is None:
+            # Clients have heard of a coordinator, so in a cluster the topic exists, and its image is on the way.
+            return self._is_clustered
+        number = self.partition_of(name)
+        runtime = self._runtimes.get(number)
+        if runtime is not None:
+            return runtime.is_loading
+        return topic.partitions[number].leader == self._catalog.me
 
     async def ensure_topic(self) -> None:
         """Create the topic if it does not exist."""
@@ -204,7 +238,11 @@ class CoordinatorRuntimes:
     def _begin(self, partition: Partition) -> None:
         task = self._spawn(self._load(partition, self._open_runtime(partition)))
         self._loading[task] = None
-        task.add_done_callback(lambda _: self._loading.pop(task, None))
+        task.add_done_callback(self._on_loaded)
+
+    def _on_loaded(self, task: "asyncio.Task[Any]") -> None:
+        self._loading.pop(task, None)
+        self.wake_waiters()
 
     async def _load(self, partition: Partition, runtime: CoordinatorRuntime) -> None:
         try:

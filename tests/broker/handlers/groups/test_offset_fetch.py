@@ -14,6 +14,7 @@ from broker.group_client import (
 from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import OFFSETS_TOPIC
 from broker.wire_client import versions
+from respool.broker.coordinators import runtimes
 from respool.wire.api_table import Api
 
 NOT_COORDINATOR = 16
@@ -141,7 +142,14 @@ def test_not_even_when_the_groups_could_not_be_told_that_it_was_deleted(
     assert committed(broker, "drivers") == {("rides", 0): 1}
 
 
+@pytest.fixture
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for a coordinator that does not begin to serve."""
+    monkeypatch.setattr(runtimes, "ABOUT_TO_SERVE_S", 0)
+
+
 @several_groups
+@pytest.mark.usefixtures("_no_patience")
 def test_while_the_groups_are_loaded_clients_are_told_to_ask_again(
     broker: RunningBroker, version: int
 ) -> None:
@@ -154,6 +162,7 @@ def test_while_the_groups_are_loaded_clients_are_told_to_ask_again(
 
 
 @one_group
+@pytest.mark.usefixtures("_no_patience")
 def test_of_one_group_they_are_told_so_of_each_partition_too(
     broker: RunningBroker, version: int
 ) -> None:

@@ -34,6 +34,8 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
     require_stable = getattr(body, "require_stable", False)
     asked = body.groups if request.version >= SEVERAL_GROUPS_VERSION else (body,)
     questions = [_question(group) for group in asked]
+    # librdkafka does not retry: a consumer with assign() would get an error once, and then no message.
+    await broker.groups.runtimes.wait_until_served({group.group_id for group in questions})
     groups = await ask_coordinators(
         broker.groups.runtimes,
         questions,
