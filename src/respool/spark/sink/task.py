@@ -1,4 +1,4 @@
-"""Writes one task's rows to topics: Arrow batches in, a transaction that is written but not ended out.
+"""Writes one task's rows to topics: Arrow batches in; the result is a transaction that is written and still open.
 
 Runs in Spark's Python workers. No state is kept between tasks.
 """
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
 from respool.client.arrow.writing.arrow_producer import ArrowProducer
+from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerRefused
 from respool.columnar.row_sum import row_sum
 from respool.spark.options import BadOption
@@ -20,7 +21,6 @@ from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.sink.state import Extent, Share, TaskTransaction
 from respool.spark.worker import freeze_loaded_objects
 
-_INVALID_TRANSACTION_TIMEOUT = 50
 _SUM_BITS = 2**64
 
 
@@ -155,7 +155,7 @@ def _begin(producer: ArrowProducer, options: SinkOptions) -> None:
     try:
         producer.begin()
     except BrokerRefused as error:
-        if error.code == _INVALID_TRANSACTION_TIMEOUT:
+        if error.code == Code.invalid_transaction_timeout:
             raise BadOption(
                 f"transactionTimeout = {options.transaction_timeout_ms} ms is more than the brokers allow "
                 "(their transaction.max.timeout.ms, 15 minutes by default): take less, or have them allow more"

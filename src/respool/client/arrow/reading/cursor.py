@@ -13,10 +13,10 @@ from enum import Enum
 from struct import Struct
 
 from respool.client.arrow.errors import BatchDamaged, LogTruncated, RetentionOvertook
+from respool.client.kafka.codes import Code
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, MAGIC, MAGIC_AT
 from respool.wire.fetch_reply import FetchedPart
 
-OFFSET_OUT_OF_RANGE = 1
 NO_EPOCH = -1
 # The assumed message size until some messages have been read.
 MESSAGE_BYTES_GUESS = 1_024
@@ -66,7 +66,7 @@ class Cursor:
             RetentionOvertook: messages at the position have been deleted.
             BatchDamaged: the offsets of batches are out of order.
         """
-        if part.error_code == OFFSET_OUT_OF_RANGE:
+        if part.error_code == Code.offset_out_of_range:
             return FetchStep.ASK_BOUNDS
         if part.error_code:
             return FetchStep.RETRY
