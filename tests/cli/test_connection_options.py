@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from cli.command_tree import all_commands, has_option
 from cli.running import Run
 from respool.cli.connection_options import (
     CONFIG_VARIABLE,
@@ -212,6 +213,46 @@ def test_a_wrong_file_is_told_by_its_name(run: Run, tmp_path: Path, text: str) -
     ended = run("topic", "list", "--client-config", str(file))
     assert ended.code == ExitCode.USAGE
     assert str(file) in ended.err
+
+
+# -- options ---------------------------------------------------------------------------------------------------------
+
+SECURITY_OPTIONS = (
+    "--security-protocol",
+    "--sasl-mechanism",
+    "--username",
+    "--password-file",
+    "--tls-ca",
+    "--tls-cert",
+    "--tls-key",
+    "--client-config",
+)
+READS_TWO_CLUSTERS = {("mirror", "run"), ("mirror", "status")}
+# Commands that connect to no broker as a client.
+WITHOUT_BROKER = {
+    ("serve",): "is the broker",
+    ("log", "dump"): "reads files",
+    ("log", "verify"): "reads files",
+    ("log", "accept-loss"): "writes into a stopped broker's data folder",
+    ("cluster", "up"): "starts the brokers, without TLS",
+    ("cluster", "remove"): "writes to etcd",
+    ("cluster", "elect"): "writes to etcd",
+    ("cluster", "throttle"): "writes to etcd",
+    ("pipeline", "report"): "reads tables",
+    ("pipeline", "clean"): "changes tables",
+}
+
+
+@pytest.mark.parametrize("path", all_commands(), ids=" ".join)
+def test_every_command_has_the_same_security_options(path: tuple[str, ...]) -> None:
+    command = all_commands()[path]
+    expected = set() if path in WITHOUT_BROKER else set(SECURITY_OPTIONS)
+    assert {name for name in SECURITY_OPTIONS if has_option(command, name)} == expected
+    assert has_option(command, "--from-client-config") == (path in READS_TWO_CLUSTERS)
+
+
+def test_commands_without_security_options_exist() -> None:
+    assert WITHOUT_BROKER.keys() | READS_TWO_CLUSTERS <= all_commands().keys()
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
