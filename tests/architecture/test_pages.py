@@ -20,6 +20,8 @@ _PATH = re.compile(r"(?<![\w./<>-])((?:[a-z_]+/)+(?:[a-z_]+\.(?:py|md|toml)|(?=[
 _IMPORT = re.compile(r"^\s*from (respool[\w.]*) import ([\w, ]+)$", re.MULTILINE)
 # `NullNotAllowed`, `TimestampInvalid` (`respool.columnar.errors`)
 _NAMES_WITH_MODULE = re.compile(r"((?:`\w+`, )*`\w+`) \(`(respool\.[\w.]+)`\)")
+# `start.py`, without a package
+_BARE_FILE = re.compile(r"(?<![\w./-])(\w+\.py)\b")
 _ERRORS = re.compile(r"`(respool\.[\w.]*errors)`")
 
 
@@ -67,6 +69,22 @@ def test_the_map_has_every_package() -> None:
     named = set(_paths(ROOT / "ARCHITECTURE.md"))
     packages = {f"{package.relative_to(SOURCE).as_posix()}/" for package in packages_with_modules()}
     assert packages - named == set()
+
+
+def test_every_bare_file_of_the_map_is_in_the_package_of_its_row() -> None:
+    """Elsewhere on that page, files are named with their packages."""
+    astray = [
+        line
+        for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+        for file in _BARE_FILE.findall(line)
+        if not any((SOURCE / package / file).exists() for package in _packages_of_row(line))
+    ]
+    assert astray == []
+
+
+def _packages_of_row(line: str) -> list[str]:
+    """| `rides/`, `pipeline/` | contents | -> rides/, pipeline/."""
+    return re.findall(r"`([\w/]+/)`", line.split("|")[1]) if line.startswith("|") else []
 
 
 def test_the_map_is_read_as_paths() -> None:
