@@ -155,7 +155,7 @@ class Broker:
         )
 
     def _create_components(self) -> None:
-        """Create what needs the data folder."""
+        """Create the components that need the data folder."""
         replication = self._new_replication()
         self.partitions = Partitions(
             folder=self.folder,

@@ -280,7 +280,9 @@ def _check_jobs(jobs: list[str], *, continuous: bool) -> None:
         if jobs.count(name) > 1:
             raise UsageError(f"the job {name} is given twice")
     if continuous and "replay-fraud" in jobs:
-        raise UsageError("replay-fraud ends where its window does: it cannot be with --continuous")
+        raise UsageError(
+            "replay-fraud cannot be combined with --continuous: it ends where its window does"
+        )
 
 
 def _check_packages(needed: tuple[str, ...], *, extra: str) -> None:

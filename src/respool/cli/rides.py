@@ -189,11 +189,13 @@ def generate(
 
 def _check_live(*, count: int | None, until: str, writes_nothing: bool) -> None:
     if count is not None:
-        raise UsageError("--live has a rate: it cannot be with --count")
+        raise UsageError(
+            "--live cannot be combined with --count: its events follow from --rate and --for"
+        )
     if until != "now":
-        raise UsageError("--live starts from now: it cannot be with --until")
+        raise UsageError("--live cannot be combined with --until: it starts from now")
     if writes_nothing:
-        raise UsageError("--live cannot be with --dry-run or --print")
+        raise UsageError("--live cannot be combined with --dry-run or --print")
 
 
 def _plan(*, cities: str, **wanted: Any) -> Any:

@@ -195,7 +195,7 @@ class TopicReader:
         silent = time.monotonic() - self._heard_at
         if self._lost and not self._follow and silent > SILENCE_SECONDS_MAX:
             raise Unreachable(
-                f"the broker at {self._broker} was away for {SILENCE_SECONDS_MAX:.0f} seconds: {self._lost}",
+                f"the broker at {self._broker} was unreachable for {SILENCE_SECONDS_MAX:.0f} seconds: {self._lost}",
                 hint=self.resume_hint,
             )
 

@@ -58,7 +58,7 @@ class AuditEntry:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """The entry for programs. Text for people is left out, except the reason of a failure."""
+        """The entry as a JSON document, without the texts for people except the reason of a failure."""
         return {
             "id": self.id,
             "kind": self.kind,

@@ -2,8 +2,8 @@
 
 A follower's fetch contains the epoch of its last record. The leader looks up the end of that epoch in its own log, or,
 if it does not have the epoch, the end of the one before. If that end is before the fetch offset, the follower
-truncates its log to where both can be equal, and fetches again, until they agree. High watermarks are not used for
-this: they lag.
+truncates its log to the last offset at which both logs can agree, and fetches again, until they agree. High
+watermarks are not used for this: they lag.
 
 ```
 leader     1 1 1 1 1 2 2 2 2 4 4       "my largest epoch up to your epoch 3 is 2, and ends at 9"

@@ -121,11 +121,11 @@ class ConsumerReader:
         except OffsetOutOfRange as error:
             if self._rack and target.leader_epoch >= 0:
                 raise
-            # Without a rack, the consumer was redirected to no follower. Without an epoch, its metadata may be so old
-            # that it takes this broker for the leader: it would take the follower's OFFSET_OUT_OF_RANGE for the
-            # leader's, and reset its offset. NOT_LEADER makes it look up the leader instead.
+            # Without a rack, the consumer was redirected to no follower. Without an epoch, its metadata may be old: it
+            # may believe that this broker leads, treat the follower's OFFSET_OUT_OF_RANGE as the leader's, and reset
+            # its offset. NOT_LEADER makes it look up the leader instead.
             raise NotLeader(
-                f"{partition.name}: followed here, and not up to there: {error}"
+                f"{partition.name}: this broker follows it, and lacks the offset: {error}"
             ) from error
 
     def closer_replica(self, partition: Partition, target: FetchTarget) -> BrokerId | None:

@@ -176,7 +176,9 @@ def _told(messages: Sequence[WriterCommitMessage | None]) -> "list[TaskMessage]"
 def _same(told: "Sequence[TaskMessage]") -> tuple[str, str]:
     whose = {(one.sink, one.run) for one in told}
     if len(whose) != 1:
-        raise SinkError(f"tasks of {len(whose)} runs answered for one batch: {sorted(whose)}")
+        raise SinkError(
+            f"one batch has commit messages from tasks of {len(whose)} runs: {sorted(whose)}"
+        )
     ((sink, run),) = whose
     assert sink is not None
     return sink, run
