@@ -335,7 +335,7 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             lag_ms_max=self.settings.replication.replica_lag_max_ms,
-            hurry_bytes=self.settings.replication.replica_fetch_ahead_bytes,
+            fetch_ahead_bytes=self.settings.replication.replica_fetch_ahead_bytes,
             member=self.member,
             link=self.link,
             local_reader=self.world.local_reader,

@@ -42,7 +42,7 @@ class Replication:
         offload: Offload,
         clock: Clock,
         lag_ms_max: int,
-        hurry_bytes: int,
+        fetch_ahead_bytes: int,
         member: ClusterMember | None,
         link: PeerLink | None,
         local_reader: LocalReader | None,
@@ -65,7 +65,7 @@ class Replication:
                 local_reads=partial(
                     FollowerLocalReads, local_reader, clock=clock, bytes_max=LOCAL_READ_BYTES_MAX
                 ),
-                hurry_bytes=hurry_bytes,
+                fetch_ahead_bytes=fetch_ahead_bytes,
                 broker_epoch=lambda: member.epoch,
                 spawn=spawn,
             )

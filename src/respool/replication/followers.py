@@ -221,12 +221,12 @@ def closest_replica(
     """
     if not client_rack or client_rack == leader_rack:
         return None
-    nearby = [
+    same_rack = [
         follower
         for follower in followers
         if follower.rack == client_rack and follower.log_start <= offset <= follower.log_end
     ]
-    if not nearby:
+    if not same_rack:
         return None
     # The one with the highest log end; ties are broken by id, so that consumers do not switch between replicas.
-    return max(nearby, key=lambda follower: (follower.log_end, -follower.broker)).broker
+    return max(same_rack, key=lambda follower: (follower.log_end, -follower.broker)).broker

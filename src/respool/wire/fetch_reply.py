@@ -52,7 +52,7 @@ class FetchedPart:
     # Current leader and epoch, if this broker is not the leader.
     leader: tuple[int, int] | None
     # The preferred read replica, in the reader's rack.
-    nearer: int | None = None
+    preferred_read_replica: int | None = None
     # Where to take the records from, which are empty then.
     file_range: FileRange | None = None
 
@@ -113,7 +113,7 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         producer_id, first_offset = _ABORTED.unpack_from(frame, position)
         aborted.append((producer_id, first_offset))
         position = skip_tagged_fields(frame, position + _ABORTED.size)
-    (nearer,) = _INT32.unpack_from(frame, position)
+    (preferred,) = _INT32.unpack_from(frame, position)
     length, position = _count(frame, position + _INT32.size)
     if position + length > len(frame):
         raise IndexError(f"{length} bytes of records, and {len(frame) - position} are left")
@@ -138,7 +138,7 @@ def _partition(frame: memoryview, position: int, topic: str | UUID) -> tuple[Fet
         records=records,
         diverging=None if diverging is None or diverging[1] < 0 else diverging,
         leader=None if leader is None or leader[0] < 0 else leader,
-        nearer=nearer if nearer >= 0 else None,
+        preferred_read_replica=preferred if preferred >= 0 else None,
         file_range=file_range,
     )
     return part, skip_tagged_fields(frame, position)

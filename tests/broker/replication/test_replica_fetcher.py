@@ -17,7 +17,7 @@ from respool.sim.runtime.sim_loop import SimLoop
 from respool.sim.runtime.simulated_sources import NodeClock
 
 LEADER = BrokerId(2)
-HURRY_BYTES = 100
+FETCH_AHEAD_BYTES = 100
 
 
 class Leader:
@@ -63,7 +63,7 @@ def fetcher_from(leader: Any, loop: SimLoop) -> ReplicaFetcher:
         work=leader,
         throttle=throttle,
         clock=NodeClock(loop),
-        hurry_bytes=HURRY_BYTES,
+        fetch_ahead_bytes=FETCH_AHEAD_BYTES,
         broker_epoch=lambda: 1,
         spawn=loop.create_task,
     )
@@ -202,7 +202,12 @@ def test_while_much_comes_it_fetches_on_and_waits_for_the_disk_only_when_no_more
 
     async def story() -> None:
         rounds: list[tuple[int, bool]] = []
-        records = [b"x" * HURRY_BYTES, b"x" * HURRY_BYTES, b"", b"x" * (HURRY_BYTES - 1)]
+        records = [
+            b"x" * FETCH_AHEAD_BYTES,
+            b"x" * FETCH_AHEAD_BYTES,
+            b"",
+            b"x" * (FETCH_AHEAD_BYTES - 1),
+        ]
         follower: Any = FollowingPartition()
 
         async def fetch(asked: dict[Any, Any], *, wait_ms: int, **_: Any) -> list[Any]:
@@ -246,7 +251,7 @@ def test_who_keeps_to_a_pace_does_not_come_before_the_others_each_time() -> None
             first.append(next(iter(asked)))
             if len(first) > len(partitions):
                 await asyncio.Event().wait()
-            answers = dict.fromkeys(asked, b"") | {first[-1]: b"x" * HURRY_BYTES}
+            answers = dict.fromkeys(asked, b"") | {first[-1]: b"x" * FETCH_AHEAD_BYTES}
             return [SimpleNamespace(partition=one, records=came) for one, came in answers.items()]
 
         async def take(_: Any) -> list[Any]:

@@ -67,7 +67,7 @@ class Leader:
 
 
 # More than comes at once here.
-HURRY_BYTES = 256 * 1024
+FETCH_AHEAD_BYTES = 256 * 1024
 
 
 class Throttle:
@@ -97,7 +97,7 @@ class World:
             work=bench.work,
             throttle=cast("ReplicationThrottle", self.throttle),
             clock=NodeClock(loop),
-            hurry_bytes=HURRY_BYTES,
+            fetch_ahead_bytes=FETCH_AHEAD_BYTES,
             broker_epoch=lambda: self.broker_epoch,
             spawn=loop.create_task,
         )

@@ -246,7 +246,7 @@ class CoordinatorRuntime:
         if not is_waiting:
             release.on_committed()
         elif not decision.records:
-            self._partition.hurry()
+            self._partition.request_sync()
 
     def _append(self, decision: Decision, guard: VerificationGuard | None) -> bool:
         try:

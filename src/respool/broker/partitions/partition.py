@@ -265,7 +265,7 @@ class Partition:
         """Append a validated batch and request the sync that the topic needs.
 
         The first batch of a transaction needs the guard from `PartitionLog.begin_verification`. A batch that is not
-        urgent is synced a little later, with others; call `hurry` before waiting for its commit.
+        urgent is synced a little later, with others; call `request_sync` before waiting for its commit.
 
         Raises:
             StorageFailed: the partition is offline, or the disk has no room.
@@ -360,7 +360,7 @@ class Partition:
         self.on_storage_error(error)
         return StorageFailed(f"{self.name}: {error}") if self.is_online else self.unavailable()
 
-    def hurry(self) -> None:
+    def request_sync(self) -> None:
         """Sync batches that were not urgent, since a request now waits for their commit."""
         if self.is_online and self.config.respool_flush is Flush.ALWAYS:
             self.syncs.request_sync(self)

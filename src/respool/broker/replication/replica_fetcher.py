@@ -48,13 +48,13 @@ class ReplicaFetcher:
         work: FollowerLog,
         throttle: ReplicationThrottle,
         clock: Clock,
-        hurry_bytes: int,
+        fetch_ahead_bytes: int,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
-        """A round with at least `hurry_bytes` has many bytes: syncing them takes about as long as a request."""
+        """A round with at least `fetch_ahead_bytes` has many bytes: syncing them takes about as long as a request."""
         self.leader = leader
-        self._hurry_bytes = hurry_bytes
+        self._fetch_ahead_bytes = fetch_ahead_bytes
         self._requests = requests
         self._work = work
         self._throttle = throttle
@@ -116,7 +116,7 @@ class ReplicaFetcher:
                 replies = await self._ask(asked, wait_ms=wait_ms, channel=STEADY_CHANNEL)
             finally:
                 self._is_polling = False
-            self._is_much = sum(len(one.records) for one in replies) >= self._hurry_bytes
+            self._is_much = sum(len(one.records) for one in replies) >= self._fetch_ahead_bytes
             await self._take(replies, STEADY_CHANNEL)
 
     async def _greet(self) -> None:

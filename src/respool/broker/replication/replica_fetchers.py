@@ -25,7 +25,7 @@ class ReplicaFetchers:
         throttle: ReplicationThrottle,
         clock: Clock,
         local_reads: Callable[[], FollowerLocalReads],
-        hurry_bytes: int,
+        fetch_ahead_bytes: int,
         broker_epoch: Callable[[], int | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
@@ -37,7 +37,7 @@ class ReplicaFetchers:
         throttle.on_changed = self._wake_all
         self._clock = clock
         self._local_reads = local_reads
-        self._hurry_bytes = hurry_bytes
+        self._fetch_ahead_bytes = fetch_ahead_bytes
         self._broker_epoch = broker_epoch
         self._spawn = spawn
         # One for every leader since the start.
@@ -72,7 +72,7 @@ class ReplicaFetchers:
                 work=self._work,
                 throttle=self._throttle,
                 clock=self._clock,
-                hurry_bytes=self._hurry_bytes,
+                fetch_ahead_bytes=self._fetch_ahead_bytes,
                 broker_epoch=self._broker_epoch,
                 spawn=self._spawn,
             )

@@ -19,26 +19,26 @@ ROWS = [b"one", b"two", b"three"]
 
 
 def test_a_named_replica_is_asked_until_it_fails_or_its_time_is_over() -> None:
-    nearby = PreferredReplicas()
-    assert nearby.of(0, 10.0) is None
-    nearby.on_named(0, FOLLOWER, 10.0)
-    assert nearby.of(0, 10.0 + NAMED_FOR_S / 2) == FOLLOWER
-    assert nearby.of(1, 10.0) is None
-    assert nearby.of(0, 10.0 + NAMED_FOR_S) is None
-    assert nearby.leave(0, 20.0)
-    assert not nearby.leave(0, 20.0)
-    assert nearby.of(0, 20.0) is None
+    replicas = PreferredReplicas()
+    assert replicas.of(0, 10.0) is None
+    replicas.on_named(0, FOLLOWER, 10.0)
+    assert replicas.of(0, 10.0 + NAMED_FOR_S / 2) == FOLLOWER
+    assert replicas.of(1, 10.0) is None
+    assert replicas.of(0, 10.0 + NAMED_FOR_S) is None
+    assert replicas.leave(0, 20.0)
+    assert not replicas.leave(0, 20.0)
+    assert replicas.of(0, 20.0) is None
 
 
 def test_a_leader_is_not_told_of_the_rack_for_a_while_after_its_replica_failed() -> None:
-    nearby = PreferredReplicas()
-    nearby.leave(0, 10.0)
-    assert nearby.may_be_named(0, 10.0)
-    nearby.on_named(0, FOLLOWER, 10.0)
-    nearby.leave(0, 20.0)
-    assert not nearby.may_be_named(0, 20.0 + AVOIDED_FOR_S / 2)
-    assert nearby.may_be_named(1, 20.0)
-    assert nearby.may_be_named(0, 20.0 + AVOIDED_FOR_S)
+    replicas = PreferredReplicas()
+    replicas.leave(0, 10.0)
+    assert replicas.may_be_named(0, 10.0)
+    replicas.on_named(0, FOLLOWER, 10.0)
+    replicas.leave(0, 20.0)
+    assert not replicas.may_be_named(0, 20.0 + AVOIDED_FOR_S / 2)
+    assert replicas.may_be_named(1, 20.0)
+    assert replicas.may_be_named(0, 20.0 + AVOIDED_FOR_S)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_reader_with_a_rack_reads_from_the_replica_that_the_leader_names(
     names_the_follower(leader, racks)
     assert read(leader, "west") == ROWS
     assert racks == ["west"]
-    # Asked once who is nearer; all that was read came from there.
+    # The leader named the follower once; everything read came from there.
     assert len(leader.fetches) == 1
     assert next(offset for _, offset, _ in follower.fetches) == 0
 

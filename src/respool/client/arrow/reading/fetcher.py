@@ -111,7 +111,7 @@ class Fetcher:
         # Partitions with new records move to the end, so that each gets its turn.
         self._readings = [self._reading(cursor) for cursor in cursors]
         self._lines: dict[int, _Line] = {}
-        self._nearby = PreferredReplicas()
+        self._preferred_replicas = PreferredReplicas()
         self._buffer = ReplyBuffer()
         self._reply_buffer = ReplyBuffer()
 
@@ -164,10 +164,10 @@ class Fetcher:
     def _broker_for(self, one: _Reading, now: float) -> int | None:
         """The broker to fetch from; None while there is no leader."""
         leader = self._watched.leader_of(one.cursor.partition)
-        nearer = self._nearby.of(one.cursor.partition, now)
-        if leader is None or nearer is None or nearer not in self._cluster.brokers:
+        preferred = self._preferred_replicas.of(one.cursor.partition, now)
+        if leader is None or preferred is None or preferred not in self._cluster.brokers:
             return None if leader is None else leader.broker
-        return nearer
+        return preferred
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -221,7 +221,9 @@ class Fetcher:
 
     def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
         limit, now = self._settings.fetch_bytes, time.monotonic()
-        may_name = all(self._nearby.may_be_named(one.cursor.partition, now) for one in readings)
+        may_name = all(
+            self._preferred_replicas.may_be_named(one.cursor.partition, now) for one in readings
+        )
         partitions = []
         for one in readings:
             cursor, leader = one.cursor, self._watched.leader_of(one.cursor.partition)
@@ -323,8 +325,10 @@ class Fetcher:
         if part.file_range is not None and not part.error_code:
             # The local read failed; the next fetch makes the broker send the records.
             return False
-        if part.nearer is not None and not part.error_code:
-            self._nearby.on_named(part.partition, part.nearer, time.monotonic())
+        if part.preferred_read_replica is not None and not part.error_code:
+            self._preferred_replicas.on_named(
+                part.partition, part.preferred_read_replica, time.monotonic()
+            )
             return False
         step = one.cursor.on_answer(part)
         match step:
@@ -338,7 +342,9 @@ class Fetcher:
                 shown = "only a part of a batch" if part.records else "nothing"
                 error = ClientError(f"its leader shows {shown} there")
                 self._fail(one, error, waits=False)
-            case FetchStep.ASK_BOUNDS if self._nearby.leave(part.partition, time.monotonic()):
+            case FetchStep.ASK_BOUNDS if self._preferred_replicas.leave(
+                part.partition, time.monotonic()
+            ):
                 # A follower may be behind; only the leader's bounds count.
                 pass
             case FetchStep.ASK_BOUNDS:
@@ -367,7 +373,7 @@ class Fetcher:
         Raises:
             PartitionUnavailable: it has failed for longer than the retry limit.
         """
-        self._nearby.leave(one.cursor.partition, time.monotonic())
+        self._preferred_replicas.leave(one.cursor.partition, time.monotonic())
         wait_ms = one.retry.next_wait_ms()
         if wait_ms is None:
             raise PartitionUnavailable(

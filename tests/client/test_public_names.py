@@ -1,4 +1,4 @@
-"""`import respool` is light, and its doors open when they are used."""
+"""`import respool` is light, and its public names are imported when they are used."""
 
 import subprocess
 import sys
@@ -22,17 +22,17 @@ def test_importing_respool_brings_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", [one for one in respool.__all__ if one != "__version__"])
-def test_every_door_opens(name: str) -> None:
+def test_every_public_name_can_be_used(name: str) -> None:
     assert callable(getattr(respool, name))
     assert name in dir(respool)
 
 
-def test_a_door_that_is_not_there_is_no_attribute() -> None:
+def test_a_name_that_is_not_public_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'read_tabel'"):
         respool.read_tabel  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_a_missing_library_is_told_with_what_to_install() -> None:
+def test_a_missing_library_is_reported_with_what_to_install() -> None:
     code = """
 import sys
 sys.modules["pyarrow"] = None
