@@ -23,6 +23,7 @@ SEARCHED = [
     "README.md",
     "CONTRIBUTING.md",
     "ARCHITECTURE.md",
+    "CHANGELOG.md",
     "Makefile",
 ]
 NOT_SEARCHED = ("docs/adr/", "docs/benchmarks/")
@@ -133,6 +134,7 @@ RETIRED = [
             "src/respool/broker/broker.py": "a metric's name, which dashboards use",
             "docs/metrics.md": "that metric",
             "docs/operating.md": "the file name of an ADR",
+            "CHANGELOG.md": "the old name of the setting and of the metric",
             "src/respool/sim/sim_plan.py": "names a random source: another name is another run for each seed",
         },
     ),
@@ -200,5 +202,14 @@ RETIRED = [
     Retired(
         pattern=r"rooms|floors|the floor|doors?|the house",
         instead="package, layer, entry point",
+    ),
+    Retired(pattern=r"nearer|nearby", instead="preferred read replica; in the same rack"),
+    Retired(
+        pattern=r"hurry|hurries|hurried",
+        instead="request a sync; fetch ahead",
+        allowed={
+            "src/respool/model/setting_fields.py": "a setting's old name, still accepted",
+            "CHANGELOG.md": "that name",
+        },
     ),
 ]
