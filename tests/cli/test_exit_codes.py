@@ -73,7 +73,7 @@ ON_FILES = {
     "cluster status": f"--config {MISSING}",
     "produce": f"rides --file {MISSING}",
 }
-# Their failures need Spark, or etcd and child processes: tests/cli/test_pipeline_command.py, test_cluster_up.py.
+# Their failures need Spark, or etcd and child processes: tests/cli/test_pipeline_command.py, cluster/test_up.py.
 ELSEWHERE = {"pipeline run", "cluster up"}
 
 

@@ -53,13 +53,13 @@ LINES = [
 ]
 # In files of their own, with an etcd: the fixtures of this folder check what they print, too.
 WITH_ETCD = {
-    "cluster status": "test_cluster.py",
-    "cluster drain": "test_cluster.py",
-    "cluster remove": "test_cluster.py",
-    "cluster add": "test_cluster.py",
-    "cluster balance": "test_cluster.py",
-    "cluster elect": "test_cluster_elect.py",
-    "cluster throttle": "test_cluster_brokers.py",
+    "cluster status": "cluster/test_commands.py",
+    "cluster drain": "cluster/test_commands.py",
+    "cluster remove": "cluster/test_commands.py",
+    "cluster add": "cluster/test_commands.py",
+    "cluster balance": "cluster/test_commands.py",
+    "cluster elect": "cluster/test_elect.py",
+    "cluster throttle": "cluster/test_broker_commands.py",
 }
 ON_SPARK = "pipeline run"
 JSON_OPTIONS = {"mirror run": "--status-json"}

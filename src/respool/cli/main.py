@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 
 from respool import __version__
 from respool.cli import (
-    cluster,
     consume,
     group,
     log,
@@ -26,6 +25,7 @@ from respool.cli import (
     topic,
     transaction,
 )
+from respool.cli.cluster import commands as cluster
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.cli.status import broker_status
 from respool.model.operator_errors import OperatorError

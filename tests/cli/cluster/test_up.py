@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
-from respool.cli.cluster_up import next_step
+from respool.cli.cluster.up import next_step
 from respool.cli.exit_codes import ExitCode
 from respool.devcluster.local_cluster import EndedBroker
 from respool.drivers.folder_lock import FolderLock

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from respool.cli.cluster import cluster_address, cluster_and_brokers
+from respool.cli.cluster.cluster_options import cluster_address, cluster_and_brokers
 from respool.model.operator_errors import NotFound, UsageError
 from respool.operate.cluster_store import ClusterAddress
 

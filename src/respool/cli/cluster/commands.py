@@ -1,143 +1,16 @@
 """`respool cluster`: run a development cluster; show a cluster, change its brokers, leaders and throttles."""
 
-import logging
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from respool.cli import options, output
-from respool.cli.connection_options import (
-    ClientConfigFile,
-    Mechanism,
-    PasswordFile,
-    Protocol,
-    SecurityOptions,
-    TlsCa,
-    TlsCert,
-    TlsKey,
-    Username,
-    connection_to,
-)
-from respool.cli.options import option_group
+from respool.cli import options
+from respool.cli.cluster.cluster_options import Set, on_cluster, on_cluster_and_brokers
 from respool.model.operator_errors import UsageError
 
 if TYPE_CHECKING:
     from respool.operate.cluster_store import ClusterAddress
-
-Etcd = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT[,...]",
-        help="The cluster's etcd; also RESPOOL_ETCD or --config.",
-    ),
-]
-Cluster = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The cluster's name in etcd. Default: respool")
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.toml", help="The settings file of any broker of the cluster."),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any setting by its name; may be repeated."),
-]
-Insecure = Annotated[
-    bool, options.flag("--insecure", text="Allow plain http to an etcd on another machine.")
-]
-
-
-def cluster_address(
-    *,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
-) -> "ClusterAddress":
-    """The cluster named by flags, the environment and a broker's settings file.
-
-    Raises:
-        UsageError: the options name no cluster, or contradict each other.
-        NotFound: the settings file does not exist.
-    """
-    from respool.model.errors import SettingsError
-    from respool.model.settings import is_secret
-    from respool.node.config import load_settings, unknown_variables
-    from respool.operate.cluster_store import ClusterAddress
-
-    # Warnings about etcd are in the brokers' logs; here they would mix with the output.
-    logging.basicConfig(level=logging.ERROR)
-    given = {"etcd": etcd, "cluster": cluster, "insecure": insecure or None}
-    flags = options.broker_settings(settings, given, file=config)
-    try:
-        loaded = load_settings(file=config, environ=os.environ, flags=flags)
-    except SettingsError as error:
-        raise UsageError(str(error)) from error
-    output.note_some(unknown_variables(os.environ))
-    if not loaded.metadata_store.addresses:
-        raise UsageError(
-            "which cluster? The address of its etcd is not given",
-            hint="give --etcd HOST:PORT, or --config with a broker's settings file, or set RESPOOL_ETCD",
-        )
-    as_given: list[str] = []
-    for flag, said in {"--config": config, "--etcd": etcd, "--cluster": cluster}.items():
-        if said is not None:
-            as_given += [flag, str(said)]
-    if insecure:
-        as_given.append("--insecure")
-    for name, value in options.parse_assignments(settings).items():
-        # Suggested commands are printed, so they must not contain passwords.
-        as_given += ["--set", f"{name}={'...' if is_secret(name) else value}"]
-    return ClusterAddress(settings=loaded, flags=tuple(as_given))
-
-
-def cluster_and_brokers(
-    *,
-    etcd: Etcd = None,
-    cluster: Cluster = None,
-    config: Config = None,
-    insecure: Insecure = False,
-    settings: Set = None,
-    security_protocol: Protocol = None,
-    sasl_mechanism: Mechanism = None,
-    username: Username = None,
-    password_file: PasswordFile = None,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    client_config: ClientConfigFile = None,
-) -> "ClusterAddress":
-    """The cluster, and how to connect to its brokers, whose addresses are in etcd. Raises as `cluster_address`."""
-    address = cluster_address(
-        etcd=etcd, cluster=cluster, config=config, insecure=insecure, settings=settings
-    )
-    given = SecurityOptions(
-        protocol=security_protocol,
-        mechanism=sasl_mechanism,
-        username=username,
-        password_file=password_file,
-        tls_ca=tls_ca,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-    )
-    connection = connection_to(None, given, client_config)
-    file = () if client_config is None else ("--client-config", str(client_config))
-    return replace(
-        address,
-        security=connection.security,
-        client={} if connection.config is None else connection.config.cluster_settings(),
-        broker_flags=(*given.flags, *file),
-    )
-
-
-# Replace a command's parameter `address` with the options that name a cluster; the second for those that ask brokers.
-on_cluster = option_group("address", cluster_address)
-on_cluster_and_brokers = option_group("address", cluster_and_brokers)
-
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -209,7 +82,7 @@ def up(
     settings: Set = None,
 ) -> None:
     """Run etcd and several brokers on this machine, until Ctrl-C; for development."""
-    from respool.cli.cluster_up import run_cluster
+    from respool.cli.cluster.up import run_cluster
 
     given = options.parse_assignments(settings)
     if insecure:
@@ -274,10 +147,10 @@ def drain(
     address: "ClusterAddress",
 ) -> None:
     """Move all replicas of a broker to others, so that it can be removed."""
-    from respool.cli import cluster_brokers
+    from respool.cli.cluster import broker_commands
     from respool.model.ids import BrokerId
 
-    cluster_brokers.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
+    broker_commands.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
 
 
 @app.command(
@@ -303,10 +176,10 @@ def remove(
     address: "ClusterAddress",
 ) -> None:
     """Remove a broker that is stopped and drained, or lost for good."""
-    from respool.cli import cluster_brokers
+    from respool.cli.cluster import broker_commands
     from respool.model.ids import BrokerId
 
-    cluster_brokers.remove(address, BrokerId(broker), force=force, yes=yes, as_json=as_json)
+    broker_commands.remove(address, BrokerId(broker), force=force, yes=yes, as_json=as_json)
 
 
 @app.command(
@@ -329,11 +202,11 @@ def add(
     address: "ClusterAddress",
 ) -> None:
     """Admit a drained or removed broker again; or show how to start a new one, and balance."""
-    from respool.cli import cluster_brokers
+    from respool.cli.cluster import broker_commands
     from respool.model.ids import BrokerId
 
-    how = cluster_brokers.AddOptions(balance=balance, yes=yes, as_json=as_json)
-    cluster_brokers.add(address, BrokerId(broker), how)
+    how = broker_commands.AddOptions(balance=balance, yes=yes, as_json=as_json)
+    broker_commands.add(address, BrokerId(broker), how)
 
 
 @app.command(
@@ -353,9 +226,9 @@ def balance(
     address: "ClusterAddress",
 ) -> None:
     """Balance replicas and leaders over brokers and racks, with few reassignments."""
-    from respool.cli import cluster_brokers
+    from respool.cli.cluster import broker_commands
 
-    cluster_brokers.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
+    broker_commands.balance(address, dry_run=dry_run, yes=yes, wait=wait, as_json=as_json)
 
 
 @app.command(
@@ -391,12 +264,12 @@ def elect(
     address: "ClusterAddress",
 ) -> None:
     """Elect preferred leaders, or unclean ones for offline partitions."""
-    from respool.cli import cluster_elect
+    from respool.cli.cluster import elect as election
     from respool.operate.elections import ElectionScope
 
     wanted = options.topics_and_partitions(topics or (), option="TOPIC")
     scope = ElectionScope(topics=wanted, unclean=unclean)
-    cluster_elect.elect(address, scope, dry_run=dry_run, yes=yes, as_json=as_json)
+    election.elect(address, scope, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @app.command(
@@ -432,17 +305,16 @@ def throttle(
     address: "ClusterAddress",
 ) -> None:
     """Set or show the throttle of reassignment copies, for each broker or one."""
-    from respool.cli import cluster_brokers
+    from respool.cli.cluster import broker_commands
     from respool.model.ids import BrokerId
-    from respool.model.operator_errors import UsageError
 
     if rate is None and broker is not None:
         raise UsageError("--broker needs a rate, such as 50MiB, or none")
     limit = None
     if rate is not None and rate.lower() != "none":
-        limit = cluster_brokers.rate_by(rate)
+        limit = broker_commands.rate_by(rate)
     if rate is None:
-        cluster_brokers.show_throttles(address, as_json=as_json)
+        broker_commands.show_throttles(address, as_json=as_json)
         return
     chosen = None if broker is None else BrokerId(broker)
-    cluster_brokers.throttle(address, chosen, limit, as_json=as_json)
+    broker_commands.throttle(address, chosen, limit, as_json=as_json)
