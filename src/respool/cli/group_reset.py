@@ -9,15 +9,12 @@ import typer
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.output import confirm
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.quantities import counted
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 
 if TYPE_CHECKING:
-    from respool.client.kafka.groups import DescribedGroup, OffsetAndMetadata
-    from respool.client.kafka.metadata import Place
     from respool.operate.cluster_admin import ClusterAdmin
-    from respool.operate.group_operations import GroupOperations
     from respool.operate.offset_moves import OffsetMove, Target
 
 EPILOG = (
@@ -29,11 +26,6 @@ EPILOG = (
     "  respool group reset billing --shift-by -100 --topic rides:0,1 --yes\n"
     "  respool group reset billing --to-earliest --force --yes"
 )
-FORCE_SECONDS = 30.0
-
-
-class GroupIsLive(OperatorError):
-    """The group has members, which would overwrite reset offsets."""
 
 
 @to_broker
@@ -97,24 +89,30 @@ def reset(
     wanted = options.topics_and_partitions(topics or (), option="--topic")
 
     from respool.operate.group_operations import GroupOperations
+    from respool.operate.offset_reset import GroupIsLive, member_count, plan_reset
 
-    cluster = connection.connect()
-    groups = GroupOperations(cluster.cluster)
+    admin = connection.connect()
+    groups = GroupOperations(admin.cluster)
     group = groups.find(name) if wanted else groups.get(name)
     committed = groups.committed(name) if group is not None else {}
-    moves = _plan(cluster, target, wanted=wanted, committed=committed, name=name)
+    plan = plan_reset(admin, target, wanted=wanted, committed=committed, name=name)
+    for (topic, number), why in plan.left_out.items():
+        output.note(f"{topic}/{number} is left out: {why}")
+    moves = plan.moves
+    if not moves:
+        raise OperatorError(f"there is no partition to reset {name} in")
     _show(name, target, moves, dry_run=dry_run, as_json=as_json)
     is_live = group is not None and bool(group.members)
     if dry_run:
         if is_live and group is not None:
-            output.note(f"{_members(group)} now, so it needs --force, or that they are stopped")
+            output.note(f"{member_count(group)} now, so it needs --force, or that they are stopped")
         return
     changing = [move for move in moves if move.changes]
     if not changing:
         output.note(f"{name} is there already; nothing changed")
         return
     if is_live and group is not None and not force:
-        raise _explain(group)
+        raise GroupIsLive(group)
     if not yes:
         sent_out = " and remove its members for a moment" if is_live else ""
         confirm(
@@ -122,7 +120,7 @@ def reset(
             why=f"this moves {name}",
             hint="add --yes when you are sure, or look first with --dry-run",
         )
-    fenced = _carry_out(cluster, groups, name, target, changing, force=force)
+    fenced = _carry_out(admin, name, target, changing, force=force)
     if not as_json:
         output.note(
             f"{name} was moved in {counted(len(changing), 'partition')}"
@@ -157,47 +155,6 @@ def parse_target(
     if shift_by is not None:
         return ShiftBy(shift_by)
     return Earliest() if to_earliest else Latest()
-
-
-def _plan(
-    cluster: "ClusterAdmin",
-    target: "Target",
-    *,
-    wanted: dict[str, list[int] | None],
-    committed: "dict[Place, OffsetAndMetadata]",
-    name: str,
-) -> "list[OffsetMove]":
-    from respool.operate.offset_moves import ShiftBy, choose_places, plan_moves
-
-    known = cluster.topics()
-    places = choose_places(wanted, committed=committed, topics=known)
-    if not places:
-        raise NotFound(
-            f"group {name} has committed nothing that still exists", hint="name topics with --topic"
-        )
-    touched = [known[topic] for topic in sorted({topic for topic, _ in places})]
-    # Up to the log end, not the last stable offset: read_uncommitted consumers may have read beyond that.
-    ranges = cluster.ranges(touched, isolation="read_uncommitted")
-    at_time: dict[Place, int | None] = {}
-    if isinstance(target, AtTime):
-        for topic in touched:
-            numbers = [number for name, number in places if name == topic.name]
-            found = cluster.offsets_at(topic, numbers, target.ms, isolation="read_uncommitted")
-            at_time |= {(topic.name, number): offset for number, offset in found.items()}
-    moves = plan_moves(target, places, committed=committed, ranges=ranges, at_time=at_time)
-    planned = {move.place for move in moves}
-    for place in places:
-        if place in planned:
-            continue
-        why = (
-            "the group has committed nothing there to shift from"
-            if isinstance(target, ShiftBy) and place in ranges
-            else "it has no leader"
-        )
-        output.note(f"{place[0]}/{place[1]} is left out: {why}")
-    if not moves:
-        raise OperatorError(f"there is no partition to reset {name} in")
-    return moves
 
 
 def _show(
@@ -243,30 +200,8 @@ def _show(
     )
 
 
-def _explain(group: "DescribedGroup") -> GroupIsLive:
-    from respool.operate.group_operations import format_places
-
-    members = "; ".join(
-        f"{member.client_id} at {member.host}"
-        + (f" reads {format_places(member.partitions)}" if member.partitions else "")
-        for member in group.members
-    )
-    return GroupIsLive(
-        f"{_members(group)} now ({members}). They commit how far they are, so a reset under them is refused by the "
-        "broker, and their next commit would undo it",
-        hint="either stop them and run this again, or add --force: the members are removed from the group and the "
-        "offsets are set; at their next heartbeat they rejoin by themselves and resume at the new offsets. "
-        "What they have read and not committed by then is read again according to the new offsets",
-    )
-
-
-def _members(group: "DescribedGroup") -> str:
-    return f"group {group.name} has {counted(len(group.members), 'member')}"
-
-
 def _carry_out(
-    cluster: "ClusterAdmin",
-    groups: "GroupOperations",
+    admin: "ClusterAdmin",
     name: str,
     target: "Target",
     moves: "Sequence[OffsetMove]",
@@ -277,10 +212,11 @@ def _carry_out(
     from respool.client.kafka.groups import OffsetAndMetadata
     from respool.operate.group_operations import format_places
     from respool.operate.offset_moves import target_text
+    from respool.operate.offset_reset import set_offsets
     from respool.replay.audit import DONE, FAILED, AuditEntry, AuditLog
 
     places = {move.place: OffsetAndMetadata(offset=move.target) for move in moves}
-    audit = AuditLog(cluster.cluster)
+    audit = AuditLog(admin.cluster)
     entry = AuditEntry.begin(
         kind="reset",
         source=f"group {name}",
@@ -296,42 +232,13 @@ def _carry_out(
     )
     audit.write(entry)
     try:
-        fenced = 0
-        group = groups.find(name)
-        if group is not None and group.members:
-            if not force:
-                raise _explain(group)
-            fenced = _fence(cluster, name, places, entry.who)
-        else:
-            groups.commit(name, places)
-            _verify(groups, name, places)
+        fenced = set_offsets(admin, name, places, force=force, who=entry.who)
     except OperatorError as error:
         audit.write(entry.updated(state=FAILED, outcome=error.message))
         raise
     outcome = f"{counted(fenced, 'member')} removed" if fenced else "the group was empty"
     audit.write(entry.updated(state=DONE, outcome=outcome))
     return fenced
-
-
-def _fence(
-    cluster: "ClusterAdmin", name: str, places: "dict[Place, OffsetAndMetadata]", who: str
-) -> int:
-    from respool.operate.group_fence import GroupFence
-
-    fence = GroupFence(cluster.cluster, name, reason=f"respool group reset --force by {who}")
-    return fence.set_offsets(places, seconds=FORCE_SECONDS)
-
-
-def _verify(groups: "GroupOperations", name: str, places: "dict[Place, OffsetAndMetadata]") -> None:
-    have = groups.committed(name)
-    for (topic, number), wanted in places.items():
-        got = have.get((topic, number))
-        if got is None or got.offset != wanted.offset:
-            raise OperatorError(
-                f"{topic}/{number} was set to {wanted.offset}, but the group now has "
-                f"{'nothing' if got is None else got.offset} there",
-                hint="a consumer may have joined meanwhile; see: respool group describe " + name,
-            )
 
 
 def _offsets(offsets: Iterable[int | None]) -> str:
