@@ -16,16 +16,6 @@ ended with another outcome) and `TransactionUncertain` (no answer came: end it a
 from collections.abc import Mapping
 
 from respool.client.arrow.prepared import TransactionUncertain
-from respool.client.arrow.read_errors import (
-    BatchDamaged,
-    LogTruncated,
-    OffsetBeyondEnd,
-    OutsideRetention,
-    PartitionUnavailable,
-    ReadError,
-    RetentionOvertook,
-    TopicRecreated,
-)
 from respool.client.arrow.write_result import PartitionWrite, WriteResult
 from respool.client.kafka.errors import (
     BadArgument,
@@ -45,6 +35,16 @@ from respool.client.kafka.errors import (
     UnknownTopic,
     Untrusted,
     VersionUnsupported,
+)
+from respool.client.kafka.reading.read_errors import (
+    BatchDamaged,
+    LogTruncated,
+    OffsetBeyondEnd,
+    OutsideRetention,
+    PartitionUnavailable,
+    ReadError,
+    RetentionOvertook,
+    TopicRecreated,
 )
 
 __all__ = [

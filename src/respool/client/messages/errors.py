@@ -13,7 +13,6 @@ A message says what happened, why, and what to do. The cause of an error from li
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from respool.client.arrow.read_errors import OffsetBeyondEnd, OutsideRetention
 from respool.client.kafka.errors import (
     BadArgument,
     BrokerUnreachable,
@@ -23,6 +22,7 @@ from respool.client.kafka.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from respool.client.kafka.reading.read_errors import OffsetBeyondEnd, OutsideRetention
 from respool.model.extras import how_to_install
 
 __all__ = [

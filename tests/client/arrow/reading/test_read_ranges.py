@@ -15,10 +15,10 @@ from confluent_kafka import TopicPartition
 
 import respool
 from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention, TopicRecreated
-from respool.client.arrow.reading import watched_topic
 from respool.client.arrow.reading.read import plan_read, read_range
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, UnknownTopic
+from respool.client.kafka.reading import watched_topic
 from support.broker_process import BrokerProcess
 from support.confluent_client import ConfluentClient
 from support.message import Message

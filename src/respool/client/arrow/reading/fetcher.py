@@ -1,89 +1,19 @@
-"""One thread that reads some partitions: fetches from their leaders, decodes replies, and queues them until the end.
+"""One thread that reads some partitions as Arrow: the records of each fetch are decoded and queued for the reader."""
 
-```
-   send to each leader -> wait for the first reply -> advance cursors -> send the next fetch -> decode -> queue
-                                                                       while this decodes, the broker already works
-```
-A partition stays with its thread when its leader changes, so its pieces stay in order. The next fetch is sent before
-the last one is decoded only if the queue has room: otherwise unread replies would occupy the broker's memory.
-"""
-
-import select
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
-from respool.client.arrow.errors import PartitionUnavailable
 from respool.client.arrow.reading.bounded_queue import BoundedQueue
-from respool.client.arrow.reading.cursor import Cursor, FetchStep
 from respool.client.arrow.reading.pieces import PieceMaker
-from respool.client.arrow.reading.watched_topic import PreferredReplicas, WatchedTopic
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.codes import refused
-from respool.client.kafka.connection import Connection, ReplyBuffer
-from respool.client.kafka.errors import (
-    BrokerUnreachable,
-    ClientClosed,
-    ClientError,
-    ConnectionLost,
-    ProtocolBroken,
-    VersionUnsupported,
-)
-from respool.client.kafka.list_offsets import (
-    EARLIEST,
-    LATEST,
-    Isolation,
-    isolation_level,
-    offsets_for,
-)
-from respool.client.kafka.local_reads import LocalReads
-from respool.client.kafka.retries import RetryTimer
-from respool.client.kafka.versions import FETCH_BY_NAME
-from respool.wire.api_table import Api
-from respool.wire.fetch_reply import TOPIC_IDS_FROM, FetchedPart, read_fetch_reply
-from respool.wire.local_read import LOCAL_READ_FETCH_VERSION
-from respool.wire.protocol_errors import RequestMalformed
+from respool.client.kafka.errors import ClientClosed
+from respool.client.kafka.reading.cursor import Cursor
+from respool.client.kafka.reading.fetch_loop import FetchLoop
+from respool.client.kafka.reading.fetch_request import FetchSettings
+from respool.client.kafka.reading.read_errors import PartitionUnavailable
+from respool.wire.fetch_reply import FetchedPart
 
-WAIT_MAX_MS = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    isolation: Isolation
-    fetch_bytes: int
-    retry_ms: int
-    # Whether to wait for new messages at the end of the log.
-    follow: bool = False
-    # The reader's rack; leaders name an in-sync replica in that rack, if there is one.
-    rack: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Reading:
-    """A cursor and its retry state."""
-
-    cursor: Cursor
-    retry: RetryTimer
-    # Not to be fetched before this time.
-    due_at: float = 0.0
-
-    @property
-    def place(self) -> str:
-        return f"{self.cursor.topic}/{self.cursor.partition}"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Line:
-    """The connection to one leader, and the partitions of its fetch in flight."""
-
-    connection: Connection
-    version: int
-    local_reads: LocalReads
-    asked: Sequence[_Reading] = ()
-    # The connection is considered lost if there is no reply by this time.
-    silent_until: float = 0.0
+TURN_SECONDS = 0.5
 
 
 class Fetcher:
@@ -103,304 +33,52 @@ class Fetcher:
 
         With `known_partitions`, it also reads partitions that are added to the topic: all from this number on.
         """
-        self._cluster = cluster
-        self._watched = WatchedTopic(cluster, topic, topic_id, known_partitions=known_partitions)
-        self._settings = settings
         self._queue = queue
         self._pieces = pieces
-        # Partitions with new records move to the end, so that each gets its turn.
-        self._readings = [self._reading(cursor) for cursor in cursors]
-        self._lines: dict[int, _Line] = {}
-        self._preferred_replicas = PreferredReplicas()
-        self._buffer = ReplyBuffer()
-        self._reply_buffer = ReplyBuffer()
+        self._loop = FetchLoop(
+            cluster,
+            topic,
+            topic_id,
+            cursors,
+            settings=settings,
+            owner=self,
+            known_partitions=known_partitions,
+        )
 
     def run(self) -> None:
         """The thread's main function."""
         try:
-            while self._readings:
-                self._turn()
+            while not self._loop.is_done:
+                self._loop.turn(TURN_SECONDS)
         except ClientClosed as error:
             if not self._queue.is_closed:
                 self._queue.fail(error)
         except BaseException as error:  # noqa: BLE001  It is raised where the pieces are taken.
             self._queue.fail(error)
         finally:
-            for line in self._lines.values():
-                self._cluster.release(line.connection)
+            self._loop.close()
             self._queue.finish()
 
-    def _turn(self) -> None:
-        self._readings = [one for one in self._readings if not one.cursor.is_done]
-        if not self._readings:
-            return
-        self._discover()
-        if self._watched.is_stale:
-            self._watched.refresh(self._readings[0].cursor)
-        self._send_where_idle()
-        busy = {broker: line for broker, line in self._lines.items() if line.asked}
-        if busy:
-            self._receive(busy)
-        elif self._readings:
-            self._queue.wait(self._until_due_s())
+    # -- for the loop --------------------------------------------------------------------------------------------------
 
-    def _until_due_s(self) -> float:
-        """Seconds until the next partition that waits after a failure may be fetched."""
-        now = time.monotonic()
-        asked = {id(one) for line in self._lines.values() for one in line.asked}
-        waits = [
-            one.due_at - now
-            for one in self._readings
-            if id(one) not in asked and not self._has_busy_broker(one, now)
-        ]
-        return min(max(0.001, min(waits, default=1.0)), WAIT_MAX_MS / 1000)
+    def has_room(self) -> bool:
+        return self._queue.has_room
 
-    def _has_busy_broker(self, one: _Reading, now: float) -> bool:
-        """Whether its broker has a fetch in flight, which must be answered first."""
-        broker = self._broker_for(one, now)
-        line = None if broker is None else self._lines.get(broker)
-        return line is not None and bool(line.asked)
+    def on_records(self, cursor: Cursor, begin: int, part: FetchedPart) -> None:
+        self._pieces.hand_on(cursor, begin, part)
 
-    def _broker_for(self, one: _Reading, now: float) -> int | None:
-        """The broker to fetch from; None while there is no leader."""
-        leader = self._watched.leader_of(one.cursor.partition)
-        preferred = self._preferred_replicas.of(one.cursor.partition, now)
-        if leader is None or preferred is None or preferred not in self._cluster.brokers:
-            return None if leader is None else leader.broker
-        return preferred
+    def on_failure(self, error: Exception) -> None:
+        """Retries are not reported."""
 
-    # -- requests ------------------------------------------------------------------------------------------------------
-
-    def _send_where_idle(self) -> None:
-        now = time.monotonic()
-        asked = {id(one) for line in self._lines.values() for one in line.asked}
-        wanted: dict[int, list[_Reading]] = {}
-        for one in self._readings:
-            if id(one) in asked or one.due_at > now:
-                continue
-            broker = self._broker_for(one, now)
-            if broker is None:
-                self._fail(one, BrokerUnreachable(f"{one.place} has no leader now"))
-            else:
-                wanted.setdefault(broker, []).append(one)
-        for broker, readings in wanted.items():
-            line = self._lines.get(broker)
-            if line is None or not line.asked:
-                self._send(broker, readings)
-
-    def _send(self, broker: int, readings: Sequence[_Reading]) -> None:
-        try:
-            line = self._line(broker)
-            line.connection.send(Api.FETCH, line.version, self._fields(line, readings))
-        except BrokerUnreachable as error:
-            self._lose(broker, error, also=readings)
-        else:
-            line.asked = readings
-            wait_ms = WAIT_MAX_MS + self._cluster.request_timeout_ms
-            line.silent_until = time.monotonic() + wait_ms / 1000
-
-    def _line(self, broker: int) -> _Line:
-        line = self._lines.get(broker)
-        if line is None:
-            connection = self._cluster.connect(broker)
-            versions = None if self._watched.topic_id is not None else FETCH_BY_NAME
-            try:
-                version = connection.version(Api.FETCH, versions)
-            except VersionUnsupported:
-                self._cluster.release(connection)
-                raise
-            local_reads = LocalReads(
-                connection.address if connection.is_on_this_host else None,
-                into=self._reply_buffer,
-                bytes_max=connection.reply_bytes_max,
-            )
-            line = self._lines[broker] = _Line(
-                connection=connection, version=version, local_reads=local_reads
-            )
-        return line
-
-    def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
-        limit, now = self._settings.fetch_bytes, time.monotonic()
-        may_name = all(
-            self._preferred_replicas.may_be_named(one.cursor.partition, now) for one in readings
+    def unavailable(self, cursor: Cursor, *, limit_ms: int, error: Exception) -> Exception:
+        return PartitionUnavailable(
+            f"cannot be read on from offset {cursor.position}, tried for {limit_ms} ms: {error}. "
+            f"Everything before it was handed out; begin there when the brokers are well "
+            f"(`respool cluster status`), or give them longer with retry_ms",
+            topic=cursor.topic,
+            partition=cursor.partition,
+            offset=cursor.position,
         )
-        partitions = []
-        for one in readings:
-            cursor, leader = one.cursor, self._watched.leader_of(one.cursor.partition)
-            assert leader is not None
-            partitions.append(
-                {
-                    "partition": cursor.partition,
-                    "current_leader_epoch": leader.epoch,
-                    "fetch_offset": cursor.position,
-                    "last_fetched_epoch": cursor.last_epoch,
-                    "partition_max_bytes": cursor.bytes_wanted(limit),
-                }
-            )
-        name = (
-            {"topic_id": self._watched.topic_id}
-            if line.version >= TOPIC_IDS_FROM
-            else {"topic": self._watched.topic}
-        )
-        local_read = (
-            {"reader_host": line.local_reads.ask()}
-            if line.version == LOCAL_READ_FETCH_VERSION
-            else {}
-        )
-        return {
-            **local_read,
-            "max_wait": WAIT_MAX_MS,
-            "min_bytes": 1,
-            "max_bytes": limit,
-            "isolation_level": isolation_level(self._settings.isolation),
-            "topics": [{**name, "partitions": partitions}],
-            "forgotten_topics_data": [],
-            "rack_id": self._settings.rack if may_name else "",
-        }
 
-    # -- replies -------------------------------------------------------------------------------------------------------
-
-    def _receive(self, busy: Mapping[int, _Line]) -> None:
-        """Process available replies; waits briefly for the first."""
-        poll = select.poll()
-        brokers = {line.connection.fileno(): broker for broker, line in busy.items()}
-        for number in brokers:
-            poll.register(number, select.POLLIN)
-        ready = [brokers[number] for number, _ in poll.poll(self._until_due_s() * 1000)]
-        now = time.monotonic()
-        for broker, line in busy.items():
-            if broker in ready:
-                self._hear(broker, line)
-            elif now > line.silent_until:
-                self._lose(broker, ConnectionLost(f"broker {broker} does not answer"))
-
-    def _hear(self, broker: int, line: _Line) -> None:
-        try:
-            frame = line.connection.receive(self._buffer)
-            reply = read_fetch_reply(frame, line.version)
-            parts = line.local_reads.filled(reply.parts)
-        except BrokerUnreachable as error:
-            self._lose(broker, error)
-            return
-        except RequestMalformed as error:
-            self._lose(broker, ProtocolBroken(f"broker {broker}: {error}"))
-            return
-        if reply.error_code:
-            refusal = refused(f"a fetch from broker {broker}", reply.error_code)
-            if not refusal.retriable:
-                raise refusal
-            self._lose(broker, refusal)
-            return
-        self._take(broker, line, parts)
-
-    def _take(self, broker: int, line: _Line, parts: Sequence[FetchedPart]) -> None:
-        asked = {one.cursor.partition: one for one in line.asked}
-        line.asked = ()
-        served = {part.partition for part in parts if part.records}
-        taken: list[tuple[_Reading, int, FetchedPart]] = []
-        try:
-            for part in parts:
-                one = asked.pop(part.partition, None)
-                if one is None:
-                    raise ProtocolBroken(f"broker {broker} sent {part.partition}, unasked")
-                begin = one.cursor.position
-                if self._on_answer(one, part, is_crowded=bool(served - {part.partition})):
-                    taken.append((one, begin, part))
-            for one in asked.values():
-                self._fail(
-                    one, BrokerUnreachable(f"broker {broker} did not answer for {one.place}")
-                )
-            got = {id(one) for one, _, _ in taken}
-            self._readings.sort(key=lambda one: id(one) in got)
-            if self._queue.has_room and not self._watched.is_stale:
-                self._readings = [one for one in self._readings if not one.cursor.is_done]
-                self._send_where_idle()
-        finally:
-            # Even if another partition ends the read, since the cursors have already advanced past these records.
-            for one, begin, part in taken:
-                self._pieces.hand_on(one.cursor, begin, part)
-
-    def _on_answer(self, one: _Reading, part: FetchedPart, *, is_crowded: bool) -> bool:
-        """Return whether there are records to take. `is_crowded`: other partitions have records in this reply."""
-        if part.file_range is not None and not part.error_code:
-            # The local read failed; the next fetch makes the broker send the records.
-            return False
-        if part.preferred_read_replica is not None and not part.error_code:
-            self._preferred_replicas.on_named(
-                part.partition, part.preferred_read_replica, time.monotonic()
-            )
-            return False
-        step = one.cursor.on_answer(part)
-        match step:
-            case FetchStep.TAKE:
-                one.retry.reset()
-                return True
-            case FetchStep.WAIT if is_crowded or (self._settings.follow and not part.records):
-                # The reply was used up by other partitions, or the end of the log is reached.
-                one.retry.reset()
-            case FetchStep.WAIT:
-                shown = "only a part of a batch" if part.records else "nothing"
-                error = ClientError(f"its leader shows {shown} there")
-                self._fail(one, error, waits=False)
-            case FetchStep.ASK_BOUNDS if self._preferred_replicas.leave(
-                part.partition, time.monotonic()
-            ):
-                # A follower may be behind; only the leader's bounds count.
-                pass
-            case FetchStep.ASK_BOUNDS:
-                self._on_out_of_range(one)
-            case FetchStep.RETRY:
-                error = refused(f"a fetch of {one.place}", part.error_code)
-                if not error.retriable:
-                    raise error
-                self._fail(one, error)
-        return False
-
-    def _on_out_of_range(self, one: _Reading) -> None:
-        self._watched.refresh(one.cursor)
-        place, topic = [one.cursor.partition], self._watched.topic
-        starts = offsets_for(self._cluster, topic, place, EARLIEST)
-        ends = offsets_for(self._cluster, topic, place, LATEST, isolation="read_uncommitted")
-        start, end = starts[one.cursor.partition], ends[one.cursor.partition]
-        if start is not None and end is not None:
-            one.cursor.on_bounds(start.offset, end.offset)
-        self._fail(one, ClientError(f"offset {one.cursor.position} was out of range for a moment"))
-
-    # -- failures ------------------------------------------------------------------------------------------------------
-
-    def _fail(self, one: _Reading, error: Exception, *, waits: bool = True) -> None:
-        """
-        Raises:
-            PartitionUnavailable: it has failed for longer than the retry limit.
-        """
-        self._preferred_replicas.leave(one.cursor.partition, time.monotonic())
-        wait_ms = one.retry.next_wait_ms()
-        if wait_ms is None:
-            raise PartitionUnavailable(
-                f"cannot be read on from offset {one.cursor.position}, tried for {one.retry.limit_ms} ms: {error}. "
-                f"Everything before it was handed out; begin there when the brokers are well "
-                f"(`respool cluster status`), or give them longer with retry_ms",
-                topic=self._watched.topic,
-                partition=one.cursor.partition,
-                offset=one.cursor.position,
-            ) from error
-        if waits:
-            one.due_at = time.monotonic() + wait_ms / 1000
-            self._watched.is_stale = True
-
-    def _lose(self, broker: int, error: Exception, *, also: Sequence[_Reading] = ()) -> None:
-        """Handle a lost connection: its partitions are fetched again, from their current leaders."""
-        line = self._lines.pop(broker, None)
-        if line is not None:
-            self._cluster.release(line.connection)
-        for one in [*(line.asked if line is not None else ()), *also]:
-            self._fail(one, error)
-
-    def _discover(self) -> None:
-        """Start to read partitions that were added to the topic, from their first offset."""
-        for partition in self._watched.discover(self._readings[0].cursor):
-            cursor = Cursor(topic=self._watched.topic, partition=partition, position=0, end=None)
-            self._readings.append(self._reading(cursor))
-
-    def _reading(self, cursor: Cursor) -> _Reading:
-        return _Reading(cursor=cursor, retry=RetryTimer(self._settings.retry_ms))
+    def wait(self, seconds: float) -> None:
+        self._queue.wait(seconds)

@@ -4,8 +4,8 @@ from contextlib import suppress
 
 from respool.client.arrow.errors import BatchDamaged
 from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
-from respool.client.arrow.reading.cursor import Cursor
 from respool.client.arrow.reading.projection import Projection
+from respool.client.kafka.reading.cursor import Cursor
 from respool.columnar.decode_columns import DECOMPRESSED_MAX, decode
 from respool.columnar.errors import BatchTooLarge, BatchUnreadable
 from respool.wire.fetch_reply import FetchedPart

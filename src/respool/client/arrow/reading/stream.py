@@ -19,14 +19,15 @@ from typing import Self
 import pyarrow as pa
 
 from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
-from respool.client.arrow.reading.cursor import Cursor
-from respool.client.arrow.reading.fetcher import Fetcher, FetchSettings
+from respool.client.arrow.reading.fetcher import Fetcher
 from respool.client.arrow.reading.pieces import PieceMaker
 from respool.client.arrow.reading.projection import Projection
 from respool.client.arrow.reading.read_plan import PartitionRange, ReadPlan
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BadArgument, ClientClosed
 from respool.client.kafka.list_offsets import Isolation
+from respool.client.kafka.reading.cursor import Cursor
+from respool.client.kafka.reading.fetch_request import FetchSettings
 from respool.client.kafka.transport import FRAME_BYTES_MAX
 from respool.columnar.decode_columns import DECOMPRESSED_MAX
 

@@ -3,11 +3,11 @@
 import time
 from uuid import UUID
 
-from respool.client.arrow.errors import TopicRecreated
-from respool.client.arrow.reading.cursor import Cursor
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
 from respool.client.kafka.metadata import PartitionLeader
+from respool.client.kafka.reading.cursor import Cursor
+from respool.client.kafka.reading.read_errors import TopicRecreated
 
 DISCOVER_EVERY_S = 5.0
 # Not all brokers know a topic at once if it was just created or moved, or a broker just started. After this time the

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from respool.client.arrow.reading.read import read_table
-from respool.client.arrow.reading.watched_topic import (
+from respool.client.kafka.reading.watched_topic import (
     AVOIDED_FOR_S,
     NAMED_FOR_S,
     PreferredReplicas,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.client.arrow.errors import BatchDamaged, LogTruncated, RetentionOvertook
-from respool.client.arrow.reading.cursor import FETCH_BYTES_MIN, Cursor, FetchStep
+from respool.client.kafka.reading.cursor import FETCH_BYTES_MIN, Cursor, FetchStep
 from respool.records.build import NewRecord, build_batch
 from respool.wire.fetch_reply import FetchedPart
 

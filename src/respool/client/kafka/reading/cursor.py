@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
 
-from respool.client.arrow.errors import BatchDamaged, LogTruncated, RetentionOvertook
 from respool.client.kafka.codes import Code
+from respool.client.kafka.reading.read_errors import BatchDamaged, LogTruncated, RetentionOvertook
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, MAGIC, MAGIC_AT
 from respool.wire.fetch_reply import FetchedPart
 
