@@ -2,6 +2,8 @@
 
 import pytest
 
+from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.errors import NoBroker
 from respool.client.kafka.retries import BACKOFF, RetryTimer
 
 
@@ -59,3 +61,23 @@ def test_time_in_which_nothing_was_attempted_does_not_count() -> None:
 def test_without_time_nothing_is_tried_again() -> None:
     with pytest.raises(ValueError, match="once"):
         RetryTimer(0).wait_or_raise(ValueError("once"))
+
+
+def test_an_attempt_that_used_up_the_time_for_a_first_contact_is_not_repeated() -> None:
+    clock = Clock()
+    nobody = NoBroker(Bootstrap("a:1", ""), ["a:1 did not answer within 2 seconds"])
+    for error, is_repeated in ((nobody, False), (OSError("gone"), True)):
+        retry = RetryTimer(1_000, sleep=clock.sleep, monotonic=lambda: clock.now)
+        clock.now += 2
+        if is_repeated:
+            retry.wait_or_raise(error)
+        else:
+            with pytest.raises(NoBroker):
+                retry.wait_or_raise(error)
+
+
+def test_a_first_contact_that_is_refused_at_once_is_repeated() -> None:
+    clock = Clock()
+    retry = RetryTimer(1_000, sleep=clock.sleep, monotonic=lambda: clock.now)
+    for _ in range(3):
+        retry.wait_or_raise(NoBroker(Bootstrap("a:1", ""), ["a:1: connection refused"]))

@@ -17,8 +17,8 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # While no broker has ever answered, a wrong address is likelier than an outage of all brokers, so the user waits at
 # most this long for the error.
 FIRST_CONTACT_MS = 1_000
-# The limit of each try at an address that drops packets. TCP sends its SYN again after a second, so one may be lost,
-# and a round trip may take a second.
+# The limit at an address that drops packets; it is tried once. TCP sends its SYN again after a second, so one may be
+# lost, and a round trip may take a second.
 FIRST_CONNECT_MS = 2_000
 # Used instead for jobs that create clients repeatedly and must survive a broker restart.
 LASTING_CONTACT_MS = 10_000

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 
+from respool.client.kafka.errors import NoBroker
 from respool.pacing.backoff import Backoff
 
 # In milliseconds. With jitter, because many clients retry when a broker comes back.
@@ -21,7 +22,11 @@ def retry_at_ms(attempts: int) -> int:
 
 
 class RetryTimer:
-    """Measures how long an operation has been failing. Call `reset` when it succeeds."""
+    """Measures how long an operation has been failing. Call `reset` when it succeeds.
+
+    The time begins with the first failure. Only while no broker has ever answered it begins with the timer: an attempt
+    at an address that drops packets takes long itself, and one that used the limit up is not repeated.
+    """
 
     def __init__(
         self,
@@ -34,6 +39,7 @@ class RetryTimer:
         self.limit_ms = limit_ms
         self._sleep = sleep
         self._monotonic = monotonic
+        self._made_at = monotonic()
         self.reset()
 
     def reset(self) -> None:
@@ -51,6 +57,8 @@ class RetryTimer:
         Raises:
             the error: the time limit is reached.
         """
+        if self._failing_since is None and isinstance(error, NoBroker):
+            self._failing_since = self._made_at
         wait_ms = self.next_wait_ms()
         if wait_ms is None:
             raise error

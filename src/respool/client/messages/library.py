@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, Bootstrap, failed_connections
+from respool.client.kafka.bootstrap import (
+    FIRST_CONNECT_MS,
+    FIRST_CONTACT_MS,
+    Bootstrap,
+    failed_connections,
+)
 from respool.client.kafka.retries import RetryTimer
 from respool.client.messages.errors import (
     BadArgument,
@@ -142,7 +147,7 @@ def check_reachable(bootstrap: Bootstrap, *, retry: RetryTimer | None = None) ->
     retry = RetryTimer(FIRST_CONTACT_MS) if retry is None else retry
     while True:
         try:
-            reasons = failed_connections(bootstrap, timeout_s=CONNECT_SECONDS)
+            reasons = failed_connections(bootstrap, timeout_s=FIRST_CONNECT_MS / 1000)
         except SettingsError:
             # librdkafka accepts more forms than HOST:PORT, and reports invalid ones.
             return
