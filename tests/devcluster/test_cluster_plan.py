@@ -1,13 +1,10 @@
 """What `respool cluster up` is to run, before anything runs."""
 
-import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from respool.devcluster import etcd_server
 from respool.devcluster.cluster_plan import ClusterPlan, plan_cluster
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.node.config import load_settings
@@ -142,27 +139,3 @@ def test_a_file_in_the_folder_s_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OperatorError, match="not a folder"):
         planned(tmp_path / "file")
-
-
-def test_etcd_on_the_path_comes_first_unless_it_is_only_a_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "etcd"
-    program.write_bytes(b"\x7fELF")
-    program.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert etcd_server.find_etcd() == str(program)
-    program.write_bytes(b"#!/bin/sh")
-    assert etcd_server.find_etcd() != str(program)
-
-
-def test_a_sole_etcd_does_not_wait_a_second_for_votes_when_it_starts_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(etcd_server, "find_etcd", lambda: shutil.which("echo"))
-    server = etcd_server.EtcdServer(tmp_path / "etcd", log=tmp_path / "etcd.log")
-    assert asyncio.run(server.wait_for_end(30))
-    told = dict(one.split("=", 1) for one in server.last_words.split())
-    assert int(told["--election-timeout"]) <= 100
-    # Less is refused by etcd.
-    assert int(told["--election-timeout"]) >= 5 * int(told["--heartbeat-interval"])

@@ -1,6 +1,7 @@
 """A single-member etcd for development: finds its binary and starts it."""
 
 import importlib.util
+import random
 import shutil
 import socket
 from pathlib import Path
@@ -10,6 +11,9 @@ from respool.model.extras import how_to_install
 from respool.model.operator_errors import OperatorError
 
 HOST = "127.0.0.1"
+# Below the ports that systems give to outgoing connections: one of these stays free until etcd has taken it, unless
+# another server is told the same.
+FIRST_PORT, LAST_PORT = 10_000, 19_999
 
 
 class EtcdMissing(OperatorError):
@@ -70,6 +74,11 @@ class EtcdServer(ChildProcess):
         ]
         super().__init__("etcd", command, log=log)
 
+    @property
+    def lost_its_port(self) -> bool:
+        """True if it ended because another process listens on one of its ports."""
+        return not self.is_running and "address already in use" in self.last_words
+
 
 def is_free_here(address: str) -> bool:
     """True if it is a local address on which nothing listens."""
@@ -87,12 +96,10 @@ def is_free_here(address: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Free ports. They are bound at the same time, so that they differ."""
-    taken = [socket.socket() for _ in range(count)]
-    try:
-        for each in taken:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in taken]
-    finally:
-        for each in taken:
-            each.close()
+    """Different ports on which nothing listens now."""
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randint(FIRST_PORT, LAST_PORT)  # noqa: S311
+        if is_free_here(f"{HOST}:{port}"):
+            found.add(port)
+    return list(found)

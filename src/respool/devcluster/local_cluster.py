@@ -27,6 +27,8 @@ POLL_S = 0.2
 # Brokers that have not registered after this time are reported.
 REGISTRATION_S_MAX = 20.0
 ETCD_START_SECONDS_MAX = 60.0
+# How often etcd is started on other ports because another process took its own first.
+ETCD_STARTS_MAX = 5
 # In addition to the time that a broker itself may take to stop.
 STOP_GRACE_S = 20.0
 GUEST_CHECK_S_MAX = 2.0
@@ -127,6 +129,7 @@ class LocalCluster:
         self._events = events
         self._starts_etcd = starts_etcd
         self._etcd: EtcdServer | None = None
+        self._etcd_starts = 0
         self._brokers: dict[int, ChildProcess] = {}
         self._addresses: dict[BrokerId, str] = {}
         self._guests = GuestBrokers()
@@ -163,13 +166,11 @@ class LocalCluster:
 
     async def _start(self) -> None:
         plan = self._plan
-        if self._starts_etcd:
-            self._etcd = EtcdServer(
-                plan.folder / "etcd", log=plan.folder / "etcd.log", before=plan.etcd_before()
-            )
-            plan = self._plan = plan.with_etcd(self._etcd.address)
         said_before = plan.file.read_bytes() if plan.file.exists() else None
-        plan.write_file()
+        if self._starts_etcd:
+            self._start_etcd(before=plan.etcd_before())
+        else:
+            plan.write_file()
         try:
             await self._start_all()
         except BaseException:
@@ -178,8 +179,14 @@ class LocalCluster:
                 plan.file.write_bytes(said_before)
             raise
 
+    def _start_etcd(self, *, before: str = "") -> None:
+        folder = self._plan.folder
+        self._etcd = EtcdServer(folder / "etcd", log=folder / "etcd.log", before=before)
+        self._etcd_starts += 1
+        self._plan = self._plan.with_etcd(self._etcd.address)
+        self._plan.write_file()
+
     async def _start_all(self) -> None:
-        plan = self._plan
         store = await self._connect()
         try:
             plan = self._plan = await self._without_removed(store)
@@ -228,6 +235,9 @@ class LocalCluster:
         """Connect to etcd, which takes a moment to start."""
         deadline = asyncio.get_running_loop().time() + ETCD_START_SECONDS_MAX
         while True:
+            if self._etcd is not None:
+                # Before connecting: another process's etcd may answer on the port that ours did not get.
+                self._restart_etcd_without_port(self._etcd)
             try:
                 return await connect_to_etcd(self._plan.settings)
             except SettingsError as error:
@@ -238,8 +248,18 @@ class LocalCluster:
                 is_over = asyncio.get_running_loop().time() > deadline
                 if self._etcd is None or is_over:
                     raise EtcdUnreachable(f"etcd does not answer: {error}") from error
-            self._check_started(self._etcd)
             await self._pause()
+
+    def _restart_etcd_without_port(self, etcd: EtcdServer) -> None:
+        """Start etcd on other ports if it lost one of its own. No broker knows its address yet.
+
+        Raises:
+            OperatorError: it ended for another reason, or too often.
+        """
+        if etcd.lost_its_port and self._etcd_starts < ETCD_STARTS_MAX:
+            self._start_etcd()
+        else:
+            self._check_started(etcd)
 
     async def _wait_until_registered(
         self, store: MetadataStore, before: set[int]
