@@ -1,4 +1,4 @@
-"""What the tests of the etcd driver share: impatient options, and stories run on the loop that brokers use."""
+"""What the tests of the etcd driver share: options, and stories run on the loop that brokers use."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,8 +16,8 @@ _numbers = count()
 def options_for(
     endpoints: tuple[str, ...],
     *,
-    attempt_timeout_ms: int = 1_000,
-    request_timeout_ms: int = 10_000,
+    attempt_timeout_ms: int = 5_000,
+    request_timeout_ms: int = 20_000,
     watch_ping_ms: int = 300,
     user: str = "",
     password: str = "",
@@ -40,6 +40,15 @@ def options_for(
         cert_file=cert_file,
         key_file=key_file,
     )
+
+
+def set_timeouts(
+    options: EtcdOptions, *, attempt_timeout_ms: int = 5_000, request_timeout_ms: int = 20_000
+) -> None:
+    """Change those of a connected store: short ones are for an outage, since a busy machine answers late as well."""
+    # All parts of a store share its options.
+    object.__setattr__(options, "attempt_timeout_ms", attempt_timeout_ms)
+    object.__setattr__(options, "request_timeout_ms", request_timeout_ms)
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:

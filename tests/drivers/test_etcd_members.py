@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from drivers.etcd_stories import connected, options_for, run
+from drivers.etcd_stories import connected, options_for, run, set_timeouts
 from drivers.store_contract import take
 from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.etcd_messages import WatchCreateRequest
@@ -84,8 +84,10 @@ def test_calls_go_on_with_another_member_when_one_dies(three: EtcdCluster) -> No
 
 def test_calls_go_on_with_another_member_when_one_is_paused(three: EtcdCluster) -> None:
     async def story() -> None:
-        async with connected(options_for(three.endpoints, attempt_timeout_ms=300)) as store:
+        options = options_for(three.endpoints)
+        async with connected(options) as store:
             await store.transact(puts={"/a": b"1"})
+            set_timeouts(options, attempt_timeout_ms=300)
             three.members[0].pause()
             assert await store.get("/a") is not None
             await put_surely(store, "/a", b"2")
@@ -107,9 +109,10 @@ def test_without_a_majority_calls_end_in_time_and_work_again_afterwards(
     three: EtcdCluster,
 ) -> None:
     async def story() -> None:
-        options = options_for(three.endpoints, attempt_timeout_ms=200, request_timeout_ms=500)
+        options = options_for(three.endpoints)
         async with connected(options) as store:
             revision = await store.transact(puts={"/a": b"1"})
+            set_timeouts(options, attempt_timeout_ms=200, request_timeout_ms=500)
             three.members[1].kill()
             three.members[2].kill()
             with pytest.raises(StoreUnavailable):
@@ -123,6 +126,7 @@ def test_without_a_majority_calls_end_in_time_and_work_again_afterwards(
                 with pytest.raises(StoreUnavailable, match=three.endpoints[1]):
                     await use()
             three.heal()
+            set_timeouts(options)
             await put_surely(store, "/a", b"3")
 
     run(story)
@@ -136,7 +140,7 @@ def test_a_watch_misses_and_repeats_nothing_while_members_fall(
     three: EtcdCluster, harm: str
 ) -> None:
     async def story() -> None:
-        writing = options_for(three.endpoints[::-1])
+        writing = options_for(three.endpoints[::-1], attempt_timeout_ms=1_000)
         watching = replace(writing, endpoints=three.endpoints, attempt_timeout_ms=300)
         async with connected(writing) as writer, connected(watching) as watcher:
             start = (await writer.snapshot("")).revision
@@ -169,15 +173,17 @@ def test_a_watch_misses_and_repeats_nothing_while_members_fall(
 
 def test_a_watch_says_so_when_nobody_is_left(one: EtcdCluster) -> None:
     async def story() -> None:
-        options = options_for(one.endpoints, attempt_timeout_ms=200, request_timeout_ms=500)
+        options = options_for(one.endpoints)
         async with connected(options) as store:
             revision = await store.transact(puts={"/a": b"1"})
             changes = store.watch("", after_revision=revision - 1)
             assert len(await take(changes, 1)) == 1
+            set_timeouts(options, attempt_timeout_ms=200, request_timeout_ms=500)
             one.members[0].pause()
             with pytest.raises(StoreUnavailable, match=one.endpoints[0]):
                 await anext(changes)
             one.members[0].go_on()
+            set_timeouts(options)
             await put_surely(store, "/a", b"2")
             resumed = await take(store.watch("", after_revision=revision), 1)
             assert [change.value for change in resumed] == [b"2"]
@@ -198,7 +204,7 @@ def test_a_watch_stays_while_nothing_happens_under_its_prefix(
             return create(watch)
 
         monkeypatch.setattr(EtcdWatch, "_create", counted)
-        options = options_for(one.endpoints, watch_ping_ms=20, attempt_timeout_ms=200)
+        options = options_for(one.endpoints, watch_ping_ms=20, attempt_timeout_ms=10_000)
         async with connected(options) as store:
             start = (await store.snapshot("")).revision
             waiting = asyncio.create_task(take(store.watch("/a", after_revision=start), 1))
@@ -284,11 +290,10 @@ def test_a_read_whose_answer_is_lost_is_asked_elsewhere(one: EtcdCluster) -> Non
         assert address.hostname
         assert address.port
         async with TcpProxy(address.hostname, address.port) as proxy:
-            options = options_for(
-                (f"http://127.0.0.1:{proxy.port}", one.endpoints[0]), attempt_timeout_ms=300
-            )
+            options = options_for((f"http://127.0.0.1:{proxy.port}", one.endpoints[0]))
             async with connected(options) as store:
                 await store.transact(puts={"/n": b"0"})
+                set_timeouts(options, attempt_timeout_ms=300)
                 proxy.swallow()
                 assert await store.get("/n") is not None
                 assert proxy.swallowed.is_set()
@@ -301,14 +306,17 @@ def test_a_read_whose_answer_is_lost_is_asked_elsewhere(one: EtcdCluster) -> Non
 
 def test_a_lease_runs_out_while_etcd_is_paused(one: EtcdCluster) -> None:
     async def story() -> None:
-        options = options_for(one.endpoints, attempt_timeout_ms=300, request_timeout_ms=2_500)
+        options = options_for(one.endpoints)
         async with connected(options) as store:
-            lease = await store.grant_lease(1_000)
+            # Long enough to be written under, and shorter than the outage.
+            lease = await store.grant_lease(5_000)
             await store.transact(puts={"/brokers/1": b"me"}, lease=lease)
+            set_timeouts(options, attempt_timeout_ms=300, request_timeout_ms=6_000)
             one.members[0].pause()
             with pytest.raises(StoreUnavailable):
                 await store.keep_alive(lease)
             one.members[0].go_on()
+            set_timeouts(options)
             assert not await store.keep_alive(lease)
             assert await store.get("/brokers/1") is None
 
@@ -422,9 +430,10 @@ def test_members_of_different_clusters_are_not_mixed(one: EtcdCluster, three: Et
             await EtcdStore.connect(mixed)
         # Also when the stranger is met only later.
         one.members[0].kill()
-        options = replace(mixed, attempt_timeout_ms=300, request_timeout_ms=700)
-        async with connected(options) as store:
+        async with connected(mixed) as store:
             await asyncio.to_thread(one.heal)
+            # Time for several tries at the stranger.
+            set_timeouts(mixed, attempt_timeout_ms=300, request_timeout_ms=3_000)
             three.members[0].pause()
             with pytest.raises(StoreUnavailable, match="belong to different etcd clusters"):
                 await store.get("/a")
