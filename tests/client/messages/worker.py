@@ -1,8 +1,8 @@
 """A program that uses the message client, as a process that is killed at the worst moment.
 
 The process's side (`main`) handles messages: its effect is a line in a file, or, exactly once, a message in another
-topic. It kills itself (`kill -9`) at the offset it is told, before or after the effect, or is killed from outside. The
-test's side is `Worker`.
+topic. It kills itself (`kill -9`) at the offset it is told, before or after the effect, or is killed from outside;
+after `handled_max` effects it waits for that. The test's side is `Worker`.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Worker:
 
     def wait(self) -> int:
         """Its exit code; -9 when it was killed, by itself or another. Anything else must be 0."""
-        _, errors = self._process.communicate(timeout=60)
+        _, errors = self._process.communicate(timeout=180)
         code = self._process.returncode
         assert code in {0, -signal.SIGKILL}, errors[-4000:].decode()
         return code
@@ -58,6 +58,7 @@ class Effects:
     def __init__(self, wish: dict[str, Any]) -> None:
         self._wish = wish
         self._file = os.open(wish["effects"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._handled = 0
 
     def handle(self, message: respool.Message) -> None:
         self.maybe_die(message, "before")
@@ -65,6 +66,9 @@ class Effects:
         self.maybe_die(message, "after")
 
     def work(self, message: respool.Message) -> None:
+        while self._handled == self._wish.get("handled_max"):
+            signal.pause()
+        self._handled += 1
         time.sleep(WORK_S)
         # One write is one line, also when the next moment is the last.
         os.write(self._file, (message.value or b"") + b"\n")
