@@ -1,18 +1,18 @@
 """How consumers find their place and wait: by offset, by time, at the ends, and for messages not yet written."""
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from respool.wire.api_table import Api
+from respool.broker.fetch.fetch_run import FetchAnswer, FetchRun
+from respool.broker.outcome import Reply
+from respool.testing import Broker
 from support.all_clients import each_client
 from support.broker_process import BrokerProcess
 from support.confluent_client import ConfluentClient
 from support.message import FetchSettings, KafkaClient, Message
-from support.metrics import METRICS, counted, metrics_port
-from support.raw_client import RawClient
+from support.quick_broker import quick_broker
 from support.topics import Topics
 from support.waiting import wait_until
 
@@ -23,31 +23,40 @@ T0_MS = 1_700_000_000_000
 TIMES = [T0_MS + 10, T0_MS + 30, T0_MS + 20, T0_MS + 50, T0_MS + 40]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", METRICS) as running:
-        yield running
-
-
-def put(broker: BrokerProcess, topic: str, messages: Sequence[Message], partition: int = 0) -> None:
+def put(address: str, topic: str, messages: Sequence[Message], partition: int = 0) -> None:
     # Without idempotence, for librdkafka takes half a second to get a producer id.
-    ConfluentClient().write(broker.address, (topic, partition), messages, idempotent=False)
+    ConfluentClient().write(address, (topic, partition), messages, idempotent=False)
 
 
-def count_requests(broker: BrokerProcess, api: str) -> float:
-    """As of the broker's last report, which comes every second."""
-    return counted(metrics_port(broker), "respool_requests_total", api=api)
+class Fetches:
+    """The fetches of a broker in this process: those that wait, and in order the replies up to the first message."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waiting: list[FetchRun] = []
+        self.answered: list[tuple[FetchRun, int]] = []
+        wait, encode = FetchRun.answer_when_more, FetchRun.encode
+
+        async def recorded_wait(run: FetchRun, answer: FetchAnswer) -> Reply:
+            self.waiting.append(run)
+            return await wait(run, answer)
+
+        def recorded_encode(run: FetchRun, answer: FetchAnswer) -> Reply:
+            # A client may also ask about no partition, to end its session.
+            if answer.partitions and not any(count for _, count in self.answered):
+                self.answered.append((run, answer.record_bytes))
+            return encode(run, answer)
+
+        monkeypatch.setattr(FetchRun, "answer_when_more", recorded_wait)
+        monkeypatch.setattr(FetchRun, "encode", recorded_encode)
+
+    def wait_for_one(self) -> None:
+        wait_until(lambda: self.waiting, "a consumer waits for messages", seconds=60)
 
 
-def count_fetches(broker: BrokerProcess) -> float:
-    """As of now: a report that knows of our own request knows of all before it."""
-    before = count_requests(broker, "DescribeCluster")
-    with RawClient(broker.address) as client:
-        client.ask(Api.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False)
-    wait_until(
-        lambda: count_requests(broker, "DescribeCluster") > before, "the broker reports its counts"
-    )
-    return count_requests(broker, "Fetch")
+@pytest.fixture
+def quick() -> Iterator[Broker]:
+    with quick_broker() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +65,7 @@ def history(broker: BrokerProcess, topics: Topics) -> str:
     topic = topics.new("history")
     messages = [Message(value=b"%d" % n, timestamp_ms=time) for n, time in enumerate(TIMES)]
     for batch in (messages[:1], messages[1:3], messages[3:]):
-        put(broker, topic, batch)
+        put(broker.address, topic, batch)
     return topic
 
 
@@ -89,46 +98,44 @@ def test_the_ends_of_a_partition_are_told(
 
 @pytest.mark.parametrize("client", each_client())
 def test_a_waiting_consumer_gets_what_is_written_later_without_asking_again_and_again(
-    broker: BrokerProcess, topics: Topics, client: KafkaClient
+    quick: Broker, client: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = topics.new("awaited")
-    before, since_s = count_fetches(broker), time.monotonic()
-    patient = FetchSettings(wait_ms=10_000)
+    topic = quick.new_topic("awaited")
+    fetches = Fetches(monkeypatch)
+    patient = FetchSettings(wait_ms=25_000)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(
-            client.read_from, broker.address, (topic, 0), 0, count=1, fetch=patient
+            client.read_from, quick.bootstrap, (topic, 0), 0, count=1, fetch=patient
         )
-        wait_until(lambda: count_requests(broker, "Fetch") > before, "a consumer asks for messages")
-        put(broker, topic, [Message(value=b"at last")])
-        (received,) = waiting.result(20)
+        fetches.wait_for_one()
+        put(quick.bootstrap, topic, [Message(value=b"at last")])
+        (received,) = waiting.result(60)
     assert received.value == b"at last"
-    # The fetch that waited, a few that clients send before they are closed, and one more for each wait in vain.
-    in_vain = (time.monotonic() - since_s) // (patient.wait_ms / 1000)
-    assert count_fetches(broker) - before <= 5 + in_vain
+    (reply,) = fetches.answered
+    assert reply[0] is fetches.waiting[0]
 
 
 @pytest.mark.parametrize("client", each_client())
 def test_a_consumer_that_wants_many_bytes_waits_until_they_are_there(
-    broker: BrokerProcess, topics: Topics, client: KafkaClient
+    quick: Broker, client: KafkaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = topics.new("collected")
-    before, since_s = count_requests(broker, "Fetch"), time.monotonic()
-    greedy = FetchSettings(bytes_min=20_000, wait_ms=15_000)
+    topic = quick.new_topic("collected")
+    fetches = Fetches(monkeypatch)
+    greedy = FetchSettings(bytes_min=20_000, wait_ms=25_000)
     large = Message(value=b"x" * 8_000)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(
-            client.read_from, broker.address, (topic, 0), 0, count=3, fetch=greedy
+            client.read_from, quick.bootstrap, (topic, 0), 0, count=3, fetch=greedy
         )
-        wait_until(lambda: count_requests(broker, "Fetch") > before, "a consumer asks for messages")
-        asked = count_fetches(broker)
-        put(broker, topic, [large])
-        put(broker, topic, [large])
-        # Not enough: it still waits for the answer to what it asked first, or to the next after each time in vain.
-        asked_again = count_fetches(broker) - asked
-        assert asked_again <= (time.monotonic() - since_s) // (greedy.wait_ms / 1000)
-        put(broker, topic, [large])
-        received = waiting.result(25)
+        fetches.wait_for_one()
+        for _ in range(3):
+            put(quick.bootstrap, topic, [large])
+        received = waiting.result(60)
     assert [one.offset for one in received] == [0, 1, 2]
+    # Two were not enough: the reply to what it asked first has all of them.
+    ((run, record_bytes),) = fetches.answered
+    assert run is fetches.waiting[0]
+    assert record_bytes > 3 * 8_000
 
 
 @pytest.mark.parametrize("client", each_client())
@@ -138,7 +145,7 @@ def test_a_batch_larger_than_a_consumers_limit_comes_all_the_same(
     topic = topics.new("large")
     message = Message(value=b"x" * 100_000)
     for _ in range(3):
-        put(broker, topic, [message])
+        put(broker.address, topic, [message])
     small = FetchSettings(partition_bytes_max=1_000)
     received = client.read_from(broker.address, (topic, 0), 0, count=3, fetch=small)
     assert [one.value for one in received] == [message.value] * 3
@@ -151,7 +158,7 @@ def test_several_partitions_are_read_at_once(
     topic = topics.new("wide", partitions=4)
     for number in range(4):
         messages = [Message(value=b"%d-%d" % (number, n)) for n in range(10)]
-        put(broker, topic, messages, number)
+        put(broker.address, topic, messages, number)
     received = client.read(broker.address, [(topic, number) for number in range(4)])
     assert {place: [one.value for one in messages] for place, messages in received.items()} == {
         (topic, number): [b"%d-%d" % (number, n) for n in range(10)] for number in range(4)
