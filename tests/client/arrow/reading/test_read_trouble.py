@@ -19,6 +19,7 @@ from respool.client.arrow.errors import (
     TopicRecreated,
 )
 from respool.client.arrow.reading import pieces
+from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
 from respool.client.arrow.reading.read import plan_read, read_range, read_table, stream_batches
 from respool.client.arrow.reading.stream import BatchStream, ReadSettings
 from respool.client.kafka.cluster import Cluster
@@ -427,16 +428,28 @@ def test_a_stream_that_waits_for_a_broker_that_is_away_is_closed_at_once(
     reading.close()
 
 
-def test_what_nobody_takes_is_not_fetched(broker: ScriptedBroker) -> None:
+def test_what_nobody_takes_is_not_fetched(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The offset after each piece that was decoded when the queue was full.
+    held_up: list[int] = []
+    put = BoundedQueue.put
+
+    def recorded(queue: BoundedQueue, piece: Piece) -> None:
+        if not queue.has_room:
+            held_up.append(piece.next_offset)
+        put(queue, piece)
+
+    monkeypatch.setattr(BoundedQueue, "put", recorded)
     for number in range(200):
         broker.append(*[b"%d" % number] * 100)
     step = len(broker.batches[0])
     with stream(broker, fetch_bytes=step, buffer_bytes=1) as reading:
         next(reading)
-        wait_until(lambda: len(broker.fetches) >= 2, "it reads ahead")
-        # One piece waits, one is decoded, and one may be on its way.
-        with pytest.raises(AssertionError):
-            wait_until(lambda: len(broker.fetches) > 5, "it reads on", seconds=0.3)
+        # One piece waits in the queue, and the thread that fetches waits with the next until there is room.
+        wait_until(lambda: 300 in held_up, "it has read ahead", seconds=60)
+        assert max(held_up) == 300
+        assert len(broker.fetches) <= 4
         assert sum(batch.num_rows for batch in (next(reading) for _ in range(199))) == 199 * 100
 
 
