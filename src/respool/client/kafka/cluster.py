@@ -6,20 +6,18 @@ much data, or keep several requests in flight, open a connection of their own wi
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import islice
-from threading import Event, Lock
+from threading import Lock
 from typing import Any, Self, TypeVar
 
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, Bootstrap
+from respool.client.kafka.broker_connections import BrokerConnections
 from respool.client.kafka.codes import Code, refused
 from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import (
     BadArgument,
     BrokerRefused,
     BrokerUnreachable,
-    ClientClosed,
     NobodyAnswers,
     NoBroker,
     ProtocolBroken,
@@ -47,14 +45,6 @@ RETRY_MS = 60_000
 _ASKED_MAX = 3
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _SharedConnection:
-    """The shared connection to one address."""
-
-    lock: Lock = field(default_factory=Lock)
-    connection: Connection | None = None
 
 
 class Cluster:
@@ -94,13 +84,11 @@ class Cluster:
             security=security,
         )
         self._metadata = MetadataCache()
-        self._closed = Event()
-        # Guards the fields below. Never held while waiting for a broker.
+        self._connections = BrokerConnections(self._link_settings)
+        # Guards the field below.
         self._lock = Lock()
         # Address -> when a broker last failed to answer there.
         self._silent_at: dict[tuple[str, int], float] = {}
-        self._shared_connections: dict[tuple[str, int], _SharedConnection] = {}
-        self._connections: set[Connection] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -114,7 +102,7 @@ class Cluster:
 
     @property
     def is_closed(self) -> bool:
-        return self._closed.is_set()
+        return self._connections.is_closed
 
     @property
     def request_timeout_ms(self) -> int:
@@ -153,23 +141,11 @@ class Cluster:
 
     def interrupt(self) -> None:
         """Wake every thread that waits for a broker; it raises `ClientClosed`. `close` must still be called."""
-        self._closed.set()
-        with self._lock:
-            connections = list(self._connections)
-        for connection in connections:
-            connection.interrupt()
+        self._connections.interrupt()
 
     def close(self) -> None:
         """Close all connections, including those from `connect`; this interrupts threads that still use them."""
-        self.interrupt()
-        with self._lock:
-            all_shared = list(self._shared_connections.values())
-        for shared in all_shared:
-            with shared.lock:
-                if shared.connection is not None:
-                    self._drop(shared.connection)
-        with self._lock:
-            self._shared_connections.clear()
+        self._connections.close()
 
     def retry_timer(self, limit_ms: int | None = None) -> RetryTimer:
         """A timer for retries, which stop when this client is closed."""
@@ -183,8 +159,7 @@ class Cluster:
         Raises:
             ClientClosed: the client was closed in the meantime.
         """
-        if self._closed.wait(seconds):
-            raise ClientClosed("the client is closed")
+        self._connections.sleep(seconds)
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -194,11 +169,11 @@ class Cluster:
         Raises:
             BrokerUnreachable: the broker is not known, or does not answer.
         """
-        return self._open(self.address_of(broker))
+        return self._connections.open(self.address_of(broker))
 
     def release(self, connection: Connection) -> None:
         """Close a connection from `connect`. Only the thread that uses the connection may call this."""
-        self._drop(connection)
+        self._connections.drop(connection)
 
     def address_of(self, broker: int) -> tuple[str, int]:
         address = self._metadata.brokers.get(broker)
@@ -232,7 +207,7 @@ class Cluster:
         Raises:
             BrokerUnreachable: the broker does not answer.
         """
-        with self._shared(self.address_of(broker)) as connection:
+        with self._connections.shared(self.address_of(broker)) as connection:
             return connection.features
 
     def request_any(
@@ -394,47 +369,20 @@ class Cluster:
         versions: VersionRange | None = None,
         wait_ms: int = 0,
     ) -> Any:
-        with self._shared(address) as connection:
+        with self._connections.shared(address) as connection:
             version = connection.version(api, versions)
             try:
                 return connection.request(api, version, fields, wait_ms=wait_ms)
             except BaseException:
                 # Also on Ctrl-C: the reply would otherwise be taken for that of the next request.
-                self._drop(connection)
+                self._connections.drop(connection)
                 raise
 
-    @contextmanager
-    def _shared(self, address: tuple[str, int]) -> Iterator[Connection]:
-        """The shared connection to this broker, for one thread at a time."""
-        with self._lock:
-            shared = self._shared_connections.setdefault(address, _SharedConnection())
-        with shared.lock:
-            if shared.connection is None or not shared.connection.is_fresh:
-                if shared.connection is not None:
-                    self._drop(shared.connection)
-                shared.connection = self._open(address)
-            yield shared.connection
-
-    def _open(self, address: tuple[str, int]) -> Connection:
-        links = self._links
-        if not self._metadata.brokers:
-            links = links.at_first_contact(self._first_contact_ms)
-        connection = Connection(address, links)
-        with self._lock:
-            if self.is_closed:
-                raise ClientClosed("the client is closed")
-            self._connections.add(connection)
-        try:
-            connection.open()
-        except BaseException:
-            self._drop(connection)
-            raise
-        return connection
-
-    def _drop(self, connection: Connection) -> None:
-        connection.close()
-        with self._lock:
-            self._connections.discard(connection)
+    def _link_settings(self) -> LinkSettings:
+        """The settings of a new connection; until a broker has answered, with shorter timeouts."""
+        if self._metadata.brokers:
+            return self._links
+        return self._links.at_first_contact(self._first_contact_ms)
 
 
 def _addresses(bootstrap: Bootstrap) -> list[tuple[str, int]]:
