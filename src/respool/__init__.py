@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from respool.mirror.progress import MirrorEvent, MirrorStatus
     from respool.replay.errors import ReplayError
     from respool.replay.handle import Replay
-    from respool.replay.start import start_replay
+    from respool.replay.start_replay import start_replay
 
 __version__ = "0.1.0"
 
@@ -85,7 +85,7 @@ _EXPORTS = {
     "start_mirror": ("respool.mirror.mirror_handle", ""),
     "Replay": ("respool.replay.handle", ""),
     "ReplayError": ("respool.replay.errors", ""),
-    "start_replay": ("respool.replay.start", ""),
+    "start_replay": ("respool.replay.start_replay", ""),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from respool.broker.outcome import Reply
 from respool.pacing.rate_limited_log import RateLimitedLog
-from respool.server.connection import ClientConnection
+from respool.server.client_connection import ClientConnection
 from respool.server.traffic import RequestTimes
 from respool.wire.api_table import ApiSpec
 from respool.wire.codec import Request

@@ -10,7 +10,7 @@ import pytest
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import encode_request
 from respool.pacing.rate_limited_log import INTERVAL_S
-from respool.server.connection import ClientConnection
+from respool.server.client_connection import ClientConnection
 from respool.server.listener import Listener
 from respool.wire.api_table import Api
 from server.fake_transport import FakeTransport

@@ -3,14 +3,14 @@
 import pytest
 
 from broker.running_broker import RunningBroker
-from respool.server import connection
-from server.test_connection import Client, api_versions, fetch, numbered, play, produce, turn
+from respool.server import client_connection
+from server.test_client_connection import Client, api_versions, fetch, numbered, play, produce, turn
 
 
 class Stopwatch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(connection, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(client_connection, "perf_counter", lambda: self.now)
 
 
 @pytest.fixture

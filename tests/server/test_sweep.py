@@ -9,7 +9,7 @@ import pytest
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import encode_request
 from respool.broker.memory import MemoryBudget
-from respool.server.connection import ClientConnection
+from respool.server.client_connection import ClientConnection
 from respool.server.listener import STALL_IN_NEED_S, Listener
 from respool.wire.api_table import Api
 from server.fake_transport import FakeTransport

@@ -7,7 +7,7 @@ import pytest
 
 from broker.running_broker import RunningBroker
 from broker.wire_client import encode_request
-from respool.server.connection import ClientConnection
+from respool.server.client_connection import ClientConnection
 from respool.server.listener import Listener
 from respool.server.traffic import SECONDS_BOUNDS, STAGE_BOUNDS, RequestTimes, Traffic
 from respool.sim.runtime.simulated_metrics import SimMetrics

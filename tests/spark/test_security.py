@@ -6,7 +6,7 @@ import pytest
 
 from respool.client.kafka.security import IN_THE_CLEAR, Login, Security, Tls, warn_of_plain_login
 from respool.spark.client_options import ClientOptions
-from respool.spark.options import BadOption, Options
+from respool.spark.option_values import BadOption, Options
 from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.source.source_options import SourceOptions
 

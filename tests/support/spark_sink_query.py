@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 import respool
-from respool.spark.options import Options
+from respool.spark.option_values import Options
 from respool.spark.sink.protocol import TaskId
 from respool.spark.sink.sink_columns import SinkColumns
 from respool.spark.sink.sink_options import SinkOptions

@@ -161,7 +161,7 @@ def run(
     )
     from respool.replay.pace import Pace, parse_rate, parse_speed
     from respool.replay.request import MessageFilter
-    from respool.replay.start import codec_of, resume_recorded, start
+    from respool.replay.start_replay import codec_of, resume_recorded, start
     from respool.replay.time_range import find_spans
     from respool.replay.topic_copy import CopyOptions
 

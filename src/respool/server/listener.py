@@ -11,7 +11,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import Handler
 from respool.broker.outcome import Reply
 from respool.pacing.rate_limited_log import RateLimitedLog
-from respool.server.connection import ClientConnection
+from respool.server.client_connection import ClientConnection
 from respool.server.gauges import Gauges
 from respool.server.traffic import Traffic
 

@@ -4,7 +4,7 @@ Spark finds the source by itself, through the package `pyspark_respool`: `spark.
 registration. Large modules are imported only where they are used, because Spark starts many small Python processes.
 """
 
-from respool.spark.registration import register
+from respool.spark.register_source import register
 from respool.spark.starting import session
 
 __all__ = ["register", "session"]

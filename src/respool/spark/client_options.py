@@ -7,7 +7,7 @@ from respool.client.kafka import security_properties
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS, Bootstrap
 from respool.client.kafka.errors import BadArgument
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.spark.options import BadOption, Options
+from respool.spark.option_values import BadOption, Options
 
 if TYPE_CHECKING:
     from respool.client.kafka.cluster import Cluster

@@ -25,7 +25,7 @@ class RespoolDataSource(DataSource):
 
     @hidden_traceback()
     def schema(self) -> "StructType":
-        from respool.spark.options import Options
+        from respool.spark.option_values import Options
         from respool.spark.source.source_columns import full_schema
         from respool.spark.source.source_options import SourceOptions
 

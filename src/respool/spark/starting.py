@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from respool.spark.java import java_home
-from respool.spark.registration import register_if_hidden
+from respool.spark.register_source import register_if_hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from respool.client.kafka.security import Security, Tls
 from respool.client.messages import library
 from respool.pipeline.job_settings import PipelineSettings
 from respool.spark.client_options import ClientOptions
-from respool.spark.options import Options
+from respool.spark.option_values import Options
 from respool.testing import Broker
 from support.ports import reserve_port
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.spark.options import BadOption, Options
+from respool.spark.option_values import BadOption, Options
 from respool.spark.sink.sink_options import SinkOptions, Stamp
 
 BROKERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}

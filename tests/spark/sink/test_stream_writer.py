@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 from respool.spark.sink.errors import (
     BatchFailed,
     CheckpointBehind,

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 import respool
 from respool.client.kafka.connection import Connection
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 from respool.spark.source.brokers import BrokersAway
 from respool.spark.source.loss import DataLost
 from support.spark_story import Story

@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 from respool.spark.source.java_pattern import topic_pattern
 
 

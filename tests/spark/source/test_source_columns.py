@@ -8,7 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from respool.client.arrow.reading.projection import Projection
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 from respool.spark.source.shaping import ROWS_MAX, as_spark_wants
 from respool.spark.source.source_columns import columns_of, full_schema
 

@@ -5,9 +5,9 @@ import pickle
 import pytest
 
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
-from respool.spark.options import BadOption, Options
-from respool.spark.source.points import Point
+from respool.spark.option_values import BadOption, Options
 from respool.spark.source.source_options import NAMES, Kind, SourceOptions
+from respool.spark.source.start_points import Point
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "rides"}
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 import respool
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 from respool.spark.source import stream_reader
 from respool.spark.source.brokers import Brokers
 from respool.spark.source.loss import DataLost

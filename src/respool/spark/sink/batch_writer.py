@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from respool.client.kafka.errors import BrokerUnreachable, ClientError, Untrusted
 from respool.spark.hidden_traceback import hidden_traceback
-from respool.spark.options import Options
+from respool.spark.option_values import Options
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import job_transactional_id, sink_of
 from respool.spark.sink.protocol import TaskId

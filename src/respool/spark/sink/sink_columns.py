@@ -14,7 +14,7 @@ Other columns are not written.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from respool.client.kafka.bootstrap import LASTING_CONTACT_MS
 from respool.spark.client_options import SECURITY_NAMES, ClientOptions, security_of
-from respool.spark.options import BadOption, Options
+from respool.spark.option_values import BadOption, Options
 
 TRANSACTION_TIMEOUT_MS = 600_000
 DELIVERY_TIMEOUT_MS = 120_000

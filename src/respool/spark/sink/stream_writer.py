@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from respool.spark.hidden_traceback import hidden_traceback
-from respool.spark.options import Options
+from respool.spark.option_values import Options
 from respool.spark.sink.errors import NotSupported, SinkError
 from respool.spark.sink.names import sink_of, transactional_id
 from respool.spark.sink.protocol import (

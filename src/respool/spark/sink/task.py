@@ -15,7 +15,7 @@ from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerRefused
 from respool.columnar.row_sum import row_sum
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 from respool.spark.sink.sink_columns import SinkColumns, WrongFrame
 from respool.spark.sink.sink_options import SinkOptions
 from respool.spark.sink.state import Extent, Share, TaskTransaction

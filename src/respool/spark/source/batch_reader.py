@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from respool.spark.hidden_traceback import hidden_traceback
-from respool.spark.options import Options
+from respool.spark.option_values import Options
 from respool.spark.source.filters import Narrowing, narrow
 from respool.spark.source.loss import Loss
 from respool.spark.source.reading import Reading

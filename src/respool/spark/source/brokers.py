@@ -13,9 +13,9 @@ from respool.client.kafka.errors import BrokerUnreachable, NoBroker, UnknownTopi
 from respool.client.kafka.list_offsets import offsets_for
 from respool.model.errors import RespoolError
 from respool.spark.client_options import BOOTSTRAP
-from respool.spark.options import BadOption
-from respool.spark.source.points import EARLIEST, LATEST
+from respool.spark.option_values import BadOption
 from respool.spark.source.source_options import SourceOptions
+from respool.spark.source.start_points import EARLIEST, LATEST
 from respool.spark.source.stream_plan import Place
 
 # Per partition, to estimate the size of its next messages.

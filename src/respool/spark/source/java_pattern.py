@@ -7,7 +7,7 @@ pattern that silently matched other topics would be worse than none.
 import re
 from collections.abc import Iterator
 
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 
 _POSIX = {
     "lower": "a-z",

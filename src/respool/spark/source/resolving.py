@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-from respool.client.arrow.reading.points import format_ms
+from respool.client.arrow.reading.read_bounds import format_ms
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 from respool.spark.source.brokers import Brokers, Offsets, TopicSeen
-from respool.spark.source.points import Point
+from respool.spark.source.start_points import Point
 
 Resolved: TypeAlias = dict[str, Offsets]
 Unmatched: TypeAlias = Literal["error", "latest"]

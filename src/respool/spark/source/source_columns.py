@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from respool.spark.options import BadOption
+from respool.spark.option_values import BadOption
 
 # Name, type, and the client's name.
 _COLUMNS: tuple[tuple[str, DataType, str], ...] = (

@@ -6,10 +6,10 @@ from typing import Literal, TypeAlias, cast
 
 from respool.model.seek_target import Earliest, Latest
 from respool.spark.client_options import SECURITY_NAMES, ClientOptions, security_of
-from respool.spark.options import BadOption, Options
+from respool.spark.option_values import BadOption, Options
 from respool.spark.options_kafka import PRODUCERS
 from respool.spark.source.java_pattern import topic_pattern
-from respool.spark.source.points import Point, assigned, point_of
+from respool.spark.source.start_points import Point, assigned, point_of
 
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 POLL_MS = 120_000

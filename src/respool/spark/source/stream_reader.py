@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from respool.spark.hidden_traceback import hidden_traceback
-from respool.spark.options import Options
+from respool.spark.option_values import Options
 from respool.spark.source.loss import Loss
 from respool.spark.source.reading import Reading
 from respool.spark.source.source_columns import columns_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention
-from respool.client.arrow.reading.points import PartitionOffsets, Point
+from respool.client.arrow.reading.read_bounds import PartitionOffsets, Point
 from respool.client.arrow.reading.read_plan import (
     Facts,
     Found,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from respool.client.arrow.reading.points import PartitionOffsets, When, parse_point
 from respool.client.arrow.reading.projection import Projection
+from respool.client.arrow.reading.read_bounds import PartitionOffsets, When, parse_point
 from respool.client.arrow.reading.read_plan import (
     Facts,
     Found,

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 from uuid import UUID
 
 from respool.client.arrow.errors import OffsetBeyondEnd, OutsideRetention
-from respool.client.arrow.reading.points import PartitionOffsets, Point, format_ms, target_of
+from respool.client.arrow.reading.read_bounds import PartitionOffsets, Point, format_ms, target_of
 from respool.client.kafka.errors import BadArgument
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Last, Latest
 

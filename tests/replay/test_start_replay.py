@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 
 import respool
 from respool.client.kafka.cluster import Cluster
-from respool.replay import start
+from respool.replay import start_replay as starting
 from respool.replay.audit import AuditEntry, AuditLog
 from respool.replay.errors import (
     CopiedAlready,
@@ -173,7 +173,7 @@ def test_two_starts_at_the_same_moment_make_one_copy(broker: Broker) -> None:
         return replay(broker, topic, since="earliest", until="now", into=into)
 
     with (
-        patch.object(start, "begin_copy", begin_together),
+        patch.object(starting, "begin_copy", begin_together),
         ThreadPoolExecutor(max_workers=2) as threads,
     ):
         both = [one.result() for one in [threads.submit(begin) for _ in range(2)]]
@@ -417,4 +417,4 @@ def test_it_needs_no_extra_and_nothing_of_the_command_line() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, check=False
     )
-    assert done.stdout == "respool.replay.start []\n", done.stderr
+    assert done.stdout == "respool.replay.start_replay []\n", done.stderr

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from respool.cli.options import time_ms
-from respool.client.arrow.reading.points import (
+from respool.client.arrow.reading.read_bounds import (
     PartitionOffsets,
     Point,
     When,

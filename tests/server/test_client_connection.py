@@ -13,7 +13,7 @@ from respool.broker.broker import Broker
 from respool.broker.memory import MemoryBudget
 from respool.broker.outcome import Outcome
 from respool.records.build import NewRecord, build_batch
-from respool.server.connection import ClientConnection
+from respool.server.client_connection import ClientConnection
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from server.fake_transport import FakeTransport, OpenDoor
@@ -454,7 +454,7 @@ def test_a_broken_invariant_stops_the_broker_and_tells_nobody_anything(
         raise AssertionError("as the test wants it")
 
     async def story(client: Client) -> None:
-        monkeypatch.setattr("respool.server.connection.handle", broken)
+        monkeypatch.setattr("respool.server.client_connection.handle", broken)
         client.send(api_versions())
         assert client.transport.is_closing()
         assert client.broker.broker.failed.done()
@@ -469,7 +469,7 @@ def test_an_unforeseen_error_costs_its_client_the_connection_and_nobody_else(
         raise KeyError("as the test wants it")
 
     async def story(client: Client) -> None:
-        monkeypatch.setattr("respool.server.connection.handle", broken)
+        monkeypatch.setattr("respool.server.client_connection.handle", broken)
         client.send(api_versions())
         assert client.transport.is_closing()
         assert not client.broker.broker.failed.done()

@@ -7,7 +7,7 @@ import pytest
 
 from respool.client.kafka.bootstrap import FIRST_CONTACT_MS, LASTING_CONTACT_MS
 from respool.spark.client_options import ClientOptions
-from respool.spark.options import BadOption, Options
+from respool.spark.option_values import BadOption, Options
 
 HERE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest, SeekTarget
-from respool.spark.options import BadOption, Options
+from respool.spark.option_values import BadOption, Options
 
 # The offsets by which Spark's options name the start and end of the log.
 LATEST, EARLIEST = -1, -2

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from respool.client.arrow.writing.write_table import write_table
-from respool.spark.registration import is_of_this_environment
+from respool.spark.register_source import is_of_this_environment
 from respool.testing import Broker
 
 _A_SESSION_OF_ONES_OWN = """
