@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cli.running import Ended, Run
 from respool.cli.consume_group import is_spare
-from respool.client.kafka.groups import DescribedGroup, DescribedMember
+from respool.client.kafka.groups import GroupDescription, MemberDescription
 from respool.testing import Broker
 from support.quick_broker import quick_broker
 from support.waiting import wait_until
@@ -310,8 +310,8 @@ def test_ctrl_c_while_the_broker_is_away_ends_at_once_and_tells_what_is_not_comm
         broker.start()
 
 
-def member(name: str, *partitions: int) -> DescribedMember:
-    return DescribedMember(
+def member(name: str, *partitions: int) -> MemberDescription:
+    return MemberDescription(
         member_id=name,
         instance_id=None,
         client_id=name,
@@ -320,8 +320,8 @@ def member(name: str, *partitions: int) -> DescribedMember:
     )
 
 
-def group_of(*members: DescribedMember, state: str = "Stable") -> DescribedGroup:
-    return DescribedGroup(
+def group_of(*members: MemberDescription, state: str = "Stable") -> GroupDescription:
+    return GroupDescription(
         name="g",
         state=state,
         type="classic",

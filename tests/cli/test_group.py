@@ -11,9 +11,9 @@ import pytest
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.exit_codes import ExitCode
-from respool.client.kafka.groups import DescribedGroup, OffsetAndMetadata
+from respool.client.kafka.groups import GroupDescription, OffsetAndMetadata
 from respool.operate.cluster_admin import ClusterAdmin
-from respool.operate.group_operations import GroupListing, GroupOperations, GroupsUnknown
+from respool.operate.group_operations import GroupOperations, GroupsUnknown, KnownGroups
 from support.group_broker import NOT_COORDINATOR, GroupBroker
 
 # In a process of its own: what goes wrong here may end it without a word of Python's.
@@ -112,7 +112,7 @@ def test_lags_of_all_groups_are_told_with_one_listing(
     listings = []
     list_all = GroupOperations.list
 
-    def counted(groups: GroupOperations) -> GroupListing:
+    def counted(groups: GroupOperations) -> KnownGroups:
         listings.append(groups)
         return list_all(groups)
 
@@ -128,7 +128,7 @@ def test_lags_of_all_groups_are_told_with_one_listing(
     assert len(listings) == 1
 
 
-def described(name: str) -> DescribedGroup:
-    return DescribedGroup(
+def described(name: str) -> GroupDescription:
+    return GroupDescription(
         name=name, state="Empty", type="classic", assignor="", members=(), coordinator=("", 0)
     )

@@ -7,7 +7,7 @@ import pytest
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code, refused
-from respool.client.kafka.configs import ConfigEntry, ConfigResource, ConfigSource
+from respool.client.kafka.configs import ConfigResource, ConfigSetting, ConfigSource
 from respool.mirror.target_topics import MirrorsUnsupported, TargetTopics
 from respool.model.operator_errors import OperatorError
 
@@ -19,7 +19,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
     """Create the topic at a target that refuses its configs with these words."""
 
     def describe(_: Cluster, __: ConfigResource, names: list[str]) -> Any:
-        entry = ConfigEntry(name="segment.bytes", value="14", source=ConfigSource.TOPIC)
+        entry = ConfigSetting(name="segment.bytes", value="14", source=ConfigSource.TOPIC)
         return {name: {entry.name: entry} for name in names}
 
     def make(words: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from respool.client.kafka.admin import BrokerNode, ClusterDescription
 from respool.client.kafka.codes import Code, refused
-from respool.client.kafka.groups import ListedGroup
+from respool.client.kafka.groups import GroupListing
 from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.client.kafka.replicas import LogDir, Reassignment, ReplicaSize
 from respool.operate.cluster_overview import describe
@@ -152,7 +152,7 @@ def test_unknown_groups_are_null_and_not_none() -> None:
 def test_an_unknown_lag_is_null_and_not_zero() -> None:
     seen = survey()
     seen.groups = [
-        ListedGroup(name=name, state="Stable", type="classic") for name in ("billing", "pricing")
+        GroupListing(name=name, state="Stable", type="classic") for name in ("billing", "pricing")
     ]
     seen.lags = {"pricing": 7}
     lags = [(one["group"], one["lag"]) for one in describe(seen)["groups"]]

@@ -1,14 +1,14 @@
-from respool.client.kafka.groups import DescribedGroup, DescribedMember, OffsetAndMetadata
+from respool.client.kafka.groups import GroupDescription, MemberDescription, OffsetAndMetadata
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.operate.group_operations import PartitionLag, format_places, lags_of, total_lag
 
-GROUP = DescribedGroup(
+GROUP = GroupDescription(
     name="billing",
     state="Stable",
     type="classic",
     assignor="range",
     members=(
-        DescribedMember(
+        MemberDescription(
             member_id="m-1",
             instance_id=None,
             client_id="app",

@@ -6,9 +6,9 @@ from respool.cli.transaction_abort import command_for
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.transactions import (
     ONGOING,
-    DescribedTransaction,
-    ListedTransaction,
     OpenTransaction,
+    TransactionDescription,
+    TransactionListing,
 )
 from respool.operate.transaction_operations import (
     GRACE_MS,
@@ -36,8 +36,8 @@ def write(*, producer_id: int = 7, start_offset: int = 40, partition: int = 0) -
 
 def transaction(
     *partitions: int, state: str = ONGOING, started_ms: int = NOW_MS
-) -> DescribedTransaction:
-    return DescribedTransaction(
+) -> TransactionDescription:
+    return TransactionDescription(
         transactional_id="bank",
         state=state,
         producer_id=7,
@@ -52,7 +52,7 @@ class Both:
     """What the partitions say each time they are asked, and what the coordinators say."""
 
     def __init__(
-        self, *looks: list[OpenTransaction], known: Iterable[DescribedTransaction] = ()
+        self, *looks: list[OpenTransaction], known: Iterable[TransactionDescription] = ()
     ) -> None:
         self._looks = list(looks)
         self._known = list(known)
@@ -62,10 +62,10 @@ class Both:
         self.asked.append(set(places))
         return [one for one in self._looks.pop(0) if one.place in self.asked[-1]]
 
-    def find(self, *, producer_ids: Collection[int]) -> list[ListedTransaction]:
+    def find(self, *, producer_ids: Collection[int]) -> list[TransactionListing]:
         return [one for one in self._known if one.producer_id in producer_ids]
 
-    def describe(self, names: Sequence[str]) -> dict[str, DescribedTransaction]:
+    def describe(self, names: Sequence[str]) -> dict[str, TransactionDescription]:
         return {one.transactional_id: one for one in self._known if one.transactional_id in names}
 
     def look(self) -> list[tuple[OpenTransaction, HangingReason]]:

@@ -22,7 +22,7 @@ from respool.cli.interrupts import CtrlC
 from respool.cli.message_format import ReadMessage
 from respool.cli.options import Isolation
 from respool.cli.topic_reader import POLL_SECONDS, TopicReader, plan
-from respool.client.kafka.groups import DescribedGroup
+from respool.client.kafka.groups import GroupDescription
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import TopicMetadata
 from respool.model.operator_errors import OperatorError
@@ -231,7 +231,7 @@ class GroupTopicReader(TopicReader):
             if self._is_spare:
                 self._note(f"assigned nothing: every partition of {self._topic} has another member")
 
-    def _current_members(self) -> DescribedGroup | None:
+    def _current_members(self) -> GroupDescription | None:
         # Only used to choose the protocol and to notice spare members; without it, the library reports its own errors.
         with suppress(GroupsUnknown):
             return self._groups.find(self._group)
@@ -286,7 +286,7 @@ class GroupTopicReader(TopicReader):
         output.note(f"group {self._group}: {text}", style="dim")
 
 
-def is_spare(group: DescribedGroup, member_id: str, topic: str, partition_count: int) -> bool:
+def is_spare(group: GroupDescription, member_id: str, topic: str, partition_count: int) -> bool:
     """True if the group is stable and every partition of the topic is assigned to another member than this one.
 
     A member without partitions may also be waiting for others to revoke some for it.
@@ -305,7 +305,7 @@ def is_spare(group: DescribedGroup, member_id: str, topic: str, partition_count:
     )
 
 
-def _join_config(group: DescribedGroup | None) -> dict[str, str]:
+def _join_config(group: GroupDescription | None) -> dict[str, str]:
     """The protocol and assignor of the group's members: it has one protocol, and eager and cooperative do not mix."""
     if group is None or not group.members:
         return {}

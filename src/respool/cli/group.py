@@ -16,7 +16,7 @@ from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
-    from respool.client.kafka.groups import DescribedGroup
+    from respool.client.kafka.groups import GroupDescription
     from respool.operate.cluster_admin import ClusterAdmin
     from respool.operate.group_operations import GroupOperations, PartitionLag
 
@@ -112,13 +112,13 @@ def lag(
     connection: BrokerConnection,
 ) -> None:
     """Show the lag of groups, per partition and in total."""
-    from respool.operate.group_operations import GroupListing, GroupOperations
+    from respool.operate.group_operations import GroupOperations, KnownGroups
 
     admin = connection.connect()
     groups = GroupOperations(admin.cluster)
     with noticing_ctrl_c() as ctrl_c:
         while True:
-            listing = GroupListing(groups=[], gaps=[]) if names else groups.list()
+            listing = KnownGroups(groups=[], gaps=[]) if names else groups.list()
             wanted = names or listing.names
             # A listed group exists; looking it up again would send a request to every broker for each group.
             describe = groups.get if names else groups.describe
@@ -172,7 +172,7 @@ def delete(
 
 
 def _lags(
-    admin: "ClusterAdmin", groups: "GroupOperations", group: "DescribedGroup"
+    admin: "ClusterAdmin", groups: "GroupOperations", group: "GroupDescription"
 ) -> "list[PartitionLag]":
     from respool.operate.group_operations import lags_of, owners_of
 
@@ -223,7 +223,7 @@ def _lag_in_words(lags: "Sequence[PartitionLag]") -> str:
     return words
 
 
-def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> None:
+def _print_description(group: "GroupDescription", lags: "Sequence[PartitionLag]") -> None:
     from respool.operate.group_operations import format_places
 
     member_rows = [
@@ -261,7 +261,7 @@ def _print_description(group: "DescribedGroup", lags: "Sequence[PartitionLag]") 
         output.print_rows(output.Headings(*columns, numbers=columns[1:5]), lag_rows)
 
 
-def _as_document(group: "DescribedGroup", lags: "Sequence[PartitionLag]") -> dict[str, object]:
+def _as_document(group: "GroupDescription", lags: "Sequence[PartitionLag]") -> dict[str, object]:
     from respool.operate.group_operations import total_lag
 
     return {

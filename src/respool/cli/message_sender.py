@@ -125,7 +125,7 @@ def _span(ms: str) -> str:
     return "any time" if int(ms) >= 2**63 - 1 else format_duration_ms(int(ms))
 
 
-class Sender:
+class MessageSender:
     """Passes messages to the client library and collects its delivery reports."""
 
     def __init__(

@@ -157,11 +157,11 @@ def produce(
     if file is not None and (not file.exists() or file.is_dir()):
         raise NotFound(f"there is no file {str(file)!r}")
 
-    from respool.cli.message_sender import Sender
+    from respool.cli.message_sender import MessageSender
 
     cluster = connection.connect()
     settings = _check_topic(cluster, topic, partition)
-    sender = Sender(
+    sender = MessageSender(
         connection,
         cluster,
         topic,

@@ -17,7 +17,7 @@ from respool.model.times import (
 )
 
 if TYPE_CHECKING:
-    from respool.client.kafka.transactions import DescribedTransaction, ListedTransaction
+    from respool.client.kafka.transactions import TransactionDescription, TransactionListing
     from respool.operate.transaction_operations import HangingTransaction
 
 app = typer.Typer(
@@ -217,7 +217,7 @@ def _states(names: Sequence[str]) -> list[str]:
 
 
 def _row(
-    info: "ListedTransaction", details: "DescribedTransaction | None", *, now_ms: int
+    info: "TransactionListing", details: "TransactionDescription | None", *, now_ms: int
 ) -> tuple[object, ...]:
     # It may have ended between list and describe.
     shown = details if details is not None and details.is_open else None
@@ -228,7 +228,7 @@ def _row(
 
 
 def _listed(
-    info: "ListedTransaction", details: "DescribedTransaction | None"
+    info: "TransactionListing", details: "TransactionDescription | None"
 ) -> Mapping[str, object]:
     if details is not None:
         return _document(details)
@@ -243,7 +243,7 @@ def _listed(
     }
 
 
-def _document(found: "DescribedTransaction") -> dict[str, object]:
+def _document(found: "TransactionDescription") -> dict[str, object]:
     return {
         "transactional_id": found.transactional_id,
         "state": found.state,
@@ -255,7 +255,7 @@ def _document(found: "DescribedTransaction") -> dict[str, object]:
     }
 
 
-def _since(found: "DescribedTransaction") -> str:
+def _since(found: "TransactionDescription") -> str:
     if found.started_ms is None:
         return ""
     at = format_ms(found.started_ms)
@@ -264,7 +264,7 @@ def _since(found: "DescribedTransaction") -> str:
     return f" since {at}, for {open_for_text(found, now_ms=_now_ms())}"
 
 
-def open_for_text(found: "DescribedTransaction", *, now_ms: int) -> str:
+def open_for_text(found: "TransactionDescription", *, now_ms: int) -> str:
     """'42s', in whole seconds; from two minutes on '7m'."""
     assert found.started_ms is not None
     seconds = max(0, now_ms - found.started_ms) // 1000

@@ -18,7 +18,7 @@ from respool.model.quantities import counted, partition_numbers
 
 if TYPE_CHECKING:
     from respool.client.kafka.metadata import Place
-    from respool.client.kafka.transactions import DescribedTransaction
+    from respool.client.kafka.transactions import TransactionDescription
     from respool.operate.cluster_admin import ClusterAdmin
     from respool.operate.transaction_operations import HangingTransaction, TransactionOperations
 
@@ -210,7 +210,7 @@ def _not_hanging(
     )
 
 
-def _document(found: "DescribedTransaction", *, aborted: bool) -> dict[str, object]:
+def _document(found: "TransactionDescription", *, aborted: bool) -> dict[str, object]:
     return {
         "transactional_id": found.transactional_id,
         "aborted": aborted,
@@ -220,7 +220,7 @@ def _document(found: "DescribedTransaction", *, aborted: bool) -> dict[str, obje
     }
 
 
-def _spelled(found: "DescribedTransaction") -> str:
+def _spelled(found: "TransactionDescription") -> str:
     return counted(len(found.partitions), "partition")
 
 

@@ -26,7 +26,7 @@ from respool.client.kafka.errors import (
     Untrusted,
     VersionUnsupported,
 )
-from respool.client.kafka.groups import ListedGroup, OffsetAndMetadata
+from respool.client.kafka.groups import GroupListing, OffsetAndMetadata
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.client.kafka.replicas import LogDir, Reassignment
@@ -108,7 +108,7 @@ class Survey:
     open_transactions: dict[int, int] = field(default_factory=dict)
     long_open_transactions: dict[int, int] = field(default_factory=dict)
     # None: no broker listed its groups.
-    groups: list[ListedGroup] | None = None
+    groups: list[GroupListing] | None = None
     # In messages, by group.
     lags: dict[str, int] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
@@ -227,7 +227,7 @@ class _Surveyor:
             self._learn("min_isr", lambda names=names: self._read_min_isr(names))  # type: ignore[misc]
 
     def _read_min_isr(self, names: list[str]) -> None:
-        def ask() -> dict[str, dict[str, configs.ConfigEntry]] | None:
+        def ask() -> dict[str, dict[str, configs.ConfigSetting]] | None:
             try:
                 return configs.describe_configs(
                     self._cluster, configs.ConfigResource.TOPIC, names, keys=[MIN_ISR]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import COORDINATOR_RETRIED, Code, code_name
 from respool.client.kafka.groups import (
-    DescribedGroup,
+    GroupDescription,
     OffsetAndMetadata,
     commit_fields,
     committed_in,
@@ -92,7 +92,7 @@ class GroupFence:
                 )
             self._pause(PAUSE_SECONDS)
 
-    def _try(self, group: DescribedGroup, places: Mapping[Place, OffsetAndMetadata]) -> int:
+    def _try(self, group: GroupDescription, places: Mapping[Place, OffsetAndMetadata]) -> int:
         """Send all requests in one write. Returns 0, or the error code after which to describe the group again."""
         leaving = leave_requests(
             self._group, group.members, protocol=group.type, reason=self._reason

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from respool.client.kafka import groups as client_groups
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import (
-    DescribedGroup,
-    DescribedMember,
-    ListedGroup,
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
     OffsetAndMetadata,
 )
 from respool.client.kafka.list_offsets import OffsetRange
@@ -23,9 +23,9 @@ class GroupsUnknown(OperatorError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListing:
+class KnownGroups:
     # By name.
-    groups: list[ListedGroup]
+    groups: list[GroupListing]
     # Why the list may be incomplete: brokers that did not answer, or coordinators that are moving.
     gaps: list[str]
 
@@ -49,7 +49,7 @@ class GroupOperations:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def list(self) -> GroupListing:
+    def list(self) -> KnownGroups:
         """
         Raises:
             Unreachable: no broker answers.
@@ -62,9 +62,9 @@ class GroupOperations:
         ]
         if found.unled:
             gaps.append("the coordinators of some groups are moving")
-        return GroupListing(groups=found.groups, gaps=gaps)
+        return KnownGroups(groups=found.groups, gaps=gaps)
 
-    def find(self, name: str) -> DescribedGroup | None:
+    def find(self, name: str) -> GroupDescription | None:
         """The group with its members; None if there is no such group.
 
         Raises:
@@ -76,12 +76,12 @@ class GroupOperations:
             return None
         return self.describe(name)
 
-    def describe(self, name: str) -> DescribedGroup:
+    def describe(self, name: str) -> GroupDescription:
         """A listed group with its members; without members if it has been deleted since."""
         with client_errors_translated():
             return client_groups.describe_group(self._cluster, name)
 
-    def get(self, name: str) -> DescribedGroup:
+    def get(self, name: str) -> GroupDescription:
         """
         Raises:
             NotFound: there is no such group; the hint names a similarly spelled one.
@@ -159,13 +159,13 @@ class PartitionLag:
         return max(0, self.held.start - self.committed)
 
 
-def owners_of(group: DescribedGroup) -> dict[Place, DescribedMember]:
+def owners_of(group: GroupDescription) -> dict[Place, MemberDescription]:
     """The group's members by assigned partition."""
     return {place: member for member in group.members for place in member.partitions}
 
 
 def lags_of(
-    group: DescribedGroup,
+    group: GroupDescription,
     committed: Mapping[Place, OffsetAndMetadata],
     ranges: Mapping[Place, OffsetRange],
     *,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from respool.client.kafka.groups import DescribedGroup, OffsetAndMetadata
+from respool.client.kafka.groups import GroupDescription, OffsetAndMetadata
 from respool.client.kafka.metadata import Place
 from respool.model.operator_errors import NotFound, OperatorError
 from respool.model.quantities import counted
@@ -19,7 +19,7 @@ FORCE_SECONDS = 30.0
 class GroupIsLive(OperatorError):
     """The group has members, which would overwrite reset offsets."""
 
-    def __init__(self, group: DescribedGroup) -> None:
+    def __init__(self, group: GroupDescription) -> None:
         members = "; ".join(
             f"{member.client_id} at {member.host}"
             + (f" reads {format_places(member.partitions)}" if member.partitions else "")
@@ -106,7 +106,7 @@ def set_offsets(
     return 0
 
 
-def member_count(group: DescribedGroup) -> str:
+def member_count(group: GroupDescription) -> str:
     """`group billing has 2 members`."""
     return f"group {group.name} has {counted(len(group.members), 'member')}"
 

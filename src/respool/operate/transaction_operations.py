@@ -25,9 +25,9 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.metadata import Place
 from respool.client.kafka.producer_ids import fence_producer
 from respool.client.kafka.transactions import (
-    DescribedTransaction,
-    ListedTransaction,
     OpenTransaction,
+    TransactionDescription,
+    TransactionListing,
 )
 from respool.model.operator_errors import NotFound
 from respool.operate.errors import client_errors_translated
@@ -48,7 +48,7 @@ class TransactionOperations:
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         open_longer_than_ms: int | None = None,
-    ) -> list[ListedTransaction]:
+    ) -> list[TransactionListing]:
         """The transactions that meet all conditions, by transactional id."""
         with client_errors_translated():
             return client_transactions.list_transactions(
@@ -58,12 +58,12 @@ class TransactionOperations:
                 open_longer_than_ms=open_longer_than_ms,
             )
 
-    def describe(self, names: Sequence[str]) -> dict[str, DescribedTransaction]:
+    def describe(self, names: Sequence[str]) -> dict[str, TransactionDescription]:
         """The existing transactions among these."""
         with client_errors_translated():
             return client_transactions.describe_transactions(self._cluster, names)
 
-    def get(self, name: str) -> DescribedTransaction:
+    def get(self, name: str) -> TransactionDescription:
         """
         Raises:
             NotFound: no producer had this transactional id; the hint names a similarly spelled one.
@@ -77,7 +77,7 @@ class TransactionOperations:
             hint=f"did you mean {alike[0]}?" if alike else "see: respool transaction list",
         )
 
-    def fence(self, transaction: DescribedTransaction) -> int:
+    def fence(self, transaction: TransactionDescription) -> int:
         """End the producer's open transaction by fencing it; return its new producer epoch."""
         with client_errors_translated():
             return fence_producer(
@@ -114,7 +114,7 @@ class HangingTransaction:
     write: OpenTransaction
     why: HangingReason
     # None: no coordinator knows the transaction.
-    transaction: DescribedTransaction | None = None
+    transaction: TransactionDescription | None = None
 
 
 class TransactionSource(Protocol):
@@ -122,9 +122,9 @@ class TransactionSource(Protocol):
 
     def open_in(self, places: Iterable[Place]) -> list[OpenTransaction]: ...
 
-    def find(self, *, producer_ids: Collection[int]) -> list[ListedTransaction]: ...
+    def find(self, *, producer_ids: Collection[int]) -> list[TransactionListing]: ...
 
-    def describe(self, names: Sequence[str]) -> dict[str, DescribedTransaction]: ...
+    def describe(self, names: Sequence[str]) -> dict[str, TransactionDescription]: ...
 
 
 def find_hanging(
@@ -144,7 +144,7 @@ def find_hanging(
 
 def owners_of(
     source: TransactionSource, writes: Iterable[OpenTransaction]
-) -> Mapping[int, DescribedTransaction]:
+) -> Mapping[int, TransactionDescription]:
     """The coordinators' descriptions of the transactions that made these writes, by producer id."""
     listed = source.find(producer_ids={write.producer_id for write in writes})
     described = source.describe([info.transactional_id for info in listed])
@@ -152,7 +152,7 @@ def owners_of(
 
 
 def judge(
-    write: OpenTransaction, known: Mapping[int, DescribedTransaction], *, now_ms: int
+    write: OpenTransaction, known: Mapping[int, TransactionDescription], *, now_ms: int
 ) -> HangingTransaction | None:
     """Why the transaction hangs, or None; it may also have ended just now."""
     transaction = known.get(write.producer_id)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import (
-    DescribedGroup,
+    GroupDescription,
     OffsetAndMetadata,
     commit_offsets,
     describe_group,
@@ -116,7 +116,7 @@ def _note(entry: AuditEntry, span: Span) -> str:
     return f"until {span.stop} of respool-replay {entry.id}\0"
 
 
-def _check_empty(group: DescribedGroup) -> None:
+def _check_empty(group: GroupDescription) -> None:
     if group.members:
         clients = ", ".join(member.client_id for member in group.members)
         raise GroupTaken(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.configs import ConfigEntry, ConfigResource, describe_configs
+from respool.client.kafka.configs import ConfigResource, ConfigSetting, describe_configs
 from respool.client.kafka.list_offsets import MAX_TIMESTAMP, Isolation, list_offsets, offset_ranges
 from respool.client.kafka.metadata import TopicMetadata
 from respool.replay.copy_plan import Span
@@ -58,5 +58,5 @@ def newest_ms(cluster: Cluster, topic: TopicMetadata) -> int:
     return max((one.timestamp_ms for one in found.values() if one is not None), default=-1)
 
 
-def topic_configs(cluster: Cluster, name: str) -> dict[str, ConfigEntry]:
+def topic_configs(cluster: Cluster, name: str) -> dict[str, ConfigSetting]:
     return cluster.retrying(lambda: describe_configs(cluster, ConfigResource.TOPIC, [name]))[name]

@@ -6,7 +6,7 @@ import pytest
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, VersionUnsupported
-from respool.client.kafka.groups import ListedGroup, list_groups
+from respool.client.kafka.groups import GroupListing, list_groups
 from respool.model.internal_topics import CONSUMER_OFFSETS
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
@@ -15,8 +15,8 @@ from support.group_broker import LOADING, WITH_TYPES, GroupBroker
 OFFSETS = {("rides", 0): (5, "")}
 
 
-def listed(name: str, type_: str = "classic") -> ListedGroup:
-    return ListedGroup(name=name, state="Empty", type=type_)
+def listed(name: str, type_: str = "classic") -> GroupListing:
+    return GroupListing(name=name, state="Empty", type=type_)
 
 
 def test_groups_of_all_brokers_are_listed_by_name() -> None:

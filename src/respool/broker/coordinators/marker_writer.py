@@ -234,7 +234,7 @@ class _Marking:
         # Set before the wait is requested: the marker may be on disk already.
         self._pending.on_in_flight(name)
         try:
-            is_waiting = partition.waiters.wait_for_disk(end, _Outstanding(self, name))
+            is_waiting = partition.waiters.wait_for_disk(end, _UncommittedMarker(self, name))
         except RequestError:
             self._pending.on_not_written(name)
             raise
@@ -335,7 +335,7 @@ class _Marking:
             self._writer.retry_later(self, tries=self._pending.retries)
 
 
-class _Outstanding:
+class _UncommittedMarker:
     __slots__ = ("_marking", "_name")
 
     def __init__(self, marking: _Marking, name: TopicPartition) -> None:

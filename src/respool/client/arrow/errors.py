@@ -21,6 +21,7 @@ from respool.client.kafka.errors import (
     BadArgument,
     BrokerRefused,
     BrokerUnreachable,
+    BufferFull,
     ClientClosed,
     ClientError,
     ConnectionLost,
@@ -105,10 +106,6 @@ class RecordTooLarge(ClientError):
 
 class WrongState(ClientError):
     """The producer cannot do this in its current state; the message says what must be done first."""
-
-
-class BufferFull(ClientError):
-    """No buffer space became free within the delivery timeout. Rows written before are still being sent."""
 
 
 class WriteFailed(ClientError):

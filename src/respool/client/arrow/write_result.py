@@ -68,7 +68,7 @@ class WriteResult:
 
 
 @dataclass(slots=True)
-class _Line:
+class _Counts:
     rows: int = 0
     first: int = NO_OFFSET
     last: int = NO_OFFSET
@@ -81,10 +81,10 @@ class Tally:
     """Counts finished batches until the next result is taken."""
 
     handed_over: int = 0
-    _lines: dict[tuple[str, int], _Line] = field(default_factory=dict)
+    _lines: dict[tuple[str, int], _Counts] = field(default_factory=dict)
 
     def add(self, place: tuple[str, int], batch: ProducerBatch) -> None:
-        line = self._lines.setdefault(place, _Line())
+        line = self._lines.setdefault(place, _Counts())
         match batch.fate:
             case BatchFate.IN:
                 line.rows += batch.rows

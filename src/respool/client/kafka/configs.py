@@ -31,7 +31,7 @@ class ConfigOperation(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
+class ConfigSetting:
     name: str
     # None for a sensitive value.
     value: str | None
@@ -47,7 +47,7 @@ def describe_configs(
     names: Sequence[str],
     *,
     keys: Sequence[str] | None = None,
-) -> dict[str, dict[str, ConfigEntry]]:
+) -> dict[str, dict[str, ConfigSetting]]:
     """Return topic, or broker id as text -> its configs by name; only `keys`, or all. One attempt.
 
     A broker reports only its own configs, so each is asked for them; any broker reports the configs of topics.
@@ -55,7 +55,7 @@ def describe_configs(
     Raises:
         BrokerRefused, BrokerUnreachable
     """
-    found: dict[str, dict[str, ConfigEntry]] = {}
+    found: dict[str, dict[str, ConfigSetting]] = {}
     for asked in [[name] for name in names] if resource is ConfigResource.BROKER else [list(names)]:
         if not asked:
             continue
@@ -78,7 +78,7 @@ def describe_configs(
         for result in reply.results:
             check_answer(f"describing configs of {result.resource_name}", result)
             found[str(result.resource_name)] = {
-                str(one.name): ConfigEntry(
+                str(one.name): ConfigSetting(
                     name=str(one.name),
                     value=one.value,
                     source=int(one.config_source),

@@ -44,7 +44,7 @@ _ERROR = Struct(">h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _SentHeader:
     api: AnyApi
     version: int
     correlation_id: int
@@ -74,7 +74,7 @@ class Connection:
         self._link = Link(address, settings)
         # Keeps the order of correlation ids, bytes on the wire and entries in `_asked` the same.
         self._sending = Lock()
-        self._asked: deque[_Asked] = deque()
+        self._asked: deque[_SentHeader] = deque()
         self._last_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         # The cluster's finalized features by name, such as "transaction.version".
@@ -325,13 +325,13 @@ class Connection:
             for one in getattr(reply, "finalized_features", None) or ()
         }
 
-    def _next(self, api: AnyApi, version: int) -> _Asked:
+    def _next(self, api: AnyApi, version: int) -> _SentHeader:
         self._last_id = (self._last_id + 1) % 2**31
-        return _Asked(api=api, version=version, correlation_id=self._last_id)
+        return _SentHeader(api=api, version=version, correlation_id=self._last_id)
 
     def _send_all(
         self,
-        asked: _Asked,
+        asked: _SentHeader,
         views: list[memoryview],
         *,
         has_reply: bool,
@@ -345,7 +345,7 @@ class Connection:
             on_begin()
         self._link.send(views, what=_text_of(asked.api))
 
-    def _oldest(self) -> _Asked:
+    def _oldest(self) -> _SentHeader:
         try:
             return self._asked[0]
         except IndexError:

@@ -156,3 +156,10 @@ def _restore(
     error.args = arguments
     error.__dict__.update(fields)
     return error
+
+
+class BufferFull(ClientError):
+    """A producer's buffer is full; a call that may wait raises it after the delivery timeout.
+
+    What was written before is still being sent.
+    """

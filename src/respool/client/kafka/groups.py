@@ -51,7 +51,7 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedGroup:
+class GroupListing:
     name: str
     # As Kafka spells it: Stable, Empty, PreparingRebalance, …
     state: str
@@ -62,7 +62,7 @@ class ListedGroup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupList:
     # By name.
-    groups: list[ListedGroup]
+    groups: list[GroupListing]
     # Brokers that did not list their groups, and why.
     unheard: dict[int, ClientError]
     # Groups are spread over the partitions of __consumer_offsets. The groups of this many partitions are missing: the
@@ -76,7 +76,7 @@ def list_groups(cluster: Cluster) -> GroupList:
     Raises:
         BrokerUnreachable: no broker answers.
     """
-    found: dict[str, ListedGroup] = {}
+    found: dict[str, GroupListing] = {}
     unheard: dict[int, ClientError] = {}
     before, brokers = _coordinators(cluster), cluster.refresh_brokers()
     for broker in sorted(brokers):
@@ -94,7 +94,7 @@ def list_groups(cluster: Cluster) -> GroupList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedMember:
+class MemberDescription:
     member_id: str
     # A static member's configured id (group.instance.id).
     instance_id: str | None
@@ -104,15 +104,17 @@ class DescribedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroup(ListedGroup):
+class GroupDescription(GroupListing):
     # The assignor: range, cooperative-sticky, uniform, ... Empty while the group has no members.
     assignor: str
-    members: tuple[DescribedMember, ...]
+    members: tuple[MemberDescription, ...]
     # The address of its coordinator.
     coordinator: Address
 
 
-def describe_group(cluster: Cluster, group: str, *, limit_ms: int | None = None) -> DescribedGroup:
+def describe_group(
+    cluster: Cluster, group: str, *, limit_ms: int | None = None
+) -> GroupDescription:
     """Describe a group of either protocol. One that does not exist has the state `DEAD` and no members.
 
     Raises:
@@ -122,7 +124,7 @@ def describe_group(cluster: Cluster, group: str, *, limit_ms: int | None = None)
     described = _describe_consumer(coordinator, group, limit_ms) or _describe_classic(
         coordinator, group, limit_ms
     )
-    return DescribedGroup(**described, coordinator=cluster.address_of(coordinator.find()))
+    return GroupDescription(**described, coordinator=cluster.address_of(coordinator.find()))
 
 
 def delete_group(cluster: Cluster, group: str) -> None:
@@ -140,7 +142,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
 
 
 def leave_requests(
-    group: str, members: Sequence[DescribedMember], *, protocol: str, reason: str
+    group: str, members: Sequence[MemberDescription], *, protocol: str, reason: str
 ) -> list[tuple[Api, Mapping[str, Any]]]:
     """The requests that remove members; send them to the coordinator, with `Connection.request_all` or one by one."""
     if not members:
@@ -299,7 +301,7 @@ def _describe_consumer(
         return None
     (found,) = reply.groups
     members = tuple(
-        DescribedMember(
+        MemberDescription(
             member_id=str(one.member_id),
             instance_id=one.instance_id or None,
             client_id=str(one.client_id),
@@ -333,7 +335,7 @@ def _describe_classic(coordinator: Coordinator, group: str, limit_ms: int | None
     )
     (found,) = reply.groups
     members = tuple(
-        DescribedMember(
+        MemberDescription(
             member_id=str(one.member_id),
             instance_id=one.group_instance_id or None,
             client_id=str(one.client_id),
@@ -385,13 +387,13 @@ def _coordinators(cluster: Cluster) -> Mapping[int, PartitionLeader | None]:
         return {}
 
 
-def _groups_of(cluster: Cluster, broker: int) -> list[ListedGroup]:
+def _groups_of(cluster: Cluster, broker: int) -> list[GroupListing]:
     fields: dict[str, Any] = {"states_filter": [], "types_filter": []}
     reply = cluster.request(broker, Api.LIST_GROUPS, fields)
     if reply.error_code:
         raise refused("listing groups", reply.error_code)
     return [
-        ListedGroup(
+        GroupListing(
             name=one.group_id,
             state=one.group_state,
             type=getattr(one, "group_type", CLASSIC).lower(),

@@ -64,7 +64,7 @@ class PipelinedRequests:
                 pipeline.stop(BrokerUnreachable(why))
                 self._replaced = [one for one in self._replaced if one.is_alive] + [pipeline]
             pipeline = self._pipelines[broker, channel] = _Pipeline(self._cluster, broker, address)
-        return await pipeline.request(_Queued(api, fields, versions, wait_ms))
+        return await pipeline.request(_QueuedRequest(api, fields, versions, wait_ms))
 
     async def close(self) -> None:
         """Close all connections, and the cluster. Requests in flight fail with `ClientClosed`."""
@@ -77,14 +77,14 @@ class PipelinedRequests:
         self._cluster.close()
 
 
-class _Queued(NamedTuple):
+class _QueuedRequest(NamedTuple):
     api: Api
     fields: Mapping[str, Any]
     versions: VersionRange | None
     wait_ms: int
 
 
-class _Sent(NamedTuple):
+class _SentRequest(NamedTuple):
     api: Api
     version: int
     wait_ms: int
@@ -103,8 +103,8 @@ class _Pipeline:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._error: Exception | None = None
         # None ends the thread that takes it.
-        self._unsent: SimpleQueue[tuple[_Queued, asyncio.Future[Any]] | None] = SimpleQueue()
-        self._unanswered: SimpleQueue[_Sent | None] = SimpleQueue()
+        self._unsent: SimpleQueue[tuple[_QueuedRequest, asyncio.Future[Any]] | None] = SimpleQueue()
+        self._unanswered: SimpleQueue[_SentRequest | None] = SimpleQueue()
         self._connection: Connection | None = None
         self._sender = Thread(target=self._send, daemon=True, name=f"kafka-send-{broker}")
         self._sender.start()
@@ -121,7 +121,7 @@ class _Pipeline:
     def is_alive(self) -> bool:
         return self._sender.is_alive()
 
-    async def request(self, queued: _Queued) -> Any:
+    async def request(self, queued: _QueuedRequest) -> Any:
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.add(reply)
         reply.add_done_callback(self._waiting.discard)
@@ -170,7 +170,7 @@ class _Pipeline:
             self._cluster.release(connection)
 
     def _send_one(
-        self, connection: Connection, queued: _Queued, reply: "asyncio.Future[Any]"
+        self, connection: Connection, queued: _QueuedRequest, reply: "asyncio.Future[Any]"
     ) -> None:
         try:
             version = connection.version(queued.api, queued.versions)
@@ -181,7 +181,7 @@ class _Pipeline:
             # No byte was sent: the broker supports no such version, or the fields cannot be encoded.
             self._in_loop(_fail_one, reply, error)
         else:
-            self._unanswered.put(_Sent(queued.api, version, queued.wait_ms, reply))
+            self._unanswered.put(_SentRequest(queued.api, version, queued.wait_ms, reply))
 
     def _receive(self, connection: Connection) -> None:
         while (sent := self._unanswered.get()) is not None:

@@ -61,18 +61,18 @@ class BatchRefused(BrokerRefused):
 
 
 @dataclass(slots=True, eq=False)
-class _Line:
+class _WriterConnection:
     """A connection and the batches in flight on it, oldest first."""
 
     connection: Connection
     version: int
-    in_flight: deque[tuple["_Queued", ProducerBatch]]
+    in_flight: deque[tuple["_WriterQueue", ProducerBatch]]
     # When the broker was last known to be alive: its last reply, or the first batch after it.
     alive_at: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
-class _Queued:
+class _WriterQueue:
     """The queue of one producer in one partition."""
 
     place: Place
@@ -99,8 +99,8 @@ class SequencedWriter:
         self._transactional_id = transactional_id
         self._versions = versions
         self._clock = clock
-        self._queues: dict[tuple[Place, int], _Queued] = {}
-        self._lines: dict[int, _Line] = {}
+        self._queues: dict[tuple[Place, int], _WriterQueue] = {}
+        self._lines: dict[int, _WriterConnection] = {}
         self._pending = 0
         # Acknowledged, but not yet returned by `run`.
         self._done: list[Acknowledged] = []
@@ -125,7 +125,7 @@ class SequencedWriter:
             queue = PartitionQueue(
                 identity=identity, policy=self._policy, first_sequence=header.base_sequence
             )
-            queued = self._queues[place, header.producer_id] = _Queued(place, queue, {})
+            queued = self._queues[place, header.producer_id] = _WriterQueue(place, queue, {})
         rows = header.last_offset_delta + 1
         batch = ProducerBatch(rows=rows, size=len(data), deadline_ms=2**62, data=data)
         queued.queue.add(batch)
@@ -215,7 +215,7 @@ class SequencedWriter:
                 return
             self._stale.discard(topic)
 
-    def _broker_for(self, queued: _Queued) -> int | None:
+    def _broker_for(self, queued: _WriterQueue) -> int | None:
         """None while the partition has no leader, or batches are in flight to another broker."""
         topic, partition = queued.place
         if queued.queue.is_empty:
@@ -231,7 +231,7 @@ class SequencedWriter:
             return None
         return leader.broker if queued.queue.is_quiet or queued.broker == leader.broker else None
 
-    def _send_one(self, broker: int, queued: _Queued, batch: ProducerBatch) -> bool:
+    def _send_one(self, broker: int, queued: _WriterQueue, batch: ProducerBatch) -> bool:
         assert isinstance(batch.data, bytes)
         topic, partition = queued.place
         try:
@@ -255,7 +255,7 @@ class SequencedWriter:
             return False
         return True
 
-    def _line(self, broker: int) -> _Line:
+    def _line(self, broker: int) -> _WriterConnection:
         line = self._lines.get(broker)
         if line is not None and (line.in_flight or line.connection.is_fresh):
             return line
@@ -267,7 +267,7 @@ class SequencedWriter:
         except BaseException:
             self._cluster.release(connection)
             raise
-        line = self._lines[broker] = _Line(connection, version, deque())
+        line = self._lines[broker] = _WriterConnection(connection, version, deque())
         return line
 
     def _receive(self, *, seconds: float) -> None:
@@ -285,7 +285,7 @@ class SequencedWriter:
             except BrokerUnreachable as error:
                 self._lose(broker, error)
 
-    def _has_reply(self, line: _Line, seconds: float) -> bool:
+    def _has_reply(self, line: _WriterConnection, seconds: float) -> bool:
         """Wait for a reply.
 
         Raises:
@@ -299,7 +299,7 @@ class SequencedWriter:
             raise BrokerUnreachable(f"no reply within {timeout_s:g} s")
         return False
 
-    def _on_answer(self, queued: _Queued, batch: ProducerBatch, answer: ProduceAnswer) -> None:
+    def _on_answer(self, queued: _WriterQueue, batch: ProducerBatch, answer: ProduceAnswer) -> None:
         if not answer.code:
             self.last_error = None
             self._refreshes = 0
@@ -322,14 +322,14 @@ class SequencedWriter:
         for queued, batch in line.in_flight:
             self._take(queued, queued.queue.on_lost(batch, retry_at_ms=self._retry_at_ms(batch)))
 
-    def _on_unsent(self, queued: _Queued, batch: ProducerBatch, error: Exception) -> None:
+    def _on_unsent(self, queued: _WriterQueue, batch: ProducerBatch, error: Exception) -> None:
         self.last_error = error
         self._take(queued, queued.queue.on_unsent(batch, retry_at_ms=self._retry_at_ms(batch)))
 
     def _retry_at_ms(self, batch: ProducerBatch) -> int:
         return self._now_ms() + round(BACKOFF.delay(max(batch.attempts, 1)))
 
-    def _take(self, queued: _Queued, update: QueueUpdate) -> None:
+    def _take(self, queued: _WriterQueue, update: QueueUpdate) -> None:
         if update.wants_metadata:
             self._stale.add(queued.place[0])
         failed: list[object] = []

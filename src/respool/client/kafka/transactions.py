@@ -76,14 +76,14 @@ class TransactionOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedTransaction:
+class TransactionListing:
     transactional_id: str
     state: str
     producer_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedTransaction(ListedTransaction):
+class TransactionDescription(TransactionListing):
     producer_epoch: int
     timeout_ms: int
     # Start of the open or latest transaction; None if the producer has begun none.
@@ -133,16 +133,16 @@ def list_transactions(
     states: Collection[str] = (),
     producer_ids: Collection[int] = (),
     open_longer_than_ms: int | None = None,
-) -> list[ListedTransaction]:
+) -> list[TransactionListing]:
     """The transactions that meet all conditions, sorted by transactional id. Asks every broker, as coordinator.
 
     Raises:
         BrokerUnreachable, BrokerRefused: for any one broker.
     """
-    found: dict[str, ListedTransaction] = {}
+    found: dict[str, TransactionListing] = {}
     for broker in sorted(cluster.retrying(cluster.refresh_brokers)):
 
-        def ask(broker: int = broker) -> list[ListedTransaction]:
+        def ask(broker: int = broker) -> list[TransactionListing]:
             return transactions_at(
                 cluster,
                 broker,
@@ -162,7 +162,7 @@ def transactions_at(
     states: Collection[str] = (),
     producer_ids: Collection[int] = (),
     open_longer_than_ms: int | None = None,
-) -> list[ListedTransaction]:
+) -> list[TransactionListing]:
     """The transactions that one broker coordinates. One attempt.
 
     Raises:
@@ -180,7 +180,7 @@ def transactions_at(
     if reply.error_code:
         raise refused("listing transactions", reply.error_code)
     return [
-        ListedTransaction(
+        TransactionListing(
             transactional_id=str(one.transactional_id),
             state=str(one.transaction_state),
             producer_id=int(one.producer_id),
@@ -191,7 +191,7 @@ def transactions_at(
 
 def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str]
-) -> dict[str, DescribedTransaction]:
+) -> dict[str, TransactionDescription]:
     """Describe those of these transactional ids that exist.
 
     Raises:
@@ -210,7 +210,7 @@ def describe_transactions(
     return found
 
 
-def describe_transaction(coordinator: Coordinator, transactional_id: str) -> DescribedTransaction:
+def describe_transaction(coordinator: Coordinator, transactional_id: str) -> TransactionDescription:
     """
     Raises:
         BrokerRefused: with `Code.transactional_id_not_found` if no producer ever used the id.
@@ -224,7 +224,7 @@ def describe_transaction(coordinator: Coordinator, transactional_id: str) -> Des
     )
     (one,) = reply.transaction_states
     started = one.transaction_start_time
-    return DescribedTransaction(
+    return TransactionDescription(
         transactional_id=str(one.transactional_id),
         state=str(one.transaction_state),
         producer_id=int(one.producer_id),
@@ -244,7 +244,7 @@ def describe_transaction(coordinator: Coordinator, transactional_id: str) -> Des
 
 def outcome_of(
     coordinator: Coordinator, transaction: TransactionId
-) -> tuple[TransactionOutcome, DescribedTransaction | None]:
+) -> tuple[TransactionOutcome, TransactionDescription | None]:
     """The outcome, and the coordinator's description of the transactional id; None if the id is unknown there.
 
     Raises:

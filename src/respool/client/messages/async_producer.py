@@ -12,13 +12,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
+from respool.client.kafka.errors import BufferFull
 from respool.client.messages.batching import Pace
 from respool.client.messages.errors import ClientClosed, ClientError
 from respool.client.messages.failures import OnDelivery
 from respool.client.messages.guarantee import Delivery
 from respool.client.messages.message import Data, Headers, Receipt
 from respool.client.messages.outgoing import Choose, Outgoing
-from respool.client.messages.producer import BufferFull, Producer
+from respool.client.messages.producer import Producer
 from respool.client.messages.producer_transaction import Transaction
 
 _SERVE_SECONDS = 0.1

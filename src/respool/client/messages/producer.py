@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from respool.client.kafka.bootstrap import Bootstrap
+from respool.client.kafka.errors import BufferFull
 from respool.client.messages import library
 from respool.client.messages.batching import Pace, pace_settings
 from respool.client.messages.errors import (
@@ -41,10 +42,6 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 # Callbacks are served once per this many sends.
 _SENDS_PER_POLL = 32
 _POLL_SECONDS = 0.1
-
-
-class BufferFull(ClientError):
-    """The buffer is full. Raised only by non-blocking calls."""
 
 
 class Producer:

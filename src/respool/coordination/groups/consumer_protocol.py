@@ -50,7 +50,7 @@ def read_subscription(data: bytes) -> Subscription:
     Raises:
         InconsistentGroupProtocol: it cannot be decoded.
     """
-    reader = _Reader(data, what="a subscription")
+    reader = _ProtocolReader(data, what="a subscription")
     try:
         version = reader.int16()
         topic_names = frozenset(reader.string() for _ in range(reader.count()))
@@ -72,7 +72,7 @@ def read_assignment(data: bytes) -> Assignment:
     """
     if not data:
         return Assignment({}, None)
-    reader = _Reader(data, what="an assignment")
+    reader = _ProtocolReader(data, what="an assignment")
     try:
         reader.int16()
         return Assignment(reader.partitions(), reader.nullable_bytes())
@@ -93,7 +93,7 @@ def write_assignment(partitions: NamedPartitionSet, *, version: int) -> bytes:
     return writer.done()
 
 
-class _Reader(RecordReader):
+class _ProtocolReader(RecordReader):
     __slots__ = ()
 
     def nullable_bytes(self) -> bytes | None:

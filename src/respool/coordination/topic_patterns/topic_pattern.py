@@ -41,7 +41,7 @@ class TopicPattern:
         self._program = _Compiler(text).program(parse(text))
         self._work_left = WORK_MAX
         # All states reached so far, without duplicates.
-        self._states: dict[tuple[frozenset[int], str], _State] = {}
+        self._states: dict[tuple[frozenset[int], str], _MatchState] = {}
         self._start = self._state(frozenset((0,)), "")
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
@@ -63,26 +63,26 @@ class TopicPattern:
             state = following
         return self._ahead(state, "").is_match
 
-    def _step(self, state: "_State", char: str) -> "_State":
+    def _step(self, state: "_MatchState", char: str) -> "_MatchState":
         came_after = "w" if char in WORD else "-"
         takers = self._ahead(state, came_after).takers
         self._spend(len(takers))
         taken = frozenset(place + 1 for place, allowed in takers if char in allowed)
         return self._state(taken, came_after)
 
-    def _state(self, places: frozenset[int], came_after: str) -> "_State":
+    def _state(self, places: frozenset[int], came_after: str) -> "_MatchState":
         state = self._states.get((places, came_after))
         if state is None:
-            state = self._states[places, came_after] = _State(places, came_after)
+            state = self._states[places, came_after] = _MatchState(places, came_after)
         return state
 
-    def _ahead(self, state: "_State", comes_next: str) -> "_Ahead":
+    def _ahead(self, state: "_MatchState", comes_next: str) -> "_Ahead":
         ahead = state.ahead.get(comes_next)
         if ahead is None:
             ahead = state.ahead[comes_next] = self._reach(state, comes_next)
         return ahead
 
-    def _reach(self, state: "_State", comes_next: str) -> "_Ahead":
+    def _reach(self, state: "_MatchState", comes_next: str) -> "_Ahead":
         """Follow all transitions that consume no character, between the previous and the next one."""
         end = len(self._program)
         takers = []
@@ -121,7 +121,7 @@ def topic_pattern(text: str) -> TopicPattern:
     return TopicPattern(text)
 
 
-class _State:
+class _MatchState:
     """The program positions reachable by some characters of a name, with the transitions known so far."""
 
     __slots__ = ("ahead", "came_after", "following", "places")
@@ -132,7 +132,7 @@ class _State:
         # next.
         self.came_after = came_after
         # The next state for each character.
-        self.following: dict[str, _State] = {}
+        self.following: dict[str, _MatchState] = {}
         # Reachable positions, by whether the next character is a word character, another one, or missing.
         self.ahead: dict[str, _Ahead] = {}
 

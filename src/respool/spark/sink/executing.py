@@ -21,7 +21,7 @@ from respool.client.kafka.errors import (
 )
 from respool.client.kafka.transactions import (
     ONGOING,
-    DescribedTransaction,
+    TransactionDescription,
     TransactionOutcome,
     describe_transaction,
     end_transaction,
@@ -147,7 +147,7 @@ def seen_of(cluster: Cluster, transaction: TaskTransaction) -> Seen:
     return Seen(is_open=True, has_time=has_time(seen, now_ms=time.time_ns() // 1_000_000))
 
 
-def has_time(seen: DescribedTransaction, *, now_ms: int) -> bool:
+def has_time(seen: TransactionDescription, *, now_ms: int) -> bool:
     """Whether enough time is left before its timeout, by this machine's clock."""
     assert seen.started_ms is not None
     age_ms = now_ms - seen.started_ms

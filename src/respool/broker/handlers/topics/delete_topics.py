@@ -24,7 +24,7 @@ from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
-class _Asked(NamedTuple):
+class _TopicReference(NamedTuple):
     """The client's reference to a topic: either its name or its id."""
 
     name: str | None
@@ -45,7 +45,7 @@ async def delete_topics(request: Request, broker: Broker) -> Reply:
     topics = {one: _find(broker, one) for one in asked}
     times_named = Counter(asked)
     times_meant = Counter(one.id for one in topics.values() if isinstance(one, TopicImage))
-    errors: dict[_Asked, RequestError] = {}
+    errors: dict[_TopicReference, RequestError] = {}
     wanted: dict[str, TopicId] = {}
     for one, topic in topics.items():
         if isinstance(topic, RequestError):
@@ -67,14 +67,14 @@ async def delete_topics(request: Request, broker: Broker) -> Reply:
     return [encode_reply(request, {"throttle_time": 0, "responses": results})]
 
 
-def _asked(request: Request) -> list[_Asked]:
+def _asked(request: Request) -> list[_TopicReference]:
     names = getattr(request.body, "topic_names", None)
     if names is not None:
-        return [_Asked(name, None) for name in names]
-    return [_Asked(one.name, one.topic_id) for one in request.body.topics]
+        return [_TopicReference(name, None) for name in names]
+    return [_TopicReference(one.name, one.topic_id) for one in request.body.topics]
 
 
-def _find(broker: Broker, asked: _Asked) -> TopicImage | RequestError:
+def _find(broker: Broker, asked: _TopicReference) -> TopicImage | RequestError:
     name, topic_id = asked
     if (name is None) == (topic_id is None):
         return InvalidRequest(
@@ -91,7 +91,7 @@ def _find(broker: Broker, asked: _Asked) -> TopicImage | RequestError:
     )
 
 
-def _reference(asked: _Asked, topic: TopicImage | RequestError) -> Mapping[str, object]:
+def _reference(asked: _TopicReference, topic: TopicImage | RequestError) -> Mapping[str, object]:
     """Return the topic's name and id, as far as they are known."""
     if isinstance(topic, TopicImage):
         return {"name": topic.name, "topic_id": topic.id}

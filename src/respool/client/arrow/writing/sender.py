@@ -29,7 +29,7 @@ class BrokerSender:
     def __init__(self, delivery: Delivery, broker: int) -> None:
         self._delivery = delivery
         self._broker = broker
-        self._line: _Line | None = None
+        self._line: _LeaderConnection | None = None
         self._thread = Thread(target=self._run, name=f"respool-send-{broker}", daemon=True)
 
     def start(self) -> None:
@@ -124,7 +124,7 @@ class BrokerSender:
                 for place, batch in load:
                     delivery.on_sent_unacknowledged(place, batch)
 
-    def _open_line(self) -> "_Line":
+    def _open_line(self) -> "_LeaderConnection":
         line = self._line
         # Brokers close idle connections.
         if line is not None and not line.is_dead and line.connection.is_fresh:
@@ -137,7 +137,7 @@ class BrokerSender:
         except ClientError:
             delivery.cluster.release(connection)
             raise
-        self._line = _Line(delivery, connection, version)
+        self._line = _LeaderConnection(delivery, connection, version)
         self._line.start()
         return self._line
 
@@ -149,7 +149,7 @@ class BrokerSender:
             self._delivery.cluster.release(line.connection)
 
 
-class _Line:
+class _LeaderConnection:
     """A connection and the loads in flight on it, oldest first."""
 
     def __init__(self, delivery: Delivery, connection: Connection, version: int) -> None:

@@ -78,7 +78,7 @@ class _Reading:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Line:
+class _FetchConnection:
     """The connection to one leader, and the partitions of its fetch in flight."""
 
     connection: Connection
@@ -110,7 +110,7 @@ class FetchLoop:
         self._clock = clock
         # Partitions with new records move to the end, so that each gets its turn.
         self._readings = {cursor.partition: self._reading(cursor) for cursor in cursors}
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, _FetchConnection] = {}
         self._preferred_replicas = PreferredReplicas()
         self._buffer = ReplyBuffer()
         self._reply_buffer = ReplyBuffer()
@@ -227,7 +227,7 @@ class FetchLoop:
             wait_ms = self._settings.wait_ms + self._cluster.request_timeout_ms
             line.silent_until = self._clock() + wait_ms / 1000
 
-    def _line(self, broker: int) -> _Line:
+    def _line(self, broker: int) -> _FetchConnection:
         line = self._lines.get(broker)
         if line is None:
             connection = self._cluster.connect(broker)
@@ -244,12 +244,12 @@ class FetchLoop:
                 into=self._reply_buffer,
                 bytes_max=connection.reply_bytes_max,
             )
-            line = self._lines[broker] = _Line(
+            line = self._lines[broker] = _FetchConnection(
                 connection=connection, version=version, local_reads=local_reads
             )
         return line
 
-    def _fields(self, line: _Line, readings: Sequence[_Reading]) -> dict[str, Any]:
+    def _fields(self, line: _FetchConnection, readings: Sequence[_Reading]) -> dict[str, Any]:
         now = self._clock()
         wanted = []
         for one in readings:
@@ -271,7 +271,7 @@ class FetchLoop:
 
     # -- replies -------------------------------------------------------------------------------------------------------
 
-    def _receive(self, busy: Mapping[int, _Line], wait_s: float) -> None:
+    def _receive(self, busy: Mapping[int, _FetchConnection], wait_s: float) -> None:
         """Process available replies; waits briefly for the first."""
         poll = select.poll()
         brokers = {line.connection.fileno(): broker for broker, line in busy.items()}
@@ -285,7 +285,7 @@ class FetchLoop:
             elif now > line.silent_until:
                 self._lose(broker, ConnectionLost(f"broker {broker} does not answer"))
 
-    def _hear(self, broker: int, line: _Line) -> None:
+    def _hear(self, broker: int, line: _FetchConnection) -> None:
         try:
             frame = line.connection.receive(self._buffer)
             reply = read_fetch_reply(frame, line.version)
@@ -304,7 +304,7 @@ class FetchLoop:
             return
         self._take(broker, line, parts)
 
-    def _take(self, broker: int, line: _Line, parts: Sequence[FetchedPart]) -> None:
+    def _take(self, broker: int, line: _FetchConnection, parts: Sequence[FetchedPart]) -> None:
         asked = {one.cursor.partition: one for one in line.asked}
         line.asked = ()
         served = {part.partition for part in parts if part.records}

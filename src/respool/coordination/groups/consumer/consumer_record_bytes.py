@@ -121,7 +121,7 @@ def read_consumer_value(kind: ConsumerRecordKind, value: bytes) -> ConsumerRecor
     Raises:
         CoordinatorRecordDamaged: the value cannot be decoded.
     """
-    reader = _Reader(value, what=f"a consumer group's {kind.name} record", is_flexible=True)
+    reader = _MemberReader(value, what=f"a consumer group's {kind.name} record", is_flexible=True)
     version = reader.int16()
     if version != _VALUE_VERSION:
         raise reader.damaged(f"version {version} is unknown, the newest is {_VALUE_VERSION}")
@@ -154,7 +154,7 @@ def read_consumer_value(kind: ConsumerRecordKind, value: bytes) -> ConsumerRecor
     return read
 
 
-def _read_group(reader: "_Reader") -> GroupValue:
+def _read_group(reader: "_MemberReader") -> GroupValue:
     epoch = reader.int32()
     tagged = reader.tagged_fields()
     reader.end()
@@ -180,7 +180,7 @@ def _write_member(writer: "_Writer", value: MemberValue) -> None:
     writer.string(value.assignor)
 
 
-def _read_member(reader: "_Reader") -> MemberValue:
+def _read_member(reader: "_MemberReader") -> MemberValue:
     instance_id = reader.nullable_string()
     rack_id = reader.nullable_string()
     client_id = reader.string()
@@ -219,7 +219,7 @@ def _classic_bytes(classic: ClassicDetails) -> bytes:
 
 
 def _read_classic(data: bytes) -> ClassicDetails | None:
-    reader = _Reader(data, what="a classic member's details", is_flexible=True)
+    reader = _MemberReader(data, what="a classic member's details", is_flexible=True)
     if reader.int8() != _PRESENT:
         return None
     session_timeout_ms = reader.int32()
@@ -239,7 +239,7 @@ def _state(number: int) -> MemberState:
         return MemberState.UNKNOWN
 
 
-class _Reader(RecordReader):
+class _MemberReader(RecordReader):
     __slots__ = ()
 
     def int8(self) -> int:
