@@ -94,6 +94,25 @@ def test_caught_up_includes_topics_that_are_new_and_offsets_of_groups(
         assert mirror.status().group_count == 1
 
 
+def test_paused_it_fetches_nothing_and_unpaused_it_continues(
+    source: Broker, target: Broker
+) -> None:
+    produce(source, ["a", "b"])
+    with start(source, target) as mirror:
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        mirror.pause()
+        assert mirror.is_paused
+        produce(source, ["c", "d"])
+        with pytest.raises(TimeoutError):
+            mirror.wait_until_caught_up(1.0)
+        assert mirror.status().offsets_copied == 2
+        mirror.unpause()
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        assert read(target, 4) == ["a", "b", "c", "d"]
+        mirror.pause()
+    assert not mirror.is_paused
+
+
 def test_once_ends_by_itself(source: Broker, target: Broker) -> None:
     produce(source, ["a", "b"])
     mirror = start(source, target, topics=["rides", "nothing"], once=True)

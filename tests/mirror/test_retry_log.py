@@ -43,6 +43,15 @@ def test_what_was_waited_for_groups_is_not_forgotten_where_messages_come_after_a
     assert stall.is_over(waits_for_groups=False, now_s=100)
 
 
+def test_a_pause_is_no_stall() -> None:
+    stall = StallTimeout(seconds_max=60, now_s=0)
+    stall.on_groups(has_failed=True, has_committed=False, now_s=0)
+    stall.on_pause(now_s=100)
+    assert not stall.is_over(waits_for_groups=False, now_s=160)
+    assert not stall.is_over(waits_for_groups=True, now_s=160)
+    assert stall.is_over(waits_for_groups=False, now_s=161)
+
+
 def test_a_failure_is_reported_once_and_again_when_it_has_passed() -> None:
     events: list[MirrorEvent] = []
     retries = RetryLog(events.append)

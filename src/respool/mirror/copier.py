@@ -94,6 +94,8 @@ class PartitionCopier:
             stop=self._stop,
             on_loss=on_loss,
         )
+        # Set from any thread. While it is true, nothing is fetched; batches in flight to the target are completed.
+        self.is_paused = False
         self.bytes_copied = 0
         self.offsets_copied = 0
         self._bytes_in_flight = 0
@@ -166,7 +168,7 @@ class PartitionCopier:
                 self._has_capacity.clear()
                 await self._has_capacity.wait()
             wanted = self._wanted_of(leader)
-            if not wanted:
+            if self.is_paused or not wanted:
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             fields = fetch_fields(
@@ -190,6 +192,9 @@ class PartitionCopier:
                 continue
             if reply.error_code:
                 self._retry(wanted, f"{self._source.name}: {code_name(reply.error_code)}")
+                continue
+            if self.is_paused:
+                # Fetched again after the pause.
                 continue
             self._on_fetched(
                 {

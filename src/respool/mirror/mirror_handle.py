@@ -124,6 +124,21 @@ class Mirror:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def is_paused(self) -> bool:
+        return self.is_running and self._run.is_paused
+
+    def pause(self) -> None:
+        """Fetch no more messages until `unpause`; those in flight to the target are still written.
+
+        Connections stay open, and topics and the offsets of groups are followed as before.
+        """
+        self._run.pause()
+
+    def unpause(self) -> None:
+        """Continue after `pause`, at the ends of the copies."""
+        self._run.unpause()
+
     def status(self) -> MirrorStatus:
         """How far each topic is copied, and its lag. Also available after the end."""
         return self._run.status

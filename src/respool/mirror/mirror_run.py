@@ -49,7 +49,7 @@ class MirrorPlan:
 
 
 class MirrorRun:
-    """`run` it once. `request_stop` and `status` may be called from any thread."""
+    """`run` it once. All but the coroutines may be used from any thread."""
 
     def __init__(self, plan: MirrorPlan, *, on_event: OnEvent) -> None:
         """
@@ -124,6 +124,16 @@ class MirrorRun:
             # RuntimeError: the loop is closed, so the run has ended.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stop.set)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._copier.is_paused
+
+    def pause(self) -> None:
+        self._copier.is_paused = True
+
+    def unpause(self) -> None:
+        self._copier.is_paused = False
 
     async def run(self) -> None:
         """Return when done (`once`), when all topics are stopped, or after `request_stop`.
@@ -210,6 +220,8 @@ class MirrorRun:
             await asyncio.sleep(POLL_SECONDS)
             now_s = time.monotonic()
             self._stall.on_copies(self._copier.bytes_copied, now_s=now_s)
+            if self.is_paused:
+                self._stall.on_pause(now_s=now_s)
             waits_for_groups = self._copier.is_done and self._groups is not None
             if self._plan.once and self._stall.is_over(
                 waits_for_groups=waits_for_groups, now_s=now_s

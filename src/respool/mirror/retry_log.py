@@ -50,6 +50,12 @@ class StallTimeout:
         if bytes_copied != self._bytes_copied:
             self._bytes_copied, self._messages_progressed_s = bytes_copied, now_s
 
+    def on_pause(self, *, now_s: float) -> None:
+        """A time in which nothing is copied on purpose does not count."""
+        self._messages_progressed_s = now_s
+        if not math.isinf(self._groups_progressed_s):
+            self._groups_progressed_s = now_s
+
     def on_groups(self, *, has_failed: bool, has_committed: bool, now_s: float) -> None:
         """A pass over the groups has ended; `has_committed`: some offsets were committed at the target."""
         if has_committed or not self._groups_failed:
