@@ -8,6 +8,7 @@ from cli.running import Run
 from respool.cli.message_format import LineReader, NewMessage, read_lines
 from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import UsageError
+from support.quick_broker import quick_broker
 
 
 def test_a_line_is_a_value() -> None:
@@ -172,6 +173,32 @@ def test_a_message_the_client_library_refuses_counts_as_failed(
     assert "1 message (5 B)" in ended.err
     assert "1 message was not acknowledged: " in ended.err
     assert "MSG_SIZE_TOO_LARGE" in ended.err
+
+
+def test_a_message_too_large_for_a_topic_that_is_not_there_yet_is_told_the_limit_and_the_remedy(
+    run: Run,
+) -> None:
+    """Only the client library's words were told: the topic's settings had been asked for before it existed."""
+    with quick_broker({"topic.max.message.bytes": 1_500_000}) as broker:
+        ended = run("produce", "new", "-b", broker.bootstrap, stdin=b"x" * 2_000_000 + b"\n")
+        assert ended.code == 1
+        assert "new takes at most 1,500,000 bytes at once (1.4 MiB, max.message.bytes)" in ended.err
+        remedy = "respool topic create new --set max.message.bytes="
+        assert f"{remedy}BYTES (or alter, if it is there by now)" in ended.err
+        words = (
+            *remedy.removesuffix("max.message.bytes=").split()[1:],
+            "max.message.bytes=3000000",
+        )
+        assert run(*words, "-b", broker.bootstrap).code == 0
+        assert run("produce", "new", "-b", broker.bootstrap, stdin=b"x" * 2_000_000).code == 0
+
+
+def test_messages_to_a_topic_that_is_not_there_yet_are_not_batched_beyond_its_limit(
+    run: Run,
+) -> None:
+    lines = b"".join(b"message %d\n" % number for number in range(1_000))
+    with quick_broker({"topic.max.message.bytes": 1_000}) as broker:
+        assert run("produce", "new", "-b", broker.bootstrap, stdin=lines).code == 0
 
 
 def test_a_missing_file_and_contradicting_options_are_told_before_anyone_is_asked(run: Run) -> None:

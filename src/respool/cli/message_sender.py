@@ -45,22 +45,27 @@ class Replicas(NamedTuple):
 
 
 def explain(
-    code: str, *, topic: str, settings: Mapping[str, str], replicas: Replicas | None = None
+    code: str,
+    *,
+    topic: str,
+    settings: Mapping[str, str],
+    replicas: Replicas | None = None,
+    is_new: bool = False,
 ) -> Refusal | None:
     """The topic setting that explains an error code, by its Kafka name; None if no setting does.
 
-    `replicas` are the partition's; None if unknown or irrelevant.
+    `replicas` are the partition's; None if unknown or irrelevant. `is_new`: the topic did not exist before.
     """
     try:
         if code in TOO_FEW_REPLICAS:
             return _too_few_replicas(topic, settings, replicas)
-        return _explain(code, topic, settings)
+        return _explain(code, topic, settings, is_new=is_new)
     except (KeyError, ValueError):
         # Not a Respool broker: its settings differ.
         return None
 
 
-def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | None:
+def _explain(code: str, topic: str, settings: Mapping[str, str], *, is_new: bool) -> Refusal | None:
     match code:
         case "_UNKNOWN_PARTITION":
             return Refusal(
@@ -69,9 +74,13 @@ def _explain(code: str, topic: str, settings: Mapping[str, str]) -> Refusal | No
             )
         case "MSG_SIZE_TOO_LARGE":
             limit = int(settings["max.message.bytes"])
+            # A topic does not stay that was created for a message that is too large.
+            command, unless = (
+                ("create", " (or alter, if it is there by now)") if is_new else ("alter", "")
+            )
             return Refusal(
                 f"{topic} takes at most {limit:,} bytes at once ({human_bytes(limit)}, max.message.bytes)",
-                f"raise it with: respool topic alter {topic} --set max.message.bytes=BYTES; "
+                f"raise it with: respool topic {command} {topic} --set max.message.bytes=BYTES{unless}; "
                 "or compress: --compression zstd",
             )
         case "INVALID_RECORD" if "compact" in settings["cleanup.policy"]:
@@ -138,13 +147,14 @@ class MessageSender:
         compression: str,
         timeout: float,
         settings: Mapping[str, str],
+        is_new: bool = False,
     ) -> None:
-        """`settings` are the topic's, as far as they are known."""
+        """`settings` are the topic's, as far as they are known; `is_new`: the broker is to create it with these."""
         self._topic = topic
         self._timeout = timeout
         # Replicas and in-sync replicas per partition; None until a failure occurs that they might explain.
         self._known: dict[int, Replicas] | None = None
-        self._summary = SendSummary(topic, settings)
+        self._summary = SendSummary(topic, settings, is_new=is_new)
         # Only acks=all waits for in-sync replicas.
         self._cluster = cluster if acks == "all" else None
         self._producer = make_producer(
@@ -265,9 +275,10 @@ class MessageSender:
 class SendSummary:
     """Counts acknowledged and failed messages, and explains the failures."""
 
-    def __init__(self, topic: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, topic: str, settings: Mapping[str, str], *, is_new: bool = False) -> None:
         self._topic = topic
         self._settings = settings
+        self._is_new = is_new
         self.acknowledged: Counter[int] = Counter()
         self.failures: Counter[str] = Counter()
         # Kafka's error codes by message, and hints for some of them.
@@ -288,7 +299,11 @@ class SendSummary:
     def add_failure(self, error: Any, *, replicas: Replicas | None = None) -> None:
         why = reason(error)
         refusal = explain(
-            error.name(), topic=self._topic, settings=self._settings, replicas=replicas
+            error.name(),
+            topic=self._topic,
+            settings=self._settings,
+            replicas=replicas,
+            is_new=self._is_new,
         )
         if refusal is not None:
             why = f"{why}: {refusal.why}"

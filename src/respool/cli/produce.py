@@ -160,7 +160,7 @@ def produce(
     from respool.cli.message_sender import MessageSender
 
     cluster = connection.connect()
-    settings = _check_topic(cluster, topic, partition)
+    settings, is_new = _check_topic(cluster, topic, partition)
     sender = MessageSender(
         connection,
         cluster,
@@ -169,6 +169,7 @@ def produce(
         compression=compression.value,
         timeout=timeout,
         settings=settings,
+        is_new=is_new,
     )
     summary = sender.send_all(reader, messages=messages, file=file)
     summary.tell(as_json=as_json)
@@ -188,8 +189,10 @@ def _check_placement(
         raise UsageError("give only one of --keep-partition and --partition")
 
 
-def _check_topic(cluster: "ClusterAdmin", topic: str, partition: int | None) -> dict[str, str]:
-    """The topic's settings, as far as the broker returns them."""
+def _check_topic(
+    cluster: "ClusterAdmin", topic: str, partition: int | None
+) -> tuple[dict[str, str], bool]:
+    """The topic's settings, as far as the broker returns them, and whether it does not exist yet."""
     known = cluster.topics().get(topic)
     if known is None:
         if not cluster.creates_topics():
@@ -198,7 +201,7 @@ def _check_topic(cluster: "ClusterAdmin", topic: str, partition: int | None) -> 
                 hint=f"create it with: respool topic create {topic}",
             )
         output.note(f"there is no topic {topic} yet; asking the broker to create it", style="dim")
-        return {}
+        return cluster.default_topic_settings(), True
     if partition is not None and partition not in known.leaders:
         raise NotFound(
             f"{topic} has {counted(known.partitions, 'partition')}, so there is no partition {partition}",
@@ -206,7 +209,7 @@ def _check_topic(cluster: "ClusterAdmin", topic: str, partition: int | None) -> 
         )
     try:
         found = cluster.settings([topic], seconds=SETTINGS_SECONDS)[topic]
-        return {each.name: each.value for each in found}
+        return {each.name: each.value for each in found}, False
     except OperatorError:
         # The topic may still accept writes.
-        return {}
+        return {}, False

@@ -27,6 +27,8 @@ from respool.client.kafka.list_offsets import Isolation, OffsetRange
 from respool.client.kafka.metadata import Address, Place, TopicMetadata
 from respool.client.kafka.security import IN_THE_CLEAR, Security
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
+from respool.model.setting_fields import TOPIC_DEFAULT_NAMES
+from respool.model.topic_config import TopicConfig
 from respool.operate.errors import PartitionOffline, client_errors_translated, operator_error_of
 
 CLIENT_ID = "respool-cli"
@@ -211,6 +213,24 @@ class ClusterAdmin:
             return True
         entry = found.get(broker, {}).get(name)
         return entry is None or str(entry.value).lower() == "true"
+
+    def default_topic_settings(self) -> dict[str, str]:
+        """The settings of topics that brokers auto-create; those that they do not report are missing."""
+        broker = str(min(self.cluster.brokers))
+        try:
+            with client_errors_translated():
+                found = configs.describe_configs(self.cluster, ConfigResource.BROKER, [broker])
+        except OperatorError:
+            return {}
+        entries = found.get(broker, {})
+        defaults = {
+            name: entries.get(TOPIC_DEFAULT_NAMES.get(name, name)) for name in TopicConfig().as_text
+        }
+        return {
+            name: entry.value
+            for name, entry in defaults.items()
+            if entry is not None and entry.value is not None
+        }
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 
