@@ -58,6 +58,16 @@ def test_a_page_installs_before_its_first_example(page: str) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_page_that_names_no_extra_has_no_example_or_says_that_it_needs_none(
+    document: str,
+) -> None:
+    """As the README promises: "Every page with examples names its extra"."""
+    text = (ROOT / document).read_text()
+    has_examples = re.search(r"^```(?:sh|python)\b", text, re.MULTILINE) is not None
+    assert has_examples == (document in PAGES or "needs no extra" in text)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_page_names_extras_that_exist_and_ways_that_work(document: str) -> None:
     """`pip install 'respool[client]'` finds nothing as long as no index has Respool."""
     text = (ROOT / document).read_text()
