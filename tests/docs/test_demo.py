@@ -54,9 +54,9 @@ def test_the_first_act_counts_what_it_must_and_says_nothing_it_should_not(
 
 
 def test_the_command_line_takes_the_commands_of_the_second_act(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All of it but the jobs themselves."""
+    """All of it but the jobs themselves, and the report of their tables: it is kept, and said to be where it is."""
     wanted: list[tuple[list[str], PipelineSettings]] = []
     commands = []
 
@@ -65,7 +65,11 @@ def test_the_command_line_takes_the_commands_of_the_second_act(
 
     def respool_here(address: str, *words: str, has_broker: bool = True) -> None:
         commands.append(words[:2])
-        if words[:2] != ("pipeline", "report"):
+        if words[:2] == ("pipeline", "report"):
+            reports = Path(words[words.index("--data") + 1], "reports")
+            reports.mkdir(parents=True)
+            (reports / "pipeline.html").write_text("charts")
+        else:
             assert main([*words, "--broker", address]) == 0
 
     def counted(address: str, lake: Path, truth: Path, *, events: int, since_ms: int) -> Counts:
@@ -85,6 +89,9 @@ def test_the_command_line_takes_the_commands_of_the_second_act(
     with Broker() as broker:
         played = spark_act.run(broker.bootstrap, tmp_path, events=300, out=tmp_path / "kept")
     assert played == {"counted": (1, 1)}
+    kept = tmp_path / "kept" / "pipeline.html"
+    assert f"report: {kept}\n" in capsys.readouterr().out
+    assert kept.read_text() == "charts"
     assert commands == [("rides", "generate"), ("pipeline", "run"), ("pipeline", "report")]
 
 
