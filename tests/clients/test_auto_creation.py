@@ -44,7 +44,7 @@ def strict() -> Iterator[Broker]:
 
 
 def names(broker: Broker) -> set[str]:
-    return set(Topics(broker.bootstrap).admin.list_topics(timeout=10).topics)
+    return set(Topics(broker.bootstrap).admin.list_topics(timeout=60).topics)
 
 
 @pytest.mark.parametrize("client", each_client())
@@ -53,7 +53,7 @@ def test_writing_to_a_topic_creates_it_with_the_brokers_number_of_partitions(
 ) -> None:
     topic = f"made-by-{client.name}"
     client.write(broker.bootstrap, (topic, 2), [Message(value=b"v")], idempotent=False)
-    assert len(topics.admin.list_topics(topic, timeout=10).topics[topic].partitions) == 3
+    assert len(topics.admin.list_topics(topic, timeout=60).topics[topic].partitions) == 3
     assert client.bounds(broker.bootstrap, (topic, 2)) == (0, 1)
 
 
@@ -61,7 +61,7 @@ def test_a_client_that_does_not_want_to_create_topics_is_told_there_is_none(
     broker: Broker,
 ) -> None:
     reader = consumer(broker.bootstrap, allow_auto_create_topics=False)
-    answer = reader.list_topics("not-made", timeout=10).topics["not-made"]
+    answer = reader.list_topics("not-made", timeout=60).topics["not-made"]
     reader.close()
     assert answer.error is not None
     assert answer.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -120,7 +120,7 @@ def test_a_consumer_that_was_there_before_its_topic_reads_it(strict: Broker) -> 
         ConfluentClient().write(
             strict.bootstrap, ("late", 0), [Message(value=b"here")], idempotent=False
         )
-        (received,) = waiting.result(20)
+        (received,) = waiting.result(60)
     assert received.value == b"here"
 
 

@@ -52,5 +52,5 @@ def run(cluster: BrokerCluster, *arguments: str) -> None:
 
 def spread(cluster: BrokerCluster, topic: str) -> Counter[int]:
     """How many replicas of the topic each broker has, as clients are told."""
-    found = Topics(cluster.bootstrap).admin.list_topics(topic, timeout=10).topics[topic]
+    found = Topics(cluster.bootstrap).admin.list_topics(topic, timeout=60).topics[topic]
     return Counter(broker for one in found.partitions.values() for broker in one.replicas)

@@ -86,7 +86,7 @@ def wait_for_compaction(broker: BrokerProcess, place: Place, *, records_max: int
             return False
         return stored <= records_max and not list(broker.data.glob(f"{place[0]}-*/*.cleaned"))
 
-    wait_until(is_compacted, f"{place[0]} has at most {records_max} records", seconds=30)
+    wait_until(is_compacted, f"{place[0]} has at most {records_max} records", seconds=60)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_a_deletion_is_shown_for_a_while_and_then_goes(
         return {one.key for one in WRITER.read(broker.address, [place])[place]}
 
     assert b"key-0" in keys()
-    wait_until(lambda: b"key-0" not in keys(), "the deletion is gone", seconds=30)
+    wait_until(lambda: b"key-0" not in keys(), "the deletion is gone", seconds=60)
     assert {b"key-%d" % key for key in range(1, KEYS)} < keys()
 
 
@@ -203,7 +203,7 @@ def test_a_topic_can_be_compacted_and_lose_what_is_old(
         return {one.key for one in WRITER.read(broker.address, [place])[place]}
 
     wait_for_compaction(broker, place, records_max=KEYS + 6 + 30)
-    wait_until(lambda: keys() == set(newest(new)), "what is older than 7 days is gone", seconds=30)
+    wait_until(lambda: keys() == set(newest(new)), "what is older than 7 days is gone", seconds=60)
     assert WRITER.bounds(broker.address, place)[0] >= len(old)
 
 

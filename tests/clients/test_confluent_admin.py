@@ -30,7 +30,7 @@ from support.topics import Topics
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("confluent-admin")]
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("groups admin")]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 TEXT = "bis zur Brücke 🦉"
 
 

@@ -54,7 +54,7 @@ class Story:
                 max(one.get(place, 0) for one in found) == self.written for place in self.places
             )
 
-        wait_until(is_committed, f"everything up to {self.written} committed", seconds=30)
+        wait_until(is_committed, f"everything up to {self.written} committed", seconds=60)
 
 
 @pytest.fixture

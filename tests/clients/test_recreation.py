@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.xdist_group("recreation"),
 ]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(autouse=True)

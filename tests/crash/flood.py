@@ -156,7 +156,7 @@ class Flood:
             wait_until(
                 lambda one=one, goal=goal: one.account.count_acknowledged() >= goal,  # type: ignore[misc]
                 f"producer {one._name} gets {count} more acknowledgements",
-                seconds=30,
+                seconds=60,
             )
 
     def check(self, received: Mapping[Place, list[Received]], *, exactly_once: bool = True) -> None:

@@ -20,7 +20,7 @@ from crash.nemesis import Nemesis, told
 from crash.replicas import check_identical
 from crash.transaction_writer import TransactionWriter
 from crash.watchers import GroupReader, Watcher
-from support.broker_cluster import BrokerCluster
+from support.broker_cluster import SHORT_SESSIONS, BrokerCluster
 from support.confluent_client import consumer, received
 from support.etcd_process import find_etcd
 from support.message import Place, Received
@@ -57,7 +57,9 @@ def test_the_same_for_ten_minutes(tmp_path: Path, etcd_members: int) -> None:
 
 def run(folder: Path, *, seconds: float, etcd_members: int, seed: int, rest_s: float) -> None:
     print(f"seed {seed}, {etcd_members} etcd members")
-    with BrokerCluster(folder, has_links=True, etcd_members=etcd_members) as cluster:
+    with BrokerCluster(
+        folder, has_links=True, etcd_members=etcd_members, settings=SHORT_SESSIONS
+    ) as cluster:
         nemesis = Nemesis(cluster, seed)
         topics = Topics(cluster.bootstrap)
         source, target, pairs = (

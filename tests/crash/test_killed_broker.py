@@ -48,7 +48,7 @@ class Brokers:
         )
         # Kept: a handle that is let go of ends what it was asked for.
         admin = self.admin()
-        admin.create_topics([topic])[TOPIC].result(30)
+        admin.create_topics([topic])[TOPIC].result(60)
         wait_until(self.is_well, "all replicas are in sync", seconds=SETTLED_SECONDS_MAX)
 
     @property
@@ -59,14 +59,14 @@ class Brokers:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def controller(self) -> int:
-        return int(self.admin().list_topics(timeout=10).controller_id)
+        return int(self.admin().list_topics(timeout=60).controller_id)
 
     def leaders(self) -> list[int]:
-        shown = self.admin().list_topics(timeout=10).topics[TOPIC].partitions
+        shown = self.admin().list_topics(timeout=60).topics[TOPIC].partitions
         return [shown[number].leader for number in range(PARTITIONS)]
 
     def is_well(self) -> bool:
-        shown = self.admin().list_topics(timeout=10)
+        shown = self.admin().list_topics(timeout=60)
         partitions = shown.topics[TOPIC].partitions.values()
         return len(shown.brokers) == 3 and all(len(one.isrs) == 3 for one in partitions)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.broker_cluster import BrokerCluster
+from support.broker_cluster import SHORT_SESSIONS, BrokerCluster
 from support.etcd_process import find_etcd
 from support.waiting import wait_until
 
@@ -18,13 +18,13 @@ pytestmark = [
 
 def test_it_stops_cleanly_and_says_how_it_may_come_back(tmp_path: Path) -> None:
     """It said that an invariant was broken, with a traceback."""
-    with BrokerCluster(tmp_path, brokers=2) as cluster:
+    with BrokerCluster(tmp_path, brokers=2, settings=SHORT_SESSIONS) as cluster:
         removed = cluster.brokers[2]
         removed.send_signal(signal.SIGSTOP)
         wait_until(
             lambda: cluster.status()["brokers"][1]["state"] == "missing",
             "it is missed",
-            seconds=30,
+            seconds=60,
         )
         done = cluster.run("remove", "2", "--force", "--yes")
         assert done.returncode == 0, done.stderr

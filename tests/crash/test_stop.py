@@ -20,7 +20,7 @@ CLEAN_MARKER = ".kafka_cleanshutdown"
 def leader_epochs(broker: BrokerProcess, topic: str) -> list[int]:
     """The epoch that readers see; it goes up when a start had to recover."""
     reader = consumer(broker.address)
-    (place,) = reader.offsets_for_times([TopicPartition(topic, 0, 0)], timeout=10)
+    (place,) = reader.offsets_for_times([TopicPartition(topic, 0, 0)], timeout=60)
     message = ConfluentClient().read_from(broker.address, (topic, 0), place.offset, count=1)
     reader.close()
     assert message

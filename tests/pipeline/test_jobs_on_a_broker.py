@@ -111,7 +111,7 @@ def delete_before(told: "PipelineSettings", partition: int, offset: int) -> None
 
     admin = AdminClient({"bootstrap.servers": told.bootstrap})
     for one in admin.delete_records([TopicPartition(TOPIC, partition, offset)]).values():
-        one.result(timeout=10)
+        one.result(timeout=60)
 
 
 def test_scores_go_to_the_topic_once_and_a_replay_sees_exactly_its_window(
@@ -167,9 +167,9 @@ def committed(broker: Broker) -> dict[str, Any]:
 
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     found = {}
-    for one in admin.list_consumer_groups().result(timeout=10).valid:
+    for one in admin.list_consumer_groups().result(timeout=60).valid:
         wanted = [ConsumerGroupTopicPartitions(one.group_id)]
-        offsets = admin.list_consumer_group_offsets(wanted)[one.group_id].result(timeout=10)
+        offsets = admin.list_consumer_group_offsets(wanted)[one.group_id].result(timeout=60)
         found[one.group_id] = sorted(
             (each.topic, each.partition, each.offset) for each in offsets.topic_partitions
         )

@@ -80,7 +80,7 @@ def read_history(broker: BrokerProcess, topic: str) -> None:
                 reply = client.ask(Api.FETCH, 12, **fields)
                 return any(one.records for each in reply.responses for one in each.partitions)
 
-            wait_until(has_come, f"the batch at {offset} comes", seconds=30)
+            wait_until(has_come, f"the batch at {offset} comes")
 
 
 def test_connections_beyond_the_limit_are_refused_and_those_within_go_on(

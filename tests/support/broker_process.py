@@ -21,8 +21,8 @@ from typing import IO, Self
 from support.ports import reserve_port
 
 LISTENING = "respool listening on "
-START_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
 _TROUBLE = re.compile(r"^\S+ (ERROR|CRITICAL) |^Traceback|Task exception was never retrieved")
 
 
@@ -183,7 +183,7 @@ class BrokerProcess:
         if trouble:
             raise BrokerMisbehaved(f"the broker logged {trouble[0]!r}\n{self.log[-8000:]}")
 
-    def wait_for_log(self, pattern: str, *, seconds: float = 10.0) -> str:
+    def wait_for_log(self, pattern: str, *, seconds: float = 60.0) -> str:
         """The first line of the log that matches, once there is one."""
         wanted = re.compile(pattern)
         deadline = time.monotonic() + seconds

@@ -15,7 +15,7 @@ from confluent_kafka import Message as Delivered
 
 from support.message import DEFAULT_FETCH, FetchSettings, Message, Place, Received
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def consumer(address: str, **settings: Any) -> Consumer:

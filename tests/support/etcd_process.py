@@ -19,7 +19,7 @@ from respool.devcluster.etcd_server import is_script
 from support.ports import reserve_ports
 from support.waiting import wait_until
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
 _SOLE_MEMBER = ("--heartbeat-interval=10", "--election-timeout=50")
 _SEVERAL_MEMBERS = ("--heartbeat-interval=50", "--election-timeout=500")
 

@@ -14,7 +14,7 @@ from support.message import DEFAULT_FETCH, FetchSettings, Headers, Message, Plac
 KCAT = shutil.which("kcat")
 MISSING = "kcat is not on the PATH (Debian: apt-get install kcat)"
 HEADERS: Headers = (("from", b"kcat"), ("from", b"again"))
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 # Between key and value in what kcat is given; not in any test's data.
 DELIMITER = "\t"
 EARLIEST = -2

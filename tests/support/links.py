@@ -125,7 +125,7 @@ class Links:
 
     def __exit__(self, *_: object) -> None:
         for link in self._links:
-            asyncio.run_coroutine_threadsafe(link.close(), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(link.close(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -133,7 +133,7 @@ class Links:
     def to(self, host: str, port: int) -> Link:
         """A new link; what connects to it is connected to that address."""
         link = Link(self, (host, port))
-        asyncio.run_coroutine_threadsafe(link.listen(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(link.listen(), self._loop).result(60)
         self._links.append(link)
         return link
 

@@ -19,7 +19,7 @@ def metrics_port(broker: BrokerProcess) -> int:
 
 def counted(port: int, name: str, **labels: str) -> float:
     """The value of one metric; 0 when nothing was counted yet."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
         text = page.read().decode()
     wanted = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
     series = re.escape(f"{name}{{{wanted}}}" if wanted else name)

@@ -11,7 +11,7 @@ from typing import Any, Self
 from broker.wire_client import decode_reply, encode_request
 from respool.wire.api_table import Api
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 

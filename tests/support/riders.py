@@ -42,7 +42,7 @@ class Rider:
         self._reader = threading.Thread(target=self._listen)
         self._reader.start()
 
-    def wait_for_acknowledgements(self, count: int, *, seconds: float = 30.0) -> None:
+    def wait_for_acknowledgements(self, count: int, *, seconds: float = 60.0) -> None:
         """Return when it has got that many more, and its consumer has read something."""
         goal = self.told["sent"] + count
         wait_until(

@@ -106,7 +106,7 @@ class SecuredGate:
         return f"127.0.0.1:{self.port}"
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _end(self) -> None:
         """Nothing is left open: what the collector closes later would be told of in somebody else's test."""

@@ -63,9 +63,9 @@ class Story:
     def committed(self, group: str, topic: str = "rides") -> dict[int, int]:
         """What the group has committed."""
         consumer = ck.Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": group})
-        known = self.topics.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        known = self.topics.admin.list_topics(topic, timeout=60).topics[topic].partitions
         places = [ck.TopicPartition(topic, number) for number in known]
-        found = {one.partition: one.offset for one in consumer.committed(places, timeout=10)}
+        found = {one.partition: one.offset for one in consumer.committed(places, timeout=60)}
         consumer.close()
         return {number: offset for number, offset in found.items() if offset >= 0}
 

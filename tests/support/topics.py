@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 60.0
 _numbers = count()
 
 

@@ -1,4 +1,7 @@
-"""Wait for something another process does; a test never sleeps for a fixed time."""
+"""Wait for something another process does; a test never sleeps for a fixed time.
+
+The deadlines are for what never happens, and far beyond what a busy machine needs.
+"""
 
 import time
 from collections.abc import Callable
@@ -7,7 +10,7 @@ POLL_S = 0.01
 
 
 def wait_until(
-    holds: Callable[[], object], what: str, *, seconds: float = 15.0, every_s: float = POLL_S
+    holds: Callable[[], object], what: str, *, seconds: float = 60.0, every_s: float = POLL_S
 ) -> None:
     """Return as soon as it holds; fail with what was waited for when it does not in time."""
     deadline = time.monotonic() + seconds

@@ -90,7 +90,7 @@ def test_it_happens_by_itself(start_broker: StartBroker) -> None:
     fill(broker)
 
     async def wait() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(stored(broker)) >= 15:
                 await asyncio.sleep(0.01)
 
@@ -171,7 +171,7 @@ def test_the_replaced_files_are_deleted_after_their_time(running_broker: Running
     compact(running_broker)
 
     async def wait() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while names(running_broker, ".deleted"):
                 await asyncio.sleep(0.001)
 

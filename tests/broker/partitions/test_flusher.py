@@ -261,7 +261,7 @@ def test_a_sync_without_a_file_handle_is_done_later_and_nobody_is_failed(
         rides.log._parts.ledger.on_names_changed()
         bench.disk.faults.fail("sync_folder", error=HandlesExhausted)
         bench.offload.release()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not told.committed:
                 await asyncio.sleep(0)
         assert "simulated" in caplog.text

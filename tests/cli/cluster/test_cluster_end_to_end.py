@@ -116,7 +116,7 @@ def test_a_cluster_is_used_survives_a_kill_and_goes_on_where_it_was_stopped(
         assert run(*strict, "--broker", cluster.address).code == 0
         produce(cluster.bootstrap, 0)
         assert consume(cluster.bootstrap, MESSAGES) == expected(MESSAGES)
-        wait_until(lambda: is_well(run, data), "all replicas are in sync", seconds=30)
+        wait_until(lambda: is_well(run, data), "all replicas are in sync")
         shown = json.loads(run("cluster", "status", "--json", *config).out)
         assert all(one["replica_count"] >= PARTITIONS for one in shown["brokers"])
         check_the_screen_of_each_broker(run, cluster, up={1, 2, 3})

@@ -94,7 +94,7 @@ def story(broker: BrokerProcess, topics: Topics) -> Story:
 def take(consumer: respool.Consumer, messages: int) -> list[int]:
     """So many messages, however long it takes, and not one more."""
     found: list[int] = []
-    wait_until(lambda: _take_one(consumer, found, messages), f"{messages} messages", seconds=30)
+    wait_until(lambda: _take_one(consumer, found, messages), f"{messages} messages")
     return found
 
 
@@ -230,7 +230,7 @@ def test_members_of_a_group_share_and_another_group_has_all(story: Story, protoc
             two.poll(0.1)
             return len(one.assignment) == len(two.assignment) == 1
 
-        wait_until(is_shared, "one partition each", seconds=30)
+        wait_until(is_shared, "one partition each")
         story.write(0, 20, partitions=2)
         assert sorted(take(one, 10) + take(two, 10)) == list(range(20))
         assert sorted(take(all_alone, 20)) == list(range(20))
@@ -248,7 +248,7 @@ def test_what_a_member_has_done_is_not_given_to_the_one_that_takes_over(story: S
                     rest.extend(int(m.value or b"") for m in consumer.poll_batch(timeout_s=0.1))
                 return len(set(first + rest)) == 20
 
-            wait_until(is_all_read, "all 20", seconds=30)
+            wait_until(is_all_read, "all 20")
     # The partitions were taken away in between: what was done was committed then, although it was not yet time.
     assert sorted(first + rest) == list(range(20))
 
@@ -388,7 +388,7 @@ def test_a_rewind_outlives_a_rebalance(story: Story) -> None:
                 found.extend(int(m.value or b"") for m in consumer.poll_batch(timeout_s=0.1))
             return set(found) == set(range(20)) and len(two.assignment) == 1
 
-        wait_until(is_all_read_again, "all 20 again", seconds=30)
+        wait_until(is_all_read_again, "all 20 again")
 
 
 def test_a_rewind_to_what_is_not_there_moves_nothing(story: Story) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 
 import respool
-from support.broker_cluster import BrokerCluster
+from support.broker_cluster import SHORT_SESSIONS, BrokerCluster
 from support.confluent_client import Deliveries, producer
 from support.etcd_process import find_etcd
 from support.topics import Topics
@@ -23,7 +23,7 @@ PARTITIONS = 6
 def test_a_stream_goes_on_without_gap_or_repetition_when_a_leader_is_killed(
     tmp_path: Path,
 ) -> None:
-    with BrokerCluster(tmp_path) as cluster:
+    with BrokerCluster(tmp_path, settings=SHORT_SESSIONS) as cluster:
         topic = Topics(cluster.bootstrap).new("watched", partitions=PARTITIONS, replicas=3)
         cluster.wait_until_known(topic)
         seen: dict[int, list[tuple[int, int]]] = {number: [] for number in range(PARTITIONS)}

