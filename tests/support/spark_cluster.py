@@ -1,7 +1,6 @@
 """A real Spark cluster on this machine: a master and workers as processes of their own, as on many machines."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from respool.spark.java import java_home
+from support.ports import reserve_port
 
 START_SECONDS_MAX = 90.0
 REGISTERED = "Successfully registered with master"
@@ -25,7 +25,7 @@ class SparkCluster:
         self._folder = folder
         self._workers = workers
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._port = _free_port()
+        self._port = reserve_port()
 
     @property
     def url(self) -> str:
@@ -90,9 +90,3 @@ class SparkCluster:
                 # Its executors are in its group.
                 os.killpg(process.pid, 9)
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
