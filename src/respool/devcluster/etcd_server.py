@@ -12,7 +12,7 @@ from respool.model.operator_errors import OperatorError
 
 HOST = "127.0.0.1"
 # Below the ports that systems give to outgoing connections: one of these stays free until etcd has taken it, unless
-# another server is configured with it.
+# another server chose the same.
 FIRST_PORT, LAST_PORT = 10_000, 19_999
 
 
