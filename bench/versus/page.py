@@ -14,10 +14,10 @@ FIGURES = "kafka.json"
 OVERVIEW = "kafka-overview.svg"
 LEGEND = """\
 **Respool** acknowledges when the operating system has a message (`respool.flush=os`), which is Kafka's promise: like
-with like. **Respool, synced** is Respool's default: acknowledged when the disk has it. Figures are medians of the
-rounds, and in brackets from where to where they went. Rates are better when larger, everything else when smaller; a
-ratio is always Respool's figure over Kafka's. The last column says who is ahead, like with like; "even" is within three
-percent."""
+with like. **Respool, synced** is Respool's default: acknowledged when the disk has it. Each is one broker, so acks=1
+and acks=all wait for the same, and acks=0 is not acknowledged. Figures are medians of the rounds, and in brackets from
+where to where they went. Rates are better when larger, everything else when smaller; a ratio is always Respool's figure
+over Kafka's. The last column says who is ahead, like with like; "even" is within three percent."""
 
 
 def write_page(results: Results, folder: Path) -> Path:

@@ -159,6 +159,39 @@ async def test_a_producer_that_waits_hears_at_once_that_another_broker_leads(
 
 
 @plays(brokers=2)
+async def test_acks_1_waits_for_the_leader_s_disk_and_for_no_follower(cluster: Cluster) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    cluster.cut(ONE, TWO)
+    cluster[ONE].offload.hold()
+    waiting = asyncio.ensure_future(cluster.produce(b"a", at=ONE, acks=1))
+    await cluster.until(lambda: cluster[ONE].log().log_end == 1)
+    await cluster.pass_time(100)
+    assert not waiting.done()
+    cluster[ONE].offload.release()
+    assert (await waiting).error_code == 0
+    assert (cluster[ONE].log().synced_end, cluster[ONE].partition().high_watermark) == (1, 0)
+
+
+@plays(brokers=2)
+async def test_a_producer_with_acks_1_that_waits_for_the_disk_hears_that_another_broker_leads(
+    cluster: Cluster,
+) -> None:
+    """TRAPS rule 23."""
+    await cluster.create([1, 2], [2, 1])
+    await cluster.until_in_sync(1, 2)
+    cluster.cut(ONE, TWO)
+    cluster[ONE].offload.hold()
+    waiting = asyncio.ensure_future(cluster.produce(b"a", at=ONE, acks=1, timeout_ms=120_000))
+    await cluster.until(lambda: cluster[ONE].log().log_end == 1)
+    cluster[ONE].store.conditions.is_disconnected = True
+    await cluster.until(waiting.done)
+    assert waiting.result().error_code == NotLeader.code
+    cluster[ONE].offload.release()
+    await cluster.until_led(TWO)
+
+
+@plays(brokers=2)
 async def test_a_fenced_broker_serves_nobody(cluster: Cluster) -> None:
     """TRAPS rule 25: it may be that another leads by now. Its log is as it was."""
     await cluster.create([1, 2])

@@ -44,7 +44,7 @@ def committed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
 
 def acknowledged_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
     """acks=all is answered as acks=1 is."""
-    patch.setattr(produce._CommittedAnswer, "is_waiting", property(lambda _: False))
+    patch.setattr(produce._DurableAnswer, "is_waiting", property(lambda _: False))
 
 
 def torn_batches_are_kept(patch: pytest.MonkeyPatch) -> None:

@@ -195,8 +195,9 @@ class TopicConfig:
         metadata=one_of(
             ConfigKind.STRING,
             Flush,
-            "When acks=all is answered: 'always' once the batch is synced to disk; 'interval' and "
-            "'os' from the page cache, synced every respool.flush.interval.ms or when the system likes.",
+            "When a replica has a batch, and acks=1 (the leader) or acks=all is answered: 'always' once it is synced "
+            "to disk; 'interval' and 'os' from the page cache, synced every respool.flush.interval.ms or when the "
+            "system likes.",
         ),
     )
     respool_flush_interval_ms: int = field(

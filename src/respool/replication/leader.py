@@ -114,6 +114,11 @@ class Leader:
         return self._in_sync.maximal
 
     @property
+    def durable_end(self) -> Offset:
+        """The end of this broker's own durable log, as last reported: an acks=1 reply needs no other replica."""
+        return self._durable_end
+
+    @property
     def is_end_known(self) -> bool:
         """True once the high watermark is at least as high as any that an earlier leader reported.
 

@@ -132,9 +132,11 @@ class Run:
         self._names = await self._create_topics()
         if self.plan.is_cluster:
             self._world.operator.client = self._factory.new_client(SimClient, "operator")
-        # With replicas, acks=1 promises nothing: the next leader may not have the record.
-        keeps_unsynced = not nemesis.is_forgetful and not self.plan.is_cluster
-        workload = self._factory.draw_workload(self._names, keeps_unsynced=keeps_unsynced)
+        # With replicas, acks=1 promises nothing: the next leader may not have the record. Without, it is as acks=all.
+        is_kept_by_one = self._flush == "always" or not nemesis.is_forgetful
+        workload = self._factory.draw_workload(
+            self._names, is_leader_enough=is_kept_by_one and not self.plan.is_cluster
+        )
         if self.plan.recreates_topics:
             # Two topics, so that requests for one wait while a broker works on the other.
             for name in ("moods", "tempers"):

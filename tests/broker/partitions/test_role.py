@@ -40,27 +40,66 @@ def test_a_record_is_committed_when_every_replica_in_sync_has_it() -> None:
 
 
 def test_a_leader_that_is_deposed_fails_all_who_wait() -> None:
-    """TRAPS rule 23: acks=all, the disk, a deletion, and fetches."""
+    """TRAPS rule 23: acks=all, acks=1, the disk, a deletion, and fetches."""
 
     async def story(bench: Bench) -> None:
         rides = bench.partition(respool_flush="always")
         bench.offload.hold()
         bench.lead(rides)
         end = bench.append(rides)
-        for_commit, for_disk, for_deletion = Told(), Told(), Told()
+        for_commit, for_leader, for_disk, for_deletion = Told(), Told(), Told(), Told()
         fetch = FetchWaiter(bytes_wanted=1 << 20)
         assert rides.waiters.wait_for_commit(end, for_commit)
+        assert rides.waiters.wait_for_leader(end, for_leader)
         assert rides.waiters.wait_for_disk(end, for_disk)
         assert rides.waiters.wait_for_deletion(Offset(0), for_deletion)
         rides.add_fetch_waiter(fetch)
         rides.role.on_image(ME, image_of(leader=TWO, leader_epoch=2, revision=6))
         assert not rides.is_leading
-        for told in (for_commit, for_disk, for_deletion):
+        for told in (for_commit, for_leader, for_disk, for_deletion):
             assert isinstance(told.error, NotLeader)
         assert fetch.ready.done()
         with pytest.raises(NotLeader):
             bench.append(rides)
         assert rides.log.log_end == 1
+
+    play(story)
+
+
+def test_a_leader_s_own_disk_is_all_that_acks_1_waits_for() -> None:
+    async def story(bench: Bench) -> None:
+        rides, told = bench.partition(respool_flush="always"), Told()
+        bench.offload.hold()
+        bench.lead(rides)
+        end = bench.append(rides)
+        assert not rides.waiters.is_durable_here(end)
+        assert rides.waiters.wait_for_leader(end, told)
+        # Followers may have it earlier, which says nothing about the leader.
+        bench.hear(rides, TWO, 1)
+        bench.hear(rides, THREE, 1)
+        assert told.done == 0
+        bench.offload.release()
+        await turns()
+        assert (told.done, rides.high_watermark) == (1, 1)
+        assert rides.waiters.is_durable_here(end)
+        assert not rides.waiters.wait_for_leader(end, told)
+
+    play(story)
+
+
+def test_what_is_synced_during_an_epoch_transition_is_told_in_the_next_epoch() -> None:
+    async def story(bench: Bench) -> None:
+        rides, told = bench.partition(respool_flush="always"), Told()
+        bench.offload.hold()
+        bench.lead(rides)
+        assert rides.waiters.wait_for_leader(bench.append(rides), told)
+        rides.role.on_image(ME, image_of(leader_epoch=2, revision=6))
+        bench.offload.release()
+        await turns()
+        # It is not sure yet that this broker leads on.
+        assert (told.done, told.error, rides.log.synced_end) == (0, None, 1)
+        bench.lead(rides, image_of(leader_epoch=2, revision=6))
+        assert (told.done, told.error) == (1, None)
 
     play(story)
 

@@ -1,6 +1,6 @@
-"""Waiting for a partition's high watermark: acks=all requests, and fetches that want more bytes.
+"""Waiting for a partition: acks=all requests and fetches for its high watermark, acks=1 requests for its leader's disk.
 
-The partition notifies them when its high watermark moves, or when it fails. Nothing polls.
+The partition notifies them when one of these moves, or when it fails. Nothing polls.
 """
 
 import asyncio
@@ -89,12 +89,14 @@ class WaitedFor(Protocol):
 
 
 class PartitionWaiters:
-    """The waiters of a partition: for commits, for the disk, and for deletions on all replicas."""
+    """The waiters of a partition: for commits, for the leader, for the disk, and for deletions on all replicas."""
 
     def __init__(self, partition: WaitedFor, *, request_sync: Callable[[], None]) -> None:
         self._partition = partition
         self._request_sync = request_sync
         self._commits = CommitQueue()
+        # For the leader's own replica, whatever the others have.
+        self._own = CommitQueue()
         # For waiters that need more durability than the topic's `respool.flush` promises.
         self._syncs = CommitQueue()
         self._deletions = CommitQueue()
@@ -108,6 +110,25 @@ class PartitionWaiters:
         if partition.role.leading().is_committed(next_offset):
             return False
         self._commits.wait_for(next_offset, listener)
+        return True
+
+    def is_durable_here(self, next_offset: Offset) -> bool:
+        """True if everything below `next_offset` is durable on this broker, which leads; else see `wait_for_leader`."""
+        leader = self._partition.role.leader
+        return leader is not None and next_offset <= leader.durable_end
+
+    def wait_for_leader(self, next_offset: Offset, listener: CommitListener) -> bool:
+        """Notify the listener once everything below `next_offset` is durable on this broker, which leads.
+
+        By then the high watermark has moved, unless it waits for other replicas. False: it is durable here already, as
+        it always is unless `respool.flush` is `always`.
+        """
+        partition = self._partition
+        if not partition.is_online:
+            raise partition.unavailable()
+        if next_offset <= partition.role.leading().durable_end:
+            return False
+        self._own.wait_for(next_offset, listener)
         return True
 
     def wait_for_disk(self, next_offset: Offset, listener: CommitListener) -> bool:
@@ -145,11 +166,14 @@ class PartitionWaiters:
     def on_synced(self, synced_end: Offset, *, high_watermark: Offset) -> None:
         self._syncs.on_high_watermark(min(synced_end, high_watermark))
 
+    def on_leader_durable(self, durable_end: Offset) -> None:
+        self._own.on_high_watermark(durable_end)
+
     def on_low_watermark(self, low_watermark: Offset) -> None:
         self._deletions.on_high_watermark(low_watermark)
 
     def fail(self, error: RequestError) -> None:
-        for queue in (self._commits, self._syncs, self._deletions):
+        for queue in (self._commits, self._own, self._syncs, self._deletions):
             queue.on_failure(error)
 
 

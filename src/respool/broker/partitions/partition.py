@@ -19,11 +19,7 @@ from respool.broker.partitions.sync_requests import NOT_URGENT_MS, SyncRequests
 from respool.broker.partitions.topic_traffic import TopicTraffic
 from respool.broker.partitions.transient_errors import TransientErrors
 from respool.broker.partitions.watermarks import ReadTo, Watermarks
-from respool.log.partition_log import (
-    Appended,
-    PartitionLog,
-    VerificationGuard,
-)
+from respool.log.partition_log import Appended, PartitionLog, VerificationGuard
 from respool.model.errors import (
     DiskFull,
     FencedLeaderEpoch,
@@ -208,6 +204,9 @@ class Partition:
             return
         self._watermarks.advance_to(log, high_watermark, byte_count)
         self.waiters.on_progress(high_watermark, synced_end=log.synced_end)
+
+    def on_leader_durable(self, durable_end: Offset) -> None:
+        self.waiters.on_leader_durable(durable_end)
 
     def on_deleted_everywhere(self, low_watermark: Offset) -> None:
         self.waiters.on_low_watermark(low_watermark)

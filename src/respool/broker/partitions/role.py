@@ -34,6 +34,9 @@ class CommitPoint(Protocol):
     def advance_to(self, high_watermark: Offset, byte_count: int | None = None) -> None:
         """Everything below is committed: `byte_count` bytes more than before, if known."""
 
+    def on_leader_durable(self, durable_end: Offset) -> None:
+        """The leader's own replica is durable up to `durable_end`; the high watermark has moved already, if it can."""
+
     def on_deleted_everywhere(self, low_watermark: Offset) -> None: ...
 
     def fail_waiters(self, error: RequestError) -> None: ...
@@ -75,6 +78,8 @@ class PartitionRole:
         self._take_image(leader.image)
         self._carry_out(effects)
         self.on_durable(durable_end)
+        # What was synced during the epoch transition was not reported.
+        self._committed.on_leader_durable(leader.durable_end)
         # Deletions may have waited in the previous epoch for a replica that has been removed since.
         self._committed.on_deleted_everywhere(leader.low_watermark)
         self.end_epoch_transition()
@@ -182,10 +187,12 @@ class PartitionRole:
         if self.follower is not None:
             self.follower.on_durable(end)
             self.on_follower_ready()
-        elif self.leader is not None and self.leader.takes_as_durable(end):
-            self._committed.advance_to(
-                self.leader.high_watermark, None if self.is_replicated else byte_count
-            )
+        elif self.leader is not None:
+            if self.leader.takes_as_durable(end):
+                self._committed.advance_to(
+                    self.leader.high_watermark, None if self.is_replicated else byte_count
+                )
+            self._committed.on_leader_durable(end)
 
     def on_log_start(self, log_start: Offset) -> None:
         if self.leader is not None:

@@ -220,11 +220,11 @@ class IdempotentProducer(SimProducer):
 class PlainProducer(SimProducer):
     """Without idempotence: unanswered records may be lost or written, and records sent again may be duplicates."""
 
-    def __init__(self, name: str, *, acks: int, keeps_unsynced: bool, **producer: Any) -> None:
-        """`keeps_unsynced`: no fault of this run loses unsynced data, so even acks=1 is durable."""
+    def __init__(self, name: str, *, acks: int, is_leader_enough: bool, **producer: Any) -> None:
+        """`is_leader_enough`: no fault of this run loses what only the leader has, so acks=1 is durable, too."""
         super().__init__(name, **producer)
         self._acks = acks
-        self._is_durable = acks == ACKS_ALL or keeps_unsynced
+        self._is_durable = acks == ACKS_ALL or is_leader_enough
 
     async def work(self) -> None:
         while not self.is_winding_down:

@@ -61,7 +61,7 @@ class WorkloadFactory:
             **more,
         )
 
-    def draw_workload(self, names: Sequence[TopicPartition], *, keeps_unsynced: bool) -> Workload:
+    def draw_workload(self, names: Sequence[TopicPartition], *, is_leader_enough: bool) -> Workload:
         """Draw the clients that use these partitions."""
         rng, workload = self._rng, Workload()
         for number in range(rng.randint(0, 2)):
@@ -75,7 +75,7 @@ class WorkloadFactory:
                     f"plain-{number}",
                     names=names,
                     acks=rng.choice((1, ACKS_ALL)),
-                    keeps_unsynced=keeps_unsynced,
+                    is_leader_enough=is_leader_enough,
                 )
             )
         for number in range(rng.randint(0, 3)):

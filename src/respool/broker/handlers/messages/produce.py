@@ -4,7 +4,8 @@ Batches are appended immediately, in the order of the requests; only the reply m
 connection are pipelined: while one waits for its sync, the next ones are appended and share the following sync.
 
 - acks=0: no reply; an error closes the connection, since the client reads no reply.
-- acks=1: the reply is sent as soon as the batch is in the log.
+- acks=1: the reply is sent when the batch is durable on this broker: on disk with `respool.flush=always`, else as soon
+  as it is in the log. Without other replicas, it is committed by then.
 - acks=-1: the reply is sent when the batch is committed: below the high watermark.
 
 A mirror topic accepts what `respool mirror` sends: batches that have offsets (`partitions/mirror_validation.py`).
@@ -122,8 +123,8 @@ def _append_and_answer(
     if acks == 0:
         _close_on_error(writes)
         return NO_REPLY
-    if acks == ACKS_ALL:
-        answer = _CommittedAnswer(request, broker, writes)
+    if acks == ACKS_ALL or not all(write.is_durable_here for write in writes):
+        answer = _DurableAnswer(request, broker, writes)
         if answer.is_waiting:
             return answer.reply
     reply = [_encode(_Asked.by(request, broker), writes)]
@@ -152,21 +153,22 @@ def _open_all(writes: Iterable[ProducedBatch], scanner: RecordScanner) -> None:
         write.open(scanner)
 
 
-class _CommittedAnswer:
-    """The reply to an acks=all request: sent when every batch in it is committed, has failed or has timed out."""
+class _DurableAnswer:
+    """The reply to a request: sent when every batch in it is as durable as `acks` requires, has failed or timed out."""
 
     def __init__(self, request: Request, broker: Broker, writes: list[ProducedBatch]) -> None:
         self._asked = _Asked.by(request, broker)
         self._writes = writes
         self._deadlines = broker.deadlines
+        self._needs_commit = request.body.acks == ACKS_ALL
         self.reply = Pipelined()
-        self._outstanding = 0
+        # In the request's order: a set's order would make simulated runs differ.
+        self._outstanding: dict[ProducedBatch, None] = {}
         for write in writes:
             if isinstance(appended := write.stage, Written):
-                listener = _Outstanding(self, write)
                 try:
-                    if appended.partition.waiters.wait_for_commit(appended.next_offset, listener):
-                        self._outstanding += 1
+                    if self._must_wait(appended, _Outstanding(self, write)):
+                        self._outstanding[write] = None
                 except RequestError as error:
                     write.refuse(error)
         if self._outstanding:
@@ -174,37 +176,44 @@ class _CommittedAnswer:
 
     @property
     def is_waiting(self) -> bool:
-        return self._outstanding > 0
+        return bool(self._outstanding)
 
-    def on_one_done(self) -> None:
-        self._outstanding -= 1
+    def _must_wait(self, appended: Written, listener: "_Outstanding") -> bool:
+        waiters = appended.partition.waiters
+        wait_for = waiters.wait_for_commit if self._needs_commit else waiters.wait_for_leader
+        return wait_for(appended.next_offset, listener)
+
+    def on_done(self, write: ProducedBatch) -> None:
+        self._outstanding.pop(write, None)
         # After a timeout the client already has its reply.
         if not self._outstanding and not self.reply.is_complete:
             self._deadlines.remove(self)
             self.reply.complete([_encode(self._asked, self._writes)])
 
     def on_timeout(self) -> None:
-        for write in self._writes:
+        for write in self._outstanding:
             if isinstance(appended := write.stage, Written):
                 partition = appended.partition
+                # A retry's batch may be committed already, and wait for the batches that were appended after it.
                 if partition.high_watermark < appended.next_offset:
-                    write.refuse(RequestTimedOut(f"{partition.name}: not committed in time"))
+                    what = "committed" if self._needs_commit else "on disk"
+                    write.refuse(RequestTimedOut(f"{partition.name}: not {what} in time"))
         self.reply.complete([_encode(self._asked, self._writes)])
 
 
 class _Outstanding:
     __slots__ = ("_answer", "_write")
 
-    def __init__(self, answer: _CommittedAnswer, write: ProducedBatch) -> None:
+    def __init__(self, answer: _DurableAnswer, write: ProducedBatch) -> None:
         self._answer = answer
         self._write = write
 
     def on_committed(self) -> None:
-        self._answer.on_one_done()
+        self._answer.on_done(self._write)
 
     def on_failed(self, error: RequestError) -> None:
         self._write.refuse(error)
-        self._answer.on_one_done()
+        self._answer.on_done(self._write)
 
 
 def _close_on_error(writes: Iterable[ProducedBatch]) -> None:

@@ -8,7 +8,7 @@ Each stage has only the fields that are valid in it:
       |                 | opened, verified                |
       |                 v                                 v
       +------------> Refused <----------------------------+
-                                          not committed (acks=all)
+                                          not durable as `acks` requires
 ```
 A batch that is refused because this broker is about to lead the partition in a new epoch is admitted again afterwards.
 """
@@ -152,6 +152,14 @@ class ProducedBatch:
         """The admitted batch, if it begins a transaction in its partition."""
         stage = self.stage
         return stage if isinstance(stage, Admitted) and stage.guard is not None else None
+
+    @property
+    def is_durable_here(self) -> bool:
+        """True if an acks=1 reply need not wait: the batch is durable on this broker, or it was refused."""
+        stage = self.stage
+        return not isinstance(stage, Written) or stage.partition.waiters.is_durable_here(
+            stage.next_offset
+        )
 
     def refuse(self, error: RequestError) -> None:
         self.stage = Refused(error)

@@ -81,7 +81,7 @@ class ArrowProducer:
 
         Args:
             acks: "all" waits until every in-sync replica has a batch (on disk, with Respool's default flush); 1 waits
-                for the leader alone; 0 does not wait, so the outcome is unknown.
+                until the leader has it; 0 does not wait, so the outcome is unknown.
             idempotent: Whether brokers recognise retried batches, so that none is duplicated or out of order. Requires
                 acks="all", and is the default then.
             compression_level: On the codec's own scale: gzip 0 to 9, lz4 0 to 12, zstd 1 to 22. The default is 6 for
