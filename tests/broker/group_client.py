@@ -245,7 +245,7 @@ def commit(
             "group_instance_id": None,
             "topics": [
                 {
-                    "name": topic,
+                    **broker.topic_ref(topic),
                     "partitions": [
                         {
                             "partition_index": partition,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, TypeAlias, TypeVar
+from uuid import UUID, uuid5
 
 from broker.wire_client import decode_reply, encode_request
 from respool.broker.broker import Broker
@@ -28,6 +29,9 @@ PRODUCE_VERSION = 9
 LIST_OFFSETS_VERSION = 7
 LATEST = -1
 EARLIEST = -2
+
+# Makes up ids of topics that do not exist.
+NOWHERE = UUID(int=1)
 
 
 class RunningBroker:
@@ -104,6 +108,21 @@ class RunningBroker:
                 overrides={key.replace("_", "."): value for key, value in overrides.items()},
             )
         )
+
+    def topic_ref(self, name: str) -> dict[str, Any]:
+        """A topic as requests name it: by name in older versions, by id in newer ones."""
+        known = self.broker.image.topics.get(name)
+        return {
+            "name": name,
+            "topic_id": uuid5(NOWHERE, name) if known is None else known.id,
+        }
+
+    def topic_name(self, ref: Any) -> str:
+        """The name of a topic in a reply, whose id is known here if it has no name."""
+        if hasattr(ref, "name"):
+            return str(ref.name)
+        known = self.broker.image.topics_by_id.get(ref.topic_id)
+        return f"unknown {ref.topic_id}" if known is None else known.name
 
     def produce(
         self, topic: str, partition: int = 0, *, values: tuple[bytes, ...] = (b"v",), **batch: Any

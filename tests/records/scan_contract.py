@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from records.record_examples import NOON_MS, new_records
 from respool.model.ids import NO_LEADER_EPOCH, Offset
 from respool.ports.record_scan import (
-    NO_RECORDS,
+    KEYLESS_MAX,
     Buffer,
+    KeylessRecords,
     KeyOffsets,
     RecordScanner,
     Section,
@@ -72,29 +73,34 @@ class ScannerContract:
     @pytest.mark.parametrize(
         ("keys", "found"),
         [
-            ([b"a", b"", b"b" * 1000], None),
-            ([None], 0),
-            ([b"a", b"b", None, b"c", None], 2),
-            ([], None),
+            ([b"a", b"", b"b" * 1000], []),
+            ([None], [0]),
+            ([b"a", b"b", None, b"c", None], [2, 4]),
+            ([], []),
         ],
     )
-    def test_the_first_record_without_a_key_is_found(
-        self, keys: list[bytes | None], found: int | None
+    def test_the_records_without_a_key_are_found(
+        self, keys: list[bytes | None], found: list[int]
     ) -> None:
         data, section = section_of([keyed(key) for key in keys])
-        assert self.find_keyless(data, section) == found
+        assert self.find_keyless(data, section) == (len(found), found)
+
+    def test_very_many_records_without_a_key_are_counted_and_the_first_are_listed(self) -> None:
+        data, section = section_of([keyed(None)] * (KEYLESS_MAX + 5))
+        found = list(range(KEYLESS_MAX))
+        assert self.find_keyless(data, section) == (KEYLESS_MAX + 5, found)
 
     @pytest.mark.parametrize("cut", [1, 5])
     def test_bytes_that_are_no_records_are_not_taken_for_keyless_ones(self, cut: int) -> None:
         data, section = section_of([keyed(None), keyed(b"b")])
-        assert self.find_keyless(data[:-cut], section) == NO_RECORDS
-        assert self.find_keyless(data + b"\0", section) == NO_RECORDS
+        assert self.find_keyless(data[:-cut], section) is None
+        assert self.find_keyless(data + b"\0", section) is None
         more = section._replace(record_count=3, last_offset_delta=2)
-        assert self.find_keyless(data, more) == NO_RECORDS
+        assert self.find_keyless(data, more) is None
         fewer = section._replace(last_offset_delta=0)
-        assert self.find_keyless(data, fewer) == NO_RECORDS
+        assert self.find_keyless(data, fewer) is None
 
-    def find_keyless(self, data: bytes, section: Section) -> int | None:
+    def find_keyless(self, data: bytes, section: Section) -> KeylessRecords | None:
         return self.scanner.find_keyless(
             data, record_count=section.record_count, last_offset_delta=section.last_offset_delta
         )

@@ -37,4 +37,4 @@ def test_zstd_can_be_written_and_read() -> None:
 
 def test_a_version_outside_the_range_is_not_served() -> None:
     produce = API_TABLE[Api.PRODUCE]
-    assert [version for version in range(-1, 15) if produce.serves(version)] == list(range(3, 13))
+    assert [version for version in range(-1, 15) if produce.serves(version)] == list(range(3, 14))

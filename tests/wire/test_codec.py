@@ -91,7 +91,7 @@ def test_a_decoded_request_shares_no_memory_with_its_frame() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(0, 2), (0, 13), (1, 3), (3, -1), (18, 5), (4, 0), (-1, 0), (999, 1)]
+    ("key", "version"), [(0, 2), (0, 14), (1, 3), (3, -1), (18, 5), (4, 0), (-1, 0), (999, 1)]
 )
 def test_what_is_not_served_is_refused_with_all_a_reply_would_need(key: int, version: int) -> None:
     with pytest.raises(UnsupportedApi, match=f"api key {key} in version {version}") as caught:

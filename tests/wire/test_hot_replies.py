@@ -20,8 +20,8 @@ from respool.wire.hot_replies import (
 )
 from wire.entities import examples
 
-PRODUCE_VERSIONS = range(3, 13)
-FETCH_VERSIONS = range(4, 18)
+PRODUCE_VERSIONS = range(3, 14)
+FETCH_VERSIONS = range(4, 19)
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -124,14 +124,14 @@ def endpoint_fields(nodes: list[NodeEndpoint]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @settings(max_examples=examples(60, long=1_000), deadline=None)
 @given(
-    topics=st.lists(st.tuples(texts, st.lists(produced, max_size=3)), max_size=3),
+    topics=st.lists(st.tuples(texts, st.uuids(), st.lists(produced, max_size=3)), max_size=3),
     throttle_ms=int32,
     nodes=endpoints,
 )
 def test_a_produce_reply_is_byte_for_byte_what_kio_writes(
     *,
     version: int,
-    topics: list[tuple[str, list[ProducedPartition]]],
+    topics: list[tuple[str, UUID, list[ProducedPartition]]],
     throttle_ms: int,
     nodes: list[NodeEndpoint],
 ) -> None:
@@ -140,14 +140,21 @@ def test_a_produce_reply_is_byte_for_byte_what_kio_writes(
         version,
         {
             "responses": [
-                {"name": name, "partition_responses": list(map(produced_fields, partitions))}
-                for name, partitions in topics
+                {
+                    "name": name,
+                    "topic_id": topic_id,
+                    "partition_responses": list(map(produced_fields, partitions)),
+                }
+                for name, topic_id, partitions in topics
             ],
             "throttle_time": throttle_ms,
             "node_endpoints": endpoint_fields(nodes),
         },
     )
-    assert encode_produce_reply(11, version, topics, throttle_ms, nodes) == expected
+    refs = [
+        (topic_id if version >= 13 else name, partitions) for name, topic_id, partitions in topics
+    ]
+    assert encode_produce_reply(11, version, refs, throttle_ms, nodes) == expected
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """Replies made of nothing but an error, for every API and version there is."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from respool.wire.shape import shape
 from wire.entities import SERVED, entities, examples
 
 NOT_LEADER = 6
+TOPIC_ID, OTHER_ID = UUID(int=7), UUID(int=8)
 
 
 def request_of(api: Api, version: int, body: Any) -> Request:
@@ -55,14 +57,28 @@ def test_each_partition_of_a_produce_is_told_the_error() -> None:
         "acks": -1,
         "timeout": 1000,
         "topic_data": [
-            {"name": "rides", "partition_data": [{"index": one, "records": b""} for one in (3, 5)]},
-            {"name": "fares", "partition_data": [{"index": 0, "records": b""}]},
+            {
+                "name": "rides",
+                "topic_id": TOPIC_ID,
+                "partition_data": [{"index": one, "records": b""} for one in (3, 5)],
+            },
+            {
+                "name": "fares",
+                "topic_id": OTHER_ID,
+                "partition_data": [{"index": 0, "records": b""}],
+            },
         ],
     }
-    for version in range(3, 13):
+    names = {TOPIC_ID: "rides", OTHER_ID: "fares"}
+    for version in range(3, 14):
         reply = answer(Api.PRODUCE, body, version)
         told = [
-            (topic.name, one.index, int(one.error_code), one.base_offset)
+            (
+                names[topic.topic_id] if version >= 13 else topic.name,
+                one.index,
+                int(one.error_code),
+                one.base_offset,
+            )
             for topic in reply.responses
             for one in topic.partition_responses
         ]
@@ -78,7 +94,7 @@ def test_each_partition_of_a_commit_and_of_a_lookup_is_told_the_error() -> None:
             "member_id": "me",
             "topics": [
                 {
-                    "name": "rides",
+                    "topic_id": TOPIC_ID,
                     "partitions": [
                         {"partition_index": 4, "committed_offset": 9, "committed_metadata": None}
                     ],
@@ -87,7 +103,7 @@ def test_each_partition_of_a_commit_and_of_a_lookup_is_told_the_error() -> None:
         },
     )
     [topic] = committed.topics
-    assert (topic.name, [one.partition_index for one in topic.partitions]) == ("rides", [4])
+    assert (topic.topic_id, [one.partition_index for one in topic.partitions]) == (TOPIC_ID, [4])
 
 
 def test_what_has_one_error_for_all_tells_it_there() -> None:

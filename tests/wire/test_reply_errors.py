@@ -62,7 +62,10 @@ def test_codes_of_every_partition_are_told() -> None:
     partitions = [{"partition_index": n, "error_code": code} for n, code in enumerate((0, 3, 28))]
     frame = reply_to(
         Api.OFFSET_COMMIT,
-        topics=[{"name": "t", "partitions": partitions}, {"name": "u", "partitions": []}],
+        topics=[
+            {"topic_id": TOPIC_ID, "partitions": partitions},
+            {"topic_id": None, "partitions": []},
+        ],
     )
     assert codes_told(frame) == (3, 28)
 

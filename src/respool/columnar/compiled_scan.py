@@ -20,12 +20,18 @@ from respool.columnar.record_table import (
     ROW_END,
     ROW_TAIL,
     TIMESTAMP_DELTA,
-    first_keyless,
+    list_keyless,
     read_sections,
     rows_needed,
 )
 from respool.columnar.varint_kernels import varint_bytes, write_varint
-from respool.ports.record_scan import NO_RECORDS, Buffer, Section, SectionSummary
+from respool.ports.record_scan import (
+    KEYLESS_MAX,
+    Buffer,
+    KeylessRecords,
+    Section,
+    SectionSummary,
+)
 
 # Maximum growth of a record by another timestamp delta: the delta, and the record's length.
 RECORD_GROWTH_MAX = 15
@@ -87,15 +93,14 @@ class CompiledScanner:
         filtered = offsets.filter_records(data, [section], end=1)
         for shift in (0, 1):
             filtered.retained_records(0, timestamp_shift=shift)
-        assert self.find_keyless(data, record_count=1, last_offset_delta=0) is None
+        assert self.find_keyless(data, record_count=1, last_offset_delta=0) == (0, [])
 
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
-    ) -> int | None:
-        found = int(first_keyless(_bytes(records), record_count, last_offset_delta))
-        if found < 0:
-            return NO_RECORDS
-        return found if found < record_count else None
+    ) -> KeylessRecords | None:
+        numbers: Numbers = np.empty(KEYLESS_MAX, dtype=np.int64)
+        total = int(list_keyless(_bytes(records), record_count, last_offset_delta, numbers))
+        return None if total < 0 else KeylessRecords(total, numbers[:total].tolist())
 
     def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> "CompiledKeyOffsets":
         slots = _SLOTS_MIN

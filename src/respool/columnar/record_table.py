@@ -89,21 +89,23 @@ def read_section(data: Bytes, sections: Numbers, index: int, rows: Numbers, firs
 
 
 @kernel
-def first_keyless(data: Bytes, record_count: int, last_offset_delta: int) -> int:
-    """The number of the first record without a key; `record_count` if all have one, -1 if they are malformed."""
+def list_keyless(data: Bytes, record_count: int, last_offset_delta: int, numbers: Numbers) -> int:
+    """Count the records without a key, and list the first of them; return -1 if they are malformed."""
     at = 0
-    found = record_count
+    found = 0
     delta_last: Word = np.int64(-1)
     for number in range(record_count):
         record = read_record(data, at, len(data))
         delta = record[4]
         if record[0] < 0 or delta <= delta_last or delta > last_offset_delta:
             return -1
-        if record[5] < 0 and number < found:
-            found = number
+        if record[5] < 0:
+            if found < len(numbers):
+                numbers[found] = number
+            found += 1
         delta_last = delta
         at = record[0]
-    return found if at == len(data) else -1
+    return found if at == len(data) and record_count >= 0 else -1
 
 
 @kernel

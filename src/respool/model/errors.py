@@ -34,6 +34,19 @@ class RequestError(RespoolError):
         return (str(self) or (type(self).__doc__ or "").strip())[:MESSAGE_LENGTH_MAX]
 
 
+class BatchRefused(RequestError):
+    """Records break a rule, and with them their whole batch is refused (KIP-467)."""
+
+    # At most so many of a batch's records are named.
+    RECORDS_MAX = 1_000
+
+    def __init__(self, message: str = "", *, records: tuple[tuple[int, str], ...] = ()) -> None:
+        """`records` are the index in the batch, and the reason, of those that break it; none if it is the batch."""
+        super().__init__(message)
+        assert len(records) <= self.RECORDS_MAX
+        self.records = records
+
+
 class OffsetOutOfRange(RequestError):
     """The offset lies before the log's start or beyond its end."""
 
@@ -107,10 +120,19 @@ class InvalidRequiredAcks(RequestError):
     code = 21
 
 
-class InvalidTimestamp(RequestError):
+class InvalidTimestamp(BatchRefused):
     """A record's timestamp is further from the broker's clock than the topic allows."""
 
     code = 32
+
+
+class TimestampOutOfRange(InvalidTimestamp):
+    """Some records' timestamps are not in the allowed range; only the batch's header was read."""
+
+    def __init__(self, timestamp: int, *, oldest: int, newest: int) -> None:
+        super().__init__(f"timestamp {timestamp} is outside {oldest} to {newest}")
+        self.oldest = oldest
+        self.newest = newest
 
 
 class UnsupportedVersion(RequestError):
@@ -265,15 +287,10 @@ class NoReassignmentInProgress(RequestError):
     code = 85
 
 
-class InvalidRecord(RequestError):
+class InvalidRecord(BatchRefused):
     """A record or batch breaks a rule of its topic or of the format."""
 
     code = 87
-
-    def __init__(self, message: str = "", *, record_index: int | None = None) -> None:
-        super().__init__(message)
-        # The index of the record in the batch, if only one is invalid.
-        self.record_index = record_index
 
 
 class UnknownTopicId(RequestError):

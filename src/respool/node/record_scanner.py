@@ -7,7 +7,7 @@ they are not installed, plain Python does the work.
 import logging
 
 from respool.model.extras import how_to_install
-from respool.ports.record_scan import Buffer, KeyOffsets, RecordScanner
+from respool.ports.record_scan import Buffer, KeylessRecords, KeyOffsets, RecordScanner
 from respool.records.plain_scan import PlainScanner
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class ScannerOnDemand:
 
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
-    ) -> int | None:
+    ) -> KeylessRecords | None:
         self._bytes_checked += len(records)
         return self._scanner.find_keyless(
             records, record_count=record_count, last_offset_delta=last_offset_delta

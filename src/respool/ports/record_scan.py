@@ -9,8 +9,16 @@ from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-# `find_keyless` of malformed records.
-NO_RECORDS = -1
+# At most so many of a batch's records without a key are listed.
+KEYLESS_MAX = 1_000
+
+
+class KeylessRecords(NamedTuple):
+    """The records of a batch that have no key."""
+
+    total: int
+    # Which they are, counted from 0; the first KEYLESS_MAX of them.
+    numbers: Sequence[int]
 
 
 class Section(NamedTuple):
@@ -84,8 +92,8 @@ class RecordScanner(Protocol):
 
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
-    ) -> int | None:
-        """The number of the first record without a key; None if all have one, NO_RECORDS for malformed records."""
+    ) -> KeylessRecords | None:
+        """The records without a key; None if these are not `record_count` records."""
         ...
 
     def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> KeyOffsets:

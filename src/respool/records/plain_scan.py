@@ -8,7 +8,13 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from respool.model.errors import CorruptMessage
-from respool.ports.record_scan import NO_RECORDS, Buffer, Section, SectionSummary
+from respool.ports.record_scan import (
+    KEYLESS_MAX,
+    Buffer,
+    KeylessRecords,
+    Section,
+    SectionSummary,
+)
 from respool.records.varint import LONG_BITS, append_varint, read_varint
 
 
@@ -96,17 +102,19 @@ class PlainScanner:
 
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
-    ) -> int | None:
+    ) -> KeylessRecords | None:
         data = bytes(records)
-        found = None
+        total, numbers = 0, []
         try:
             section = Section(0, len(data), record_count, 0, last_offset_delta)
             for number, record in enumerate(walk_records(data, section)):
-                if record.key_begin < 0 and found is None:
-                    found = number
+                if record.key_begin < 0:
+                    total += 1
+                    if total <= KEYLESS_MAX:
+                        numbers.append(number)
         except CorruptMessage:
-            return NO_RECORDS
-        return found
+            return None
+        return KeylessRecords(total, numbers)
 
     def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> "PlainKeyOffsets":
         return PlainKeyOffsets(keys_max=min(keys_max, bytes_max // KEY_BYTES), secret=secret)

@@ -14,6 +14,7 @@ from respool.model.errors import (
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
+    TimestampOutOfRange,
     UnsupportedForMessageFormat,
 )
 from respool.model.ids import NO_PRODUCER_ID, NO_TIMESTAMP
@@ -132,13 +133,13 @@ def check_timestamps(
     Checks the first and the largest timestamp. None (-1) is allowed.
 
     Raises:
-        InvalidTimestamp: one of them is outside the allowed range.
+        TimestampOutOfRange: one of them is outside the allowed range.
     """
     oldest = now_ms - before_max_ms
     newest = now_ms + after_max_ms
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest:
-            raise InvalidTimestamp(f"timestamp {timestamp} is outside {oldest} to {newest}")
+            raise TimestampOutOfRange(timestamp, oldest=oldest, newest=newest)
 
 
 def with_log_append_time(batch: RecordBatch, *, now_ms: int) -> RecordBatch:

@@ -87,13 +87,13 @@ def _row(
 _ROWS = (
     # librdkafka before 2.11.1 disables features if Produce does not start at 0, though it never sends a version below 3
     # (KAFKA-18659).
-    _row(Api.PRODUCE, "Produce", 3, 12, advertised_min=0),
-    _row(Api.FETCH, "Fetch", 4, 17),
+    _row(Api.PRODUCE, "Produce", 3, 13, advertised_min=0),
+    _row(Api.FETCH, "Fetch", 4, 18),
     _row(Api.LIST_OFFSETS, "ListOffsets", 1, 11),
     _row(Api.METADATA, "Metadata", 0, 13),
-    # Version 10 of these two has topic ids instead of names.
-    _row(Api.OFFSET_COMMIT, "OffsetCommit", 2, 9),
-    _row(Api.OFFSET_FETCH, "OffsetFetch", 1, 9),
+    # Version 10 of these two has topic ids instead of names, as version 13 of Produce and Fetch.
+    _row(Api.OFFSET_COMMIT, "OffsetCommit", 2, 10),
+    _row(Api.OFFSET_FETCH, "OffsetFetch", 1, 10),
     _row(Api.FIND_COORDINATOR, "FindCoordinator", 0, 6),
     # Old librdkafka disables groups without version 0 (KAFKA-19444); aiokafka knows 0 to 2 and 5.
     _row(Api.JOIN_GROUP, "JoinGroup", 0, 9),
@@ -117,7 +117,7 @@ _ROWS = (
     _row(Api.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4),
     _row(Api.ALTER_CONFIGS, "AlterConfigs", 0, 2),
     _row(Api.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2),
-    _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4),
+    _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5),
     _row(Api.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
     _row(Api.DELETE_GROUPS, "DeleteGroups", 0, 2),
     _row(Api.ELECT_LEADERS, "ElectLeaders", 0, 2),

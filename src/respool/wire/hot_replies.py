@@ -4,7 +4,7 @@ kio's encoder takes about 14 us per partition, these take a fifth of it. Records
 of buffers with the records in between.
 
 ```
-produce   [topic: name, [partition: index 4, error 2, base offset 8, append time 8, log start 8 (5+),
+produce   [topic: name, or id 16 (13+), [partition: index 4, error 2, base offset 8, append time 8, log start 8 (5+),
                          record errors (8+), error message (8+), *current leader (10+)]]
           throttle 4, *node endpoints (10+)
 fetch     throttle 4, error 2 (7+), session 4 (7+),
@@ -109,21 +109,21 @@ _NO_TAGS = b"\0"
 def encode_produce_reply(
     correlation_id: int,
     version: int,
-    topics: Sequence[tuple[str, Sequence[ProducedPartition]]],
+    topics: Sequence[tuple[str | UUID, Sequence[ProducedPartition]]],
     throttle_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """Encode the whole reply frame, including its size."""
+    """Encode the whole reply frame, including its size. Topics are named by id from version 13 on."""
     flexible = version >= _PRODUCE_FLEXIBLE
     encode_partition = _produced_flexible if flexible else _produced_legacy
     pieces = [b"", _count(len(topics), flexible)]
     codes: list[int] = []
-    for name, partitions in topics:
+    for topic, partitions in topics:
         for partition in partitions:
             if partition.error_code:
                 # Nearly always there are none; then a loop is faster than a comprehension.
                 codes.append(partition.error_code)  # noqa: PERF401
-        pieces.append(_string(name, flexible))
+        pieces.append(_string(topic, flexible) if isinstance(topic, str) else topic.bytes)
         pieces.append(_count(len(partitions), flexible))
         pieces.extend([encode_partition(partition, version) for partition in partitions])
         if flexible:

@@ -1,18 +1,27 @@
 """Validation of produced batches: the format's rules, then the topic's.
 
 All rules but one read only the header. A compacted topic accepts no record without a key, so its batches are decoded:
-immediately if that is quick, else off the event loop.
+immediately if that is quick, else off the event loop. A batch that is refused for a timestamp is decoded, too, to name
+the records at fault (KIP-467).
 """
 
+from itertools import islice
+
 from respool.model.errors import (
+    BatchRefused,
     InvalidRecord,
     MessageTooLarge,
+    RequestError,
+    TimestampOutOfRange,
     UnsupportedCompressionType,
 )
+from respool.model.ids import NO_TIMESTAMP
+from respool.model.quantities import counted
 from respool.model.topic_config import CompressionType, TimestampType, TopicConfig
-from respool.ports.record_scan import NO_RECORDS, RecordScanner
-from respool.records.batch import Codec, RecordBatch, records_of
+from respool.ports.record_scan import RecordScanner
+from respool.records.batch import Codec, RecordBatch, read_header, records_of
 from respool.records.compress import codec_of, decompress
+from respool.records.record import iterate_times
 from respool.records.validate import (
     check_produced,
     check_timestamps,
@@ -20,6 +29,9 @@ from respool.records.validate import (
     with_log_append_time,
 )
 
+# How much of a refused batch is read to name the records that are at fault.
+NAMING_BYTES_MAX = 1024 * 1024
+NAMING_RECORDS_MAX = 10_000
 # Clients of older versions cannot read zstd, so they must not produce it either.
 ZSTD_FROM_PRODUCE_VERSION = 7
 
@@ -89,7 +101,7 @@ def check_keys(batch: RecordBatch, scanner: RecordScanner, *, limit: int) -> Non
     """Refuse records without a key: in a compacted topic they could never be superseded.
 
     Raises:
-        InvalidRecord: a record has no key, or the batch does not match its header.
+        InvalidRecord: records have no key, or the batch does not match its header.
         CorruptMessage: the batch cannot be decompressed.
         MessageTooLarge: the batch is larger than `limit` bytes uncompressed.
     """
@@ -98,12 +110,40 @@ def check_keys(batch: RecordBatch, scanner: RecordScanner, *, limit: int) -> Non
     found = scanner.find_keyless(
         records, record_count=header.record_count, last_offset_delta=header.last_offset_delta
     )
-    if found == NO_RECORDS:
+    if found is None:
         raise InvalidRecord(f"the batch does not hold {header.record_count} records")
-    if found is not None:
+    if found.total:
         raise InvalidRecord(
-            f"record {found} has no key, and the topic is compacted", record_index=found
+            f"{found.total} of {counted(header.record_count, 'record')} have no key, and the topic is compacted",
+            records=tuple(
+                (number, "the record has no key, and the topic is compacted")
+                for number in found.numbers
+            ),
         )
+
+
+def name_late_and_early(error: TimestampOutOfRange, records: bytes) -> None:
+    """Add the records to the error whose timestamps are outside the allowed range, as far as that is quick to find.
+
+    Otherwise the error stays as it is: it is about the batch, and its message names one timestamp.
+    """
+    try:
+        # Without the LogAppendTime bit: the records' own timestamps count.
+        batch = with_create_time(RecordBatch(read_header(records), records))
+        times = islice(iterate_times(batch, limit=NAMING_BYTES_MAX), NAMING_RECORDS_MAX)
+        found = tuple(
+            islice(
+                (
+                    (offset, f"timestamp {time} is outside {error.oldest} to {error.newest}")
+                    for offset, time in times
+                    if time != NO_TIMESTAMP and not error.oldest <= time <= error.newest
+                ),
+                BatchRefused.RECORDS_MAX,
+            )
+        )
+    except RequestError:
+        return
+    error.records = found
 
 
 def check_size(batch: RecordBatch, config: TopicConfig) -> None:

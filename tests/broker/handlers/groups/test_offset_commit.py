@@ -25,7 +25,7 @@ from broker.wire_client import versions
 from respool.model.topic_config import MINUTE_MS
 from respool.wire.api_table import Api
 
-UNKNOWN_TOPIC = 3
+UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID = 3, 100
 OFFSET_METADATA_TOO_LARGE = 12
 
 VERSIONS = versions(Api.OFFSET_COMMIT)
@@ -75,7 +75,8 @@ def test_what_is_not_there_does_not_keep_the_rest_from_being_committed(
         version=version,
     )
 
-    assert codes == [0, UNKNOWN_TOPIC, UNKNOWN_TOPIC, UNKNOWN_TOPIC, 0]
+    unknown = UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN_TOPIC
+    assert codes == [0, unknown, UNKNOWN_TOPIC, UNKNOWN_TOPIC, 0]
     assert committed(broker, "drivers") == {("rides", 0): 1, ("rides", 2): 5}
 
 
@@ -83,8 +84,37 @@ def test_what_is_not_there_does_not_keep_the_rest_from_being_committed(
 def test_a_commit_for_nothing_there_is_asks_no_coordinator(
     running_broker: RunningBroker, version: int
 ) -> None:
-    assert commit(running_broker, "drivers", ("nowhere", 0, 2), version=version) == [UNKNOWN_TOPIC]
+    unknown = UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN_TOPIC
+    assert commit(running_broker, "drivers", ("nowhere", 0, 2), version=version) == [unknown]
     assert commit(running_broker, "drivers", version=version) == []
+
+
+def test_a_consumer_of_a_deleted_topic_does_not_commit_for_a_new_one_of_its_name(
+    broker: RunningBroker,
+) -> None:
+    old = broker.topic_ref("rides")
+    broker.run(broker.broker.topics.delete("rides"))
+    broker.create_topic("rides", partitions=3)
+    partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
+
+    reply = broker.ask(
+        Api.OFFSET_COMMIT,
+        10,
+        group_id="drivers",
+        member_id="",
+        topics=[
+            {**topic, "partitions": [partition]}
+            for topic in (old, {"topic_id": None}, broker.topic_ref("rides"))
+        ],
+    )
+
+    assert [one.topic_id for one in reply.topics] == [
+        old["topic_id"],
+        None,
+        broker.topic_ref("rides")["topic_id"],
+    ]
+    codes = [one.error_code for topic in reply.topics for one in topic.partitions]
+    assert codes == [UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_ID, 0]
 
 
 @every_version
@@ -188,7 +218,7 @@ def test_a_commit_is_answered_when_it_is_on_the_disk(broker: RunningBroker, vers
             version,
             group_id="drivers",
             member_id="",
-            topics=[{"name": "rides", "partitions": [partition]}],
+            topics=[{**broker.topic_ref("rides"), "partitions": [partition]}],
         )
     )
     assert not waiting.done()
@@ -216,7 +246,8 @@ def test_while_the_groups_are_loaded_clients_are_told_to_ask_again(
 
     codes = commit(broker, "drivers", ("rides", 0, 1), ("nowhere", 0, 1), version=version)
 
-    assert codes == [COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_TOPIC]
+    unknown = UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN_TOPIC
+    assert codes == [COORDINATOR_LOAD_IN_PROGRESS, unknown]
 
 
 async def _release(broker: RunningBroker) -> None:

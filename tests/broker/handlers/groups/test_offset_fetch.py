@@ -9,6 +9,7 @@ from broker.group_client import (
     begin_to_load,
     commit,
     committed,
+    restart,
     start_with_groups,
 )
 from broker.running_broker import RunningBroker, StartBroker
@@ -17,12 +18,14 @@ from broker.wire_client import versions
 from respool.broker.coordinators import runtimes
 from respool.wire.api_table import Api
 
-NOT_COORDINATOR = 16
+NOT_COORDINATOR, UNKNOWN_TOPIC_ID = 16, 100
 NOTHING = -1
 
 VERSIONS = versions(Api.OFFSET_FETCH)
 every_version = pytest.mark.parametrize("version", VERSIONS)
 one_group = pytest.mark.parametrize("version", [one for one in VERSIONS if one < 8])
+by_name = pytest.mark.parametrize("version", [one for one in VERSIONS if one < 10])
+by_id = pytest.mark.parametrize("version", [one for one in VERSIONS if one >= 10])
 several_groups = pytest.mark.parametrize("version", [one for one in VERSIONS if one >= 8])
 
 
@@ -41,7 +44,13 @@ def ask(
     topics = (
         None
         if wanted is None
-        else [{"name": name, "partition_indexes": numbers} for name, numbers in wanted.items()]
+        else [
+            {
+                **(broker.topic_ref(name) if version >= 8 else {"name": name}),
+                "partition_indexes": numbers,
+            }
+            for name, numbers in wanted.items()
+        ]
     )
     group = {"group_id": group_id, "member_id": None, "member_epoch": -1, "topics": topics}
     if version >= 8:
@@ -54,42 +63,97 @@ def ask(
     )
 
 
-def offsets(group: Any) -> dict[tuple[str, int], int]:
+def offsets(broker: RunningBroker, group: Any) -> dict[tuple[str, int], int]:
     found = {}
     for topic in group.topics:
         for one in topic.partitions:
             assert one.error_code == 0
-            found[topic.name, one.partition_index] = one.committed_offset
+            found[broker.topic_name(topic), one.partition_index] = one.committed_offset
     return found
 
 
-@every_version
+@by_name
 def test_what_was_committed_and_nothing_for_the_rest(broker: RunningBroker, version: int) -> None:
     commit(broker, "drivers", ("rides", 0, 7), ("rides", 1, 8))
     commit(broker, "others", ("rides", 2, 9))
 
     found = ask(broker, version, "drivers", {"rides": [1, 2], "nowhere": [0], "fares": []})
 
-    assert offsets(found) == {("rides", 1): 8, ("rides", 2): NOTHING, ("nowhere", 0): NOTHING}
+    assert offsets(broker, found) == {
+        ("rides", 1): 8,
+        ("rides", 2): NOTHING,
+        ("nowhere", 0): NOTHING,
+    }
     assert [topic.name for topic in found.topics] == ["rides", "nowhere", "fares"]
     assert getattr(found, "error_code", 0) == 0
 
 
+@by_id
+def test_by_id_a_topic_that_does_not_exist_is_told(broker: RunningBroker, version: int) -> None:
+    commit(broker, "drivers", ("rides", 0, 7), ("rides", 1, 8), ("fares", 0, 9))
+    wanted = [
+        {**broker.topic_ref("rides"), "partition_indexes": [1, 2]},
+        {**broker.topic_ref("nowhere"), "partition_indexes": [0, 1]},
+        {"topic_id": None, "partition_indexes": [0]},
+        {**broker.topic_ref("fares"), "partition_indexes": [0]},
+    ]
+    group = {"group_id": "drivers", "member_id": None, "member_epoch": -1, "topics": wanted}
+
+    (found,) = broker.ask(Api.OFFSET_FETCH, version, groups=[group], require_stable=False).groups
+
+    assert found.error_code == 0
+    assert [one.topic_id for one in found.topics] == [one["topic_id"] for one in wanted]
+    assert [
+        [(one.partition_index, one.committed_offset, one.error_code) for one in topic.partitions]
+        for topic in found.topics
+    ] == [
+        [(1, 8, 0), (2, NOTHING, 0)],
+        [(0, NOTHING, UNKNOWN_TOPIC_ID), (1, NOTHING, UNKNOWN_TOPIC_ID)],
+        [(0, NOTHING, UNKNOWN_TOPIC_ID)],
+        [(0, 9, 0)],
+    ]
+
+
+@by_id
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_consumer_that_knew_the_topic_before_it_was_recreated_is_told(
+    broker: RunningBroker, version: int, crash: bool
+) -> None:
+    commit(broker, "drivers", ("rides", 0, 7))
+    old = {**broker.topic_ref("rides"), "partition_indexes": [0]}
+    broker.broker.topics.on_changed = lambda: None
+    broker.run(broker.broker.topics.delete("rides"))
+    broker.create_topic("rides")
+    restart(broker, crash=crash)
+
+    new = {**broker.topic_ref("rides"), "partition_indexes": [0]}
+    group = {"group_id": "drivers", "member_id": None, "member_epoch": -1, "topics": [old, new]}
+    (found,) = broker.ask(Api.OFFSET_FETCH, version, groups=[group], require_stable=False).groups
+
+    told = [topic.partitions[0] for topic in found.topics]
+    assert [(one.committed_offset, one.error_code) for one in told] == [
+        (NOTHING, UNKNOWN_TOPIC_ID),
+        (NOTHING, 0),
+    ]
+
+
 @every_version
 def test_a_group_nobody_knows_has_committed_nothing(broker: RunningBroker, version: int) -> None:
-    assert offsets(ask(broker, version, "nobody", {"rides": [0]})) == {("rides", 0): NOTHING}
+    assert offsets(broker, ask(broker, version, "nobody", {"rides": [0]})) == {
+        ("rides", 0): NOTHING
+    }
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
 def test_from_version_2_null_asks_for_all_there_is(broker: RunningBroker, version: int) -> None:
     commit(broker, "drivers", ("rides", 0, 7), ("rides", 2, 8), ("fares", 0, 9))
 
-    assert offsets(ask(broker, version, "drivers", None)) == {
+    assert offsets(broker, ask(broker, version, "drivers", None)) == {
         ("rides", 0): 7,
         ("rides", 2): 8,
         ("fares", 0): 9,
     }
-    assert offsets(ask(broker, version, "nobody", None)) == {}
+    assert offsets(broker, ask(broker, version, "nobody", None)) == {}
 
 
 @several_groups
@@ -104,7 +168,7 @@ def test_several_groups_are_answered_in_the_order_asked_though_others_look_after
             "group_id": group_id,
             "member_id": None,
             "member_epoch": -1,
-            "topics": [{"name": "rides", "partition_indexes": [0]}],
+            "topics": [{**broker.topic_ref("rides"), "partition_indexes": [0]}],
         }
         for group_id in group_ids
     ]
@@ -124,7 +188,9 @@ def test_offsets_of_a_deleted_topic_do_not_serve_a_new_one_of_its_name(
     broker.run(broker.broker.topics.delete("rides"))
     broker.create_topic("rides")
 
-    assert offsets(ask(broker, version, "drivers", {"rides": [0]})) == {("rides", 0): NOTHING}
+    assert offsets(broker, ask(broker, version, "drivers", {"rides": [0]})) == {
+        ("rides", 0): NOTHING
+    }
 
 
 def test_not_even_when_the_groups_could_not_be_told_that_it_was_deleted(

@@ -22,7 +22,7 @@ from respool.wire.codec import decode_request
 VERSION = 9
 TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, BAD_ACKS = 7, 10, 19, 21
 CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, BAD_TIMESTAMP, OUT_OF_ORDER, STALE_EPOCH = 2, 3, 6, 32, 45, 47
-NO_TRANSACTIONAL_ID, STORAGE_ERROR, BAD_CODEC, BAD_RECORD = 53, 56, 76, 87
+UNKNOWN_TOPIC_ID, NO_TRANSACTIONAL_ID, STORAGE_ERROR, BAD_CODEC, BAD_RECORD = 100, 53, 56, 76, 87
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_000, **fields: Any) -> bytes:
@@ -52,7 +52,9 @@ def send(
     version: int = VERSION,
     acks: int = -1,
 ) -> Any:
-    reply = broker.ask(Api.PRODUCE, version, **request((topic, 0, records), acks=acks))
+    fields = request((topic, 0, records), acks=acks)
+    fields["topic_data"] = [{**broker.topic_ref(topic), **one} for one in fields["topic_data"]]
+    reply = broker.ask(Api.PRODUCE, version, **fields)
     return reply.responses[0].partition_responses[0]
 
 
@@ -78,6 +80,31 @@ def test_every_version_appends_and_answers_with_the_offset(
     assert (first.error_code, first.base_offset) == (0, 0)
     assert (second.error_code, second.base_offset) == (0, 2)
     assert rides.offset("rides", at=LATEST) == 3
+
+
+def test_by_id_a_topic_that_does_not_exist_is_told_and_others_are_written(
+    rides: RunningBroker,
+) -> None:
+    old = rides.topic_ref("rides")
+    rides.run(rides.broker.topics.delete("rides"))
+    rides.create_topic("rides", partitions=2)
+    refs = [old, {"topic_id": None}, rides.topic_ref("nowhere"), rides.topic_ref("rides")]
+    asked = [{**ref, "partition_data": [{"index": 0, "records": batch()}]} for ref in refs]
+    asked[-1]["partition_data"].append({"index": 9, "records": batch()})
+
+    reply = rides.ask(Api.PRODUCE, 13, **{**request(), "topic_data": asked})
+
+    assert [topic.topic_id for topic in reply.responses] == [ref["topic_id"] for ref in refs]
+    assert [
+        [(one.index, one.error_code) for one in topic.partition_responses]
+        for topic in reply.responses
+    ] == [
+        [(0, UNKNOWN_TOPIC_ID)],
+        [(0, UNKNOWN_TOPIC_ID)],
+        [(0, UNKNOWN_TOPIC_ID)],
+        [(0, 0), (9, UNKNOWN_TOPIC)],
+    ]
+    assert rides.offset("rides", at=LATEST) == 1
 
 
 def test_a_batch_is_stored_as_it_came_but_for_offset_and_epoch(rides: RunningBroker) -> None:

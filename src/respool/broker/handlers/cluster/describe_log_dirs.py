@@ -15,7 +15,7 @@ from respool.wire.codec import Request, encode_reply
 UNKNOWN_BYTES = -1
 
 
-@serves(Api.DESCRIBE_LOG_DIRS, versions=(1, 4), rights=(DESCRIBE_CLUSTER,))
+@serves(Api.DESCRIBE_LOG_DIRS, versions=(1, 5), rights=(DESCRIBE_CLUSTER,))
 async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
     folder: dict[str, object] = {
         "error_code": 0,
@@ -24,6 +24,8 @@ async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
         # The size of the whole disk is not measured.
         "total_bytes": UNKNOWN_BYTES,
         "usable_bytes": UNKNOWN_BYTES,
+        # With a single directory there is none to keep new replicas out of.
+        "is_cordoned": False,
     }
     try:
         folder["usable_bytes"] = await broker.offload.run(broker.world.disk.free_bytes)

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): commit a group's offsets."""
+"""OffsetCommit (key 8): commit a group's offsets. Version 10 names topics by id: a recreated topic is noticed."""
 
 from collections.abc import Iterable
 
@@ -25,11 +25,13 @@ from respool.wire.codec import Request
 from respool.wire.shape import milliseconds
 
 MEMBER_EPOCHS_VERSION = 9
+TOPIC_IDS_VERSION = 10
 
 
-@serves(Api.OFFSET_COMMIT, versions=(2, 9), rights=(READ_GROUP, READ_TOPIC))
+@serves(Api.OFFSET_COMMIT, versions=(2, 10), rights=(READ_GROUP, READ_TOPIC))
 def offset_commit(request: Request, broker: Broker) -> Outcome:
-    asked = Asked.of(request.body.topics, broker.image.topics)
+    by_id = request.version >= TOPIC_IDS_VERSION
+    asked = Asked.of(request.body.topics, broker.image, by_id=by_id)
     question = _question(request, asked)
 
     def encode(answer: OffsetCommitReply | RequestError) -> Reply:

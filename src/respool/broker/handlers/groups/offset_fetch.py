@@ -1,7 +1,12 @@
-"""OffsetFetch (key 9): the committed offsets of groups; of several groups at once from version 8 on (KIP-709)."""
+"""OffsetFetch (key 9): the committed offsets of groups; of several groups at once from version 8 on (KIP-709).
 
-from collections.abc import Mapping
-from typing import Any
+Version 10 names topics by id. An offset that was committed for a deleted topic is not returned for a new topic of the
+same name, in any version; only version 10 can tell a client that still has the old id.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+from uuid import UUID
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.coordinator_requests import ask_coordinators
@@ -18,24 +23,32 @@ from respool.coordination.groups.group_requests import (
     OffsetFetch,
     TopicToFetch,
 )
-from respool.model.cluster import TopicImage
+from respool.model.cluster import ClusterImage, TopicImage
 from respool.model.coordinator_errors import CoordinatorNotAvailable, NotCoordinator
-from respool.model.errors import RequestError
+from respool.model.errors import RequestError, UnknownTopicId
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
+# None: all that the group has committed.
+TopicsToFetch: TypeAlias = tuple[TopicToFetch, ...] | None
+
 SEVERAL_GROUPS_VERSION = 8
+TOPIC_IDS_VERSION = 10
 
 
-@serves(Api.OFFSET_FETCH, versions=(1, 9), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC))
+@serves(Api.OFFSET_FETCH, versions=(1, 10), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC))
 async def offset_fetch(request: Request, broker: Broker) -> Reply:
     body = request.body
     require_stable = getattr(body, "require_stable", False)
     asked = body.groups if request.version >= SEVERAL_GROUPS_VERSION else (body,)
-    questions = [_question(group) for group in asked]
     # librdkafka does not retry: a consumer with assign() would get an error once, and then no message.
-    await broker.groups.runtimes.wait_until_served({group.group_id for group in questions})
+    await broker.groups.runtimes.wait_until_served({group.group_id for group in asked})
+    by_id = request.version >= TOPIC_IDS_VERSION
+    # As they are now: while a coordinator answers, a topic may be recreated.
+    image = broker.image
+    names_of = _names_by_id if by_id else _names
+    questions = [_question(group, names_of(group.topics, image)) for group in asked]
     groups = await ask_coordinators(
         broker.groups.runtimes,
         questions,
@@ -44,9 +57,20 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
         results_of=lambda answer: answer.groups,
         refuse=_refused,
     )
-    topics = broker.image.topics
+    topics = image.topics
     fields: dict[str, Any]
-    if request.version >= SEVERAL_GROUPS_VERSION:
+    if by_id:
+        fields = {
+            "groups": [
+                {
+                    "group_id": group.group_id,
+                    "error_code": error_code(group.error),
+                    "topics": list(_topics_by_id(each.topics, group, image)),
+                }
+                for each, group in zip(asked, groups, strict=True)
+            ]
+        }
+    elif request.version >= SEVERAL_GROUPS_VERSION:
         fields = {
             "groups": [
                 {"group_id": group.group_id, **_group_fields(group, topics)} for group in groups
@@ -59,11 +83,24 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
     return [encode_reply(request, {"throttle_time": 0, **fields})]
 
 
-def _question(group: Any) -> GroupToFetch:
+def _names(topics: Iterable[Any] | None, _image: ClusterImage) -> TopicsToFetch:
     # From version 2 on, null requests all offsets.
-    topics = None
-    if group.topics is not None:
-        topics = tuple(TopicToFetch(topic.name, topic.partition_indexes) for topic in group.topics)
+    if topics is None:
+        return None
+    return tuple(TopicToFetch(topic.name, topic.partition_indexes) for topic in topics)
+
+
+def _names_by_id(topics: Iterable[Any] | None, image: ClusterImage) -> TopicsToFetch:
+    """The topics that exist; the reply reports the others, see `_topics_by_id`."""
+    if topics is None:
+        return None
+    found = ((image.topics_by_id.get(topic.topic_id), topic) for topic in topics)
+    return tuple(
+        TopicToFetch(known.name, topic.partition_indexes) for known, topic in found if known
+    )
+
+
+def _question(group: Any, topics: TopicsToFetch) -> GroupToFetch:
     return GroupToFetch(
         group.group_id,
         topics,
@@ -84,21 +121,50 @@ def _group_fields(group: FetchedGroup, topics: Mapping[str, TopicImage]) -> dict
         "topics": [
             {
                 "name": topic.topic,
-                "partitions": [
-                    {
-                        "partition_index": one.partition,
-                        "committed_offset": one.offset,
-                        "committed_leader_epoch": one.leader_epoch,
-                        "metadata": one.metadata,
-                        "error_code": error_code(one.error),
-                    }
-                    for one in _of_this_topic(topic, topics.get(topic.topic))
-                ],
+                "partitions": _partitions(_of_this_topic(topic, topics.get(topic.topic))),
             }
             for topic in group.topics
         ],
         "error_code": error_code(group.error),
     }
+
+
+def _topics_by_id(
+    asked: Iterable[Any] | None, group: FetchedGroup, image: ClusterImage
+) -> Iterator[dict[str, Any]]:
+    if group.error is not None:
+        return
+    if asked is None:
+        # All that the group has committed; a topic that was deleted since has no id here.
+        for found in group.topics:
+            if (topic := image.topics.get(found.topic)) is not None:
+                yield _topic_fields(topic.id, _of_this_topic(found, topic))
+        return
+    fetched = iter(group.topics)
+    for one in asked:
+        if (topic := image.topics_by_id.get(one.topic_id)) is not None:
+            yield _topic_fields(topic.id, _of_this_topic(next(fetched), topic))
+        else:
+            error = UnknownTopicId(f"there is no topic with id {one.topic_id}")
+            unknown = [FetchedOffset(number, error=error) for number in one.partition_indexes]
+            yield _topic_fields(one.topic_id, unknown)
+
+
+def _topic_fields(topic_id: UUID | None, partitions: Iterable[FetchedOffset]) -> dict[str, Any]:
+    return {"topic_id": topic_id, "partitions": _partitions(partitions)}
+
+
+def _partitions(fetched: Iterable[FetchedOffset]) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition_index": one.partition,
+            "committed_offset": one.offset,
+            "committed_leader_epoch": one.leader_epoch,
+            "metadata": one.metadata,
+            "error_code": error_code(one.error),
+        }
+        for one in fetched
+    ]
 
 
 def _of_this_topic(fetched: FetchedTopic, topic: TopicImage | None) -> tuple[FetchedOffset, ...]:

@@ -21,7 +21,7 @@ READ_COMMITTED = 1
 
 @serves(
     Api.FETCH,
-    versions=(4, 17),
+    versions=(4, 18),
     rights=(READ_TOPIC.when("a consumer fetches"), CLUSTER_ACTION.when("a replica fetches")),
 )
 def fetch(request: Request, broker: Broker) -> Outcome:

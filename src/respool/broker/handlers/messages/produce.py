@@ -29,29 +29,43 @@ from respool.broker.handlers.support.produced_batch import (
     ACKS_ALL,
     ProducedBatch,
     Refused,
+    TopicRef,
     Written,
 )
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from respool.broker.handlers.support.transactional_produce import verify
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
-from respool.model.errors import InvalidRecord, MessageTooLarge, RequestError, RequestTimedOut
+from respool.model.errors import BatchRefused, MessageTooLarge, RequestError, RequestTimedOut
+from respool.model.ids import ZERO_TOPIC_ID
 from respool.ports.record_scan import RecordScanner
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
 
+TOPIC_IDS_FROM_VERSION = 13
+# In so many refused batches of a request, the records with wrong timestamps are looked for.
+NAMED_BATCHES_MAX = 16
+# At most so many records are named in a reply: compressed, records cost a client next to nothing.
+REPLY_RECORDS_MAX = 10_000
+
 
 @serves(
     Api.PRODUCE,
-    versions=(3, 12),
+    versions=(3, 13),
     rights=(WRITE_TOPIC, WRITE_TRANSACTIONAL_ID.when("a batch is transactional")),
 )
 def produce(request: Request, broker: Broker) -> Outcome:
     now_ms = broker.clock.now_ms()
+    by_id = request.version >= TOPIC_IDS_FROM_VERSION
     writes = [
         ProducedBatch(
-            topic.name, data.index, data.records, request=request, broker=broker, now_ms=now_ms
+            (topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name,
+            data.index,
+            data.records,
+            request=request,
+            broker=broker,
+            now_ms=now_ms,
         )
         for topic in request.body.topic_data
         for data in topic.partition_data
@@ -149,7 +163,12 @@ def _reply_after(deletion: "asyncio.Future[None]", reply: Reply) -> Pipelined:
 
 
 def _open_all(writes: Iterable[ProducedBatch], scanner: RecordScanner) -> None:
+    refused = 0
     for write in writes:
+        if write.error is not None and write.needs_opening:
+            refused += 1
+            if refused > NAMED_BATCHES_MAX:
+                continue
         write.open(scanner)
 
 
@@ -237,13 +256,15 @@ class _Asked(NamedTuple):
 
 
 def _encode(asked: _Asked, writes: Iterable[ProducedBatch]) -> bytes:
-    topics: dict[str, list[ProducedPartition]] = {}
+    topics: dict[TopicRef, list[ProducedPartition]] = {}
     hints: list[Hint | None] = []
+    records_named = 0
     for write in writes:
-        result = _result(write, asked.broker)
+        result = _result(write, asked.broker, records_max=REPLY_RECORDS_MAX - records_named)
         if result.current_leader is not None:
             hints.append(result.current_leader)
-        topics.setdefault(write.topic, []).append(result)
+        records_named += len(result.record_errors)
+        topics.setdefault(write.ref, []).append(result)
     return encode_produce_reply(
         asked.correlation_id,
         asked.version,
@@ -252,7 +273,7 @@ def _encode(asked: _Asked, writes: Iterable[ProducedBatch]) -> bytes:
     )
 
 
-def _result(write: ProducedBatch, broker: Broker) -> ProducedPartition:
+def _result(write: ProducedBatch, broker: Broker, *, records_max: int) -> ProducedPartition:
     stage = write.stage
     if isinstance(stage, Written):
         return ProducedPartition(
@@ -265,13 +286,6 @@ def _result(write: ProducedBatch, broker: Broker) -> ProducedPartition:
         error.code,
         -1,
         error_message=error.message,
-        record_errors=_record_errors(error),
+        record_errors=error.records[:records_max] if isinstance(error, BatchRefused) else (),
         current_leader=leader_hint(broker.image, broker.id, write.topic, write.index, error.code),
     )
-
-
-def _record_errors(error: RequestError) -> list[tuple[int, str | None]]:
-    """One invalid record fails its whole batch; the reply names the record."""
-    if isinstance(error, InvalidRecord) and error.record_index is not None:
-        return [(error.record_index, error.message)]
-    return []

@@ -1,10 +1,12 @@
 """The offsets of a commit request, with or without a transaction: which can be committed, and the result of each.
 
-A partition that does not exist does not prevent the others from being committed.
+A partition that does not exist does not prevent the others from being committed. The newest versions name topics by id:
+so an offset of a deleted topic is not committed for a new topic of the same name.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from respool.broker.handlers.support.replies import error_code
 from respool.broker.outcome import Reply
@@ -13,22 +15,33 @@ from respool.coordination.groups.group_requests import (
     OffsetToCommit,
     TopicToCommit,
 )
-from respool.model.cluster import TopicImage
-from respool.model.errors import RequestError, UnknownTopicOrPartition
-from respool.model.ids import NO_LEADER_EPOCH
+from respool.model.cluster import ClusterImage, TopicImage
+from respool.model.errors import RequestError, UnknownTopicId, UnknownTopicOrPartition
+from respool.model.ids import NO_LEADER_EPOCH, ZERO_TOPIC_ID, TopicId
 from respool.wire.codec import Request, encode_reply
 
 
 class Asked(NamedTuple):
     """A topic of the request, and the existing topic that it names, if any."""
 
-    name: str
+    # As in the request, and so in its reply.
+    ref: str | UUID
     partitions: tuple[Any, ...]
     topic: TopicImage | None
 
     @classmethod
-    def of(cls, asked: Iterable[Any], topics: Mapping[str, TopicImage]) -> "list[Asked]":
-        return [cls(one.name, one.partitions, topics.get(one.name)) for one in asked]
+    def of(cls, asked: Iterable[Any], image: ClusterImage, *, by_id: bool = False) -> "list[Asked]":
+        """`by_id`: the request's version names topics by id."""
+        if not by_id:
+            return [cls(one.name, one.partitions, image.topics.get(one.name)) for one in asked]
+        found = [(one, TopicId(one.topic_id or ZERO_TOPIC_ID)) for one in asked]
+        return [cls(ref, one.partitions, image.topics_by_id.get(ref)) for one, ref in found]
+
+    @property
+    def code_of_missing(self) -> int:
+        """The error code of a partition that does not exist."""
+        is_unknown_id = self.topic is None and isinstance(self.ref, UUID)
+        return UnknownTopicId.code if is_unknown_id else UnknownTopicOrPartition.code
 
     def exists(self, partition: Any) -> bool:
         return self.topic is not None and 0 <= partition.partition_index < len(
@@ -43,7 +56,7 @@ def topics_to_commit(asked: Iterable[Asked]) -> tuple[TopicToCommit, ...]:
         partitions = tuple(_to_commit(each) for each in one.partitions if one.exists(each))
         if partitions:
             assert one.topic is not None
-            topics.append(TopicToCommit(one.name, partitions, one.topic.id))
+            topics.append(TopicToCommit(one.topic.name, partitions, one.topic.id))
     return tuple(topics)
 
 
@@ -66,14 +79,13 @@ def codes_of(
 
 
 def encode_codes(request: Request, asked: Iterable[Asked], codes: Iterator[int]) -> Reply:
-    unknown = UnknownTopicOrPartition.code
     topics = [
         {
-            "name": one.name,
+            ("name" if isinstance(one.ref, str) else "topic_id"): one.ref,
             "partitions": [
                 {
                     "partition_index": each.partition_index,
-                    "error_code": next(codes) if one.exists(each) else unknown,
+                    "error_code": next(codes) if one.exists(each) else one.code_of_missing,
                 }
                 for each in one.partitions
             ],

@@ -16,6 +16,7 @@ A batch that is refused because this broker is about to lead the partition in a 
 import asyncio
 from dataclasses import dataclass
 from typing import TypeAlias
+from uuid import UUID
 
 from respool.broker.broker import Broker
 from respool.broker.partitions.batch_validation import (
@@ -23,6 +24,7 @@ from respool.broker.partitions.batch_validation import (
     check_keys,
     check_keys_quickly,
     check_size,
+    name_late_and_early,
     recompression_for,
 )
 from respool.broker.partitions.mirror_validation import admit_mirrored
@@ -35,8 +37,10 @@ from respool.model.errors import (
     NotLeader,
     OutOfOrderSequence,
     RequestError,
+    TimestampOutOfRange,
+    UnknownTopicId,
 )
-from respool.model.ids import Offset
+from respool.model.ids import Offset, TopicId
 from respool.model.internal_topics import is_internal
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import BatchHeader, RecordBatch
@@ -45,6 +49,8 @@ from respool.records.validate import recompress
 from respool.wire.codec import Request
 
 ACKS_ALL = -1
+# Replies of older versions have no place for the records at fault.
+RECORD_ERRORS_FROM_VERSION = 8
 # The decompressed size limit of a batch whose topic requires it to be decompressed.
 UNPACKED_BYTES_MAX = 100 * 1024 * 1024
 
@@ -91,22 +97,26 @@ class Refused:
     Attributes:
         replica: the local replica that refused the batch because it is not the leader.
         transition: done when the leader of the partition's next epoch is known; most probably it is this broker.
+        out_of_range: set if the records at fault are still to be named: the error, which is to have them.
     """
 
     error: RequestError
     replica: Partition | None = None
     transition: "asyncio.Future[None] | None" = None
+    out_of_range: TimestampOutOfRange | None = None
 
 
+# A topic's name, or its id from version 13 on.
+TopicRef: TypeAlias = str | UUID
 Stage: TypeAlias = Admitted | AdmittedMirrored | Written | Refused
 
 
 class ProducedBatch:
-    __slots__ = ("_records", "index", "stage", "topic")
+    __slots__ = ("_records", "index", "ref", "stage", "topic")
 
     def __init__(
         self,
-        topic: str,
+        ref: TopicRef,
         index: int,
         records: bytes | None,
         *,
@@ -114,7 +124,9 @@ class ProducedBatch:
         broker: Broker,
         now_ms: int,
     ) -> None:
-        self.topic = topic
+        # As in the request, and so in its reply.
+        self.ref = ref
+        self.topic = ref if isinstance(ref, str) else _name_of(ref, broker)
         self.index = index
         # None once the batch was appended or finally refused: the number of requests that wait for a sync, and with it
         # the memory, is up to the clients.
@@ -140,12 +152,14 @@ class ProducedBatch:
     @property
     def needs_preparation(self) -> bool:
         """True if the batch must be opened or verified before it is appended."""
-        stage = self.stage
-        return isinstance(stage, Admitted) and (stage.needs_opening or stage.guard is not None)
+        return self.needs_opening or self.unverified is not None
 
     @property
     def needs_opening(self) -> bool:
-        return isinstance(self.stage, Admitted) and self.stage.needs_opening
+        stage = self.stage
+        if isinstance(stage, Admitted):
+            return stage.needs_opening
+        return isinstance(stage, Refused) and stage.out_of_range is not None
 
     @property
     def unverified(self) -> Admitted | None:
@@ -179,7 +193,7 @@ class ProducedBatch:
                 raise InvalidTopic(
                     f"{self.topic!r} belongs to the broker; clients do not write to it"
                 )
-            partition = broker.partitions.find_leader(self.topic, self.index)
+            partition = self._find_leader(broker)
             config = partition.config
             if config.respool_mirror:
                 return AdmittedMirrored(partition, admit_mirrored(self._records, partition.name))
@@ -196,13 +210,29 @@ class ProducedBatch:
             replica = broker.partitions.held(self.topic, self.index)
             transition = None if replica is None else replica.role.epoch_transition
             return Refused(_without_trace(error), replica, transition)
+        except TimestampOutOfRange as error:
+            is_named = request.body.acks != 0 and request.version >= RECORD_ERRORS_FROM_VERSION
+            return Refused(_without_trace(error), out_of_range=error if is_named else None)
         except RequestError as error:
             return Refused(_without_trace(error))
         return admitted
 
+    def _find_leader(self, broker: Broker) -> Partition:
+        if isinstance(self.ref, str):
+            return broker.partitions.find_leader(self.topic, self.index)
+        if self.topic:
+            partition = broker.partitions.find_leader(self.topic, self.index)
+            # A recreated topic has the name of the old one, but not its id.
+            if partition.topic_id == self.ref:
+                return partition
+        raise UnknownTopicId(f"there is no topic with id {self.ref}")
+
     def open(self, scanner: RecordScanner) -> None:
         """Decompress the batch where its topic's settings require that. Runs in a thread."""
         stage = self.stage
+        if isinstance(stage, Refused) and stage.out_of_range is not None:
+            assert self._records is not None
+            name_late_and_early(stage.out_of_range, self._records)
         if not isinstance(stage, Admitted):
             return
         try:
@@ -229,6 +259,12 @@ class ProducedBatch:
             self.stage = _append_mirrored(stage, acks, now_ms)
         elif isinstance(stage, Refused) and stage.replica is not None:
             stage.replica.refused.note_bytes(records, stage.error, now_ms=now_ms)
+
+
+def _name_of(topic_id: UUID, broker: Broker) -> str:
+    """The topic's name; empty if there is none with this id."""
+    topic = broker.image.topics_by_id.get(TopicId(topic_id))
+    return "" if topic is None else topic.name
 
 
 def _append(admitted: Admitted, acks: int, now_ms: int) -> Written | Refused:

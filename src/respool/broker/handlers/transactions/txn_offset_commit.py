@@ -40,7 +40,7 @@ IMPLICIT_ADD_VERSION = 5
 )
 async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
     body = request.body
-    asked = Asked.of(body.topics, broker.image.topics)
+    asked = Asked.of(body.topics, broker.image)
     question = TxnOffsetCommit(
         group_id=body.group_id,
         producer_id=body.producer_id,
