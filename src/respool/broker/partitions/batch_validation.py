@@ -113,8 +113,9 @@ def check_keys(batch: RecordBatch, scanner: RecordScanner, *, limit: int) -> Non
     if found is None:
         raise InvalidRecord(f"the batch does not hold {header.record_count} records")
     if found.total:
+        have = "has" if found.total == 1 else "have"
         raise InvalidRecord(
-            f"{found.total} of {counted(header.record_count, 'record')} have no key, and the topic is compacted",
+            f"{found.total:,} of {counted(header.record_count, 'record')} {have} no key, and the topic is compacted",
             records=tuple(
                 (number, "the record has no key, and the topic is compacted")
                 for number in found.numbers
