@@ -43,6 +43,11 @@ def fill(broker: BrokerProcess, topic: str, count: int) -> None:
     KafkaPythonClient().write(broker.address, (topic, 0), messages)
 
 
+def test_it_takes_the_broker_for_the_newest_kafka(admin: KafkaAdminClient) -> None:
+    """It asks no broker for its version, but guesses it from single APIs; some calls depend on the guess."""
+    assert admin.get_broker_version_data(1).broker_version >= (4, 3)
+
+
 def test_created_topics_are_listed(admin: KafkaAdminClient) -> None:
     answer = admin.create_topics(
         [
