@@ -37,7 +37,7 @@ class RequestError(RespoolError):
 class BatchRefused(RequestError):
     """Records break a rule, and with them their whole batch is refused (KIP-467)."""
 
-    # At most so many of a batch's records are named.
+    # The maximum number of a batch's records that are named.
     RECORDS_MAX = 1_000
 
     def __init__(self, message: str = "", *, records: tuple[tuple[int, str], ...] = ()) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-# At most so many of a batch's records without a key are listed.
+# The maximum number of a batch's records without a key that are listed.
 KEYLESS_MAX = 1_000
 
 

@@ -44,9 +44,9 @@ from respool.wire.codec import Request
 from respool.wire.hot_replies import ProducedPartition, encode_produce_reply
 
 TOPIC_IDS_FROM_VERSION = 13
-# In so many refused batches of a request, the records with wrong timestamps are looked for.
+# The maximum number of refused batches of a request in which records with wrong timestamps are looked for.
 NAMED_BATCHES_MAX = 16
-# At most so many records are named in a reply: compressed, records cost a client next to nothing.
+# The maximum number of records named in a reply: compressed, records cost a client next to nothing.
 REPLY_RECORDS_MAX = 10_000
 
 
