@@ -11,6 +11,7 @@ import pytest
 
 from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.broker.handlers.messages import produce
+from respool.broker.handlers.support.produced_batch import ProducedBatch
 from respool.broker.partitions.flusher import PartitionSync
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import Watermarks
@@ -43,8 +44,13 @@ def committed_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """acks=all is answered as acks=1 is."""
+    """acks=all is answered as acks=1 is with flush=os."""
     patch.setattr(produce._DurableAnswer, "is_waiting", property(lambda _: False))
+
+
+def acks_1_is_answered_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
+    """The reply leaves when the batch is in the page cache, whatever the topic's flush is."""
+    patch.setattr(ProducedBatch, "is_durable_here", property(lambda _: True))
 
 
 def torn_batches_are_kept(patch: pytest.MonkeyPatch) -> None:
@@ -161,6 +167,7 @@ def producers_are_forgotten_in_recovery(patch: pytest.MonkeyPatch) -> None:
 PLANTS: tuple[Plant, ...] = (
     committed_before_it_is_synced,
     acknowledged_before_it_is_committed,
+    acks_1_is_answered_before_it_is_synced,
     torn_batches_are_kept,
     failed_sync_is_forgiven,
     recovery_believes_the_page_cache,

@@ -40,7 +40,11 @@ def is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 @pytest.mark.parametrize(
     "plant",
-    [planted_bugs.open_transactions_are_stable, planted_bugs.offsets_count_before_the_marker],
+    [
+        planted_bugs.open_transactions_are_stable,
+        planted_bugs.offsets_count_before_the_marker,
+        planted_bugs.acks_1_is_answered_before_it_is_synced,
+    ],
     ids=lambda plant: plant.__name__,
 )
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

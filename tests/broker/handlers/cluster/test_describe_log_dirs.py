@@ -52,6 +52,7 @@ def test_every_partition_has_its_size(start_broker: StartBroker, version: int) -
     )
     if version >= 4:
         assert folder.usable_bytes == broker.disk.free_bytes()
+    assert not getattr(folder, "is_cordoned", False)
 
 
 @every_version
