@@ -217,7 +217,7 @@ def test_copies_that_were_deleted_from_the_target_stop_it_with_an_explanation() 
     assert "--again" in refused.value.hint
 
 
-def test_what_retention_took_from_the_source_is_told_and_nothing_is_written() -> None:
+def test_what_was_deleted_from_the_source_is_told_and_nothing_is_written() -> None:
     rng = Random(4)
     world = World({0: source_log(rng, 0, 40)}, targets=1, rng=rng)
     plan = plan_for(world)
@@ -225,7 +225,9 @@ def test_what_retention_took_from_the_source_is_told_and_nothing_is_written() ->
     world.source_starts[0] = start + 1
     with (
         living_in(world),
-        pytest.raises(ReplayFailed, match=f"offsets from {start} were still to be copied"),
+        pytest.raises(ReplayFailed, match=f"offsets from {start} were still to be copied") as told,
     ):
         ReplayCopy(job_for(world, plan, None, [])).run(CopyPosition(plan), Control())
+    # Retention was blamed for it, also when an operator had deleted them.
+    assert "deleted, by retention or DeleteRecords" in told.value.message
     assert world.target[0].records == []

@@ -80,8 +80,8 @@ def first_offset(start: SeekTarget, *, low: int, high: int, at_time: int | None)
 def group_offset(committed: int, *, low: int, log_end: int) -> int | None:
     """The offset at which a group resumes in a partition with offsets `low` to `log_end`; None: by the start option.
 
-    If retention has deleted the group's next message, it resumes at the log start. An offset beyond the log end was
-    committed for an earlier topic of the same name.
+    If the group's next message was deleted (retention, DeleteRecords), it resumes at the log start. An offset beyond
+    the log end was committed for an earlier topic of the same name.
     """
     if committed > log_end:
         return None

@@ -164,7 +164,7 @@ class TopicReader:
         elif error.code() == kafka_library.OFFSET_GONE:
             raise OperatorError(
                 f"{where} lost messages before they were read: {kafka_library.reason(error)}",
-                hint="retention was faster than this reader; start again with --offset earliest",
+                hint="they were deleted, by retention or DeleteRecords; start again with --offset earliest",
             )
         elif error.code() in kafka_library.DAMAGED_CODES:
             position = self._cursors[raw.partition()].position

@@ -146,14 +146,14 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Messages left to read, not counting those that retention has deleted."""
+        """Messages left to read, not counting those that were deleted."""
         if self.committed is None or self.held is None:
             return None
         return max(0, self.held.end - max(self.committed, self.held.start))
 
     @property
     def lost(self) -> int:
-        """Messages that retention deleted before the group read them."""
+        """Messages that were deleted before the group read them."""
         if self.committed is None or self.held is None:
             return 0
         return max(0, self.held.start - self.committed)

@@ -102,6 +102,6 @@ class ReplayCopy:
             if next_offset < min(held[source].start, span.stop):
                 raise ReplayFailed(
                     f"{topic.name}/{source} begins at offset {held[source].start} by now, and offsets from "
-                    f"{next_offset} were still to be copied: retention was faster",
+                    f"{next_offset} were still to be copied: they were deleted, by retention or DeleteRecords",
                     hint="--again, from Python again=True, makes a new copy of what is left",
                 )

@@ -65,6 +65,7 @@ class Housekeeping:
             return
         now_ms = self._clock.now_ms()
         log = partition.log
+        log_start = log.log_start
         try:
             log.roll_if_due(now_ms)
             removed = log.apply_retention(now_ms=now_ms, high_watermark=partition.high_watermark)
@@ -77,8 +78,11 @@ class Housekeeping:
             partition.on_storage_error(error)
             return
         partition.on_log_start_moved()
-        for segment in removed:
-            logger.info("%s: removed %s, out of retention", partition.name, segment)
+        ends = [*(one.base_offset for one in removed[1:]), log.log_start]
+        for segment, end in zip(removed, ends, strict=False):
+            # The log start was there first: DeleteRecords moved it, or the leader's moved.
+            why = "out of retention" if end > log_start else f"before the log start {log_start}"
+            logger.info("%s: removed %s, %s", partition.name, segment, why)
             self._deferred_deletion.run_later(
                 segment.delete, delay_ms=log.config.file_delete_delay_ms
             )

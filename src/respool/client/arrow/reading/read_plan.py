@@ -14,7 +14,7 @@ A time is less precise than an offset: producers set message timestamps, so they
 
 An offset alone does not show whether requested messages have been deleted: a quiet partition's first message may be
 recent because the deleted ones were old. Nothing was deleted if the log starts at 0. Otherwise retention deletes only
-messages older than `retention.ms`, unless `retention.bytes` is set.
+messages older than `retention.ms`, unless `retention.bytes` is set. DeleteRecords leaves no trace of what it deleted.
 """
 
 from collections.abc import Iterable
@@ -242,13 +242,14 @@ def _deleted_before(
         else f"the first message there is has offset {first.offset} and is of {format_ms(first.timestamp_ms)}"
     )
     rule = (
-        "the topic's retention is not known"
+        "which is not known"
         if retention is None
         else f"retention.ms is {retention.ms}, retention.bytes {retention.bytes}"
     )
     return OutsideRetention(
         f"messages from {format_ms(since_ms)} on were asked for; those before offset {facts.log_start} have been "
-        f"deleted ({rule}), {have}: ask for a later time, or take what there is with missing='available'",
+        f"deleted, by retention ({rule}) or DeleteRecords; {have}: ask for a later time, or take what there is with "
+        "missing='available'",
         topic=request.topic,
         partition=facts.partition,
         offset=None,

@@ -136,8 +136,9 @@ class Cursor:
 
     def _overtaken(self, log_start: int) -> RetentionOvertook:
         return RetentionOvertook(
-            f"messages from offset {self.position} on were deleted before they were read; the log now begins at "
-            f"{log_start}: begin there, read faster, or keep messages longer (retention.ms, retention.bytes)",
+            f"messages from offset {self.position} on were deleted before they were read, by retention or "
+            f"DeleteRecords; the log now begins at {log_start}: begin there, read faster, or keep messages longer "
+            "(retention.ms, retention.bytes)",
             topic=self.topic,
             partition=self.partition,
             offset=self.position,
