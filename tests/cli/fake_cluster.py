@@ -126,7 +126,7 @@ class FakeCluster:
     def alter_topic(self, name: str, *, settings: Mapping[str, str], unset: Sequence[str]) -> None:
         unknown = sorted({*settings, *unset} - set(DEFAULTS))
         if unknown:
-            raise OperatorError(f"unknown topic setting {unknown[0]!r}")
+            raise OperatorError(f"Unknown topic config name: {unknown[0]}")
         own = self.held[name].settings
         own.update(settings)
         for key in unset:

@@ -170,9 +170,19 @@ def test_a_topic_s_life(shell: Shell) -> None:
     shell.run("topic", "describe", "life", code=3)
 
 
+def test_a_topic_that_keeps_all_and_is_synced_as_kafka_says_it(shell: Shell) -> None:
+    shell.run("topic", "create", "kept", "--set", "cleanup.policy=", "--set", "flush.ms=2s")
+    assert "kept\t1\t0\tfor ever\n" in shell.run("topic", "list").out
+    [described] = json.loads(shell.run("topic", "describe", "kept", "--json").out)["topics"]
+    assert described["acks_all"]["flush_interval_ms"] == 2000
+    wrong = shell.run("topic", "alter", "kept", "--set", "respool.flush=os", code=2)
+    assert "flush.ms = 2000 means respool.flush = interval" in wrong.err
+    shell.run("topic", "alter", "kept", "--set", "respool.flush=os", "--unset", "flush.ms")
+
+
 def test_the_broker_s_own_words_reach_the_person(shell: Shell) -> None:
     unknown = shell.run("topic", "create", "wrong", "--set", "nonsense=1", code=2)
-    assert "unknown topic setting 'nonsense'" in unknown.err
+    assert "Unknown topic config name: nonsense" in unknown.err
     shell.run("topic", "create", "fine")
     wrong = shell.run("topic", "alter", "fine", "--set", "segment.bytes=3", code=2)
     assert "segment.bytes" in wrong.err

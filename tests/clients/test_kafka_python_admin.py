@@ -116,6 +116,24 @@ def test_log_dirs_tell_where_the_data_lies_and_how_much_it_is(
     assert sizes[topic] == stored > 0
 
 
+def test_what_a_deployment_sets_for_kafka_is_accepted_and_shown_as_it_was_set(
+    admin: KafkaAdminClient,
+) -> None:
+    configs = {
+        "cleanup.policy": "",
+        "compression.type": "zstd",
+        "compression.zstd.level": "7",
+        "flush.messages": "1",
+        "message.downconversion.enable": "false",
+        "preallocate": "false",
+        "remote.storage.enable": "false",
+    }
+    admin.create_topics([NewTopic("deployed", topic_configs=configs)])
+    assert settings_of(admin, "deployed") == configs
+    with pytest.raises(InvalidConfigurationError, match="no tiered storage"):
+        admin.create_topics([NewTopic("tiered", topic_configs={"remote.storage.enable": "true"})])
+
+
 def test_settings_are_altered_and_reset(admin: KafkaAdminClient, topics: Topics) -> None:
     topic = topics.new("tuned")
     change = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "5000"})

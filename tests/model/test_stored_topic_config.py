@@ -77,7 +77,7 @@ def test_each_that_is_not_understood_is_complained_of() -> None:
     complaints = StoredTopicConfig.read(texts, base=BASE).complaints
     assert [one.split(":")[0] for one in complaints] == [
         "retention.ms",
-        "unknown topic setting 'some.new'",
+        "Unknown topic config name",
     ]
     assert understood(texts) == {"segment.bytes": "2048"}
 

@@ -259,6 +259,10 @@ def test_no_has_many_words(text: str) -> None:
         ("[topic]\nretention.ms = true", "[topic] retention.ms: 'true' is not a whole number"),
         ("[topic]\nretention.ms = -2", "[topic] retention.ms: -2 is outside -1 to"),
         ('[topic]\ncleanup.policy = "shred"', "[topic] cleanup.policy: 'shred' is not one of"),
+        ("[topic]\nflush.messages = 5", "[topic] flush.messages: 5 is refused: batches are synced one by one"),
+        ('[topic]\nflush.ms = 5\n"respool.flush" = "os"', "[topic] flush.ms = 5 means respool.flush = interval, and"),
+        ("[topic]\nremote.storage.enable = true", "[topic] remote.storage.enable: true is refused: Respool has no"),
+        ("[topic]\nremote.copy.lag.ms = 1", "[topic] remote.copy.lag.ms: is refused: Respool has no tiered storage"),
         ('[topic]\nretention.ms = 1\n"retention.ms" = 2', "[topic] retention.ms: is given twice"),
         ("num_partitions = 0", "num_partitions = 0 is below 1"),
         ("num_partitions == 0", "line 1"),
@@ -437,11 +441,18 @@ def test_kafkas_names_of_broker_settings_are_accepted(file: Path) -> None:
         "log.dirs" = "/var/lib/respool"
         listeners = "PLAINTEXT://127.0.0.1:19092"
         log.retention.ms = "7d"
+        log.flush.interval.ms = "2s"
+        log.preallocate = false
     """
     loaded = load(file, text, flags={"group.max.size": "5"})
     assert (loaded.topics.num_partitions, loaded.data) == (6, "/var/lib/respool")
     assert loaded.network.listen_address == ("127.0.0.1", 19092)
-    assert loaded.topics.overrides == {"retention.ms": "604800000"}
+    assert loaded.topics.overrides == {
+        "flush.ms": "2000",
+        "preallocate": "false",
+        "retention.ms": "604800000",
+    }
+    assert loaded.topic_defaults.respool_flush_interval_ms == 2000
     assert loaded.groups.group_max_size == 5
     assert loaded.renamed == ()
 

@@ -4,7 +4,13 @@ import pytest
 
 from respool.client.kafka.metadata import PartitionLeader, TopicMetadata
 from respool.operate.cluster_admin import TopicSetting
-from respool.operate.topic_description import asks_for_too_many, fewest_replicas, promise
+from respool.operate.topic_description import (
+    asks_for_too_many,
+    fewest_replicas,
+    promise,
+    retention,
+    retention_limits,
+)
 
 LEADER = PartitionLeader(broker=1, epoch=0)
 
@@ -67,3 +73,23 @@ def test_too_many_are_told_only_where_they_are_too_many() -> None:
     assert asks_for_too_many("t", {}, replicas=1) is None
     told = asks_for_too_many("t", asked, replicas=1)
     assert told == "t has only 1 replica, so min.insync.replicas=2 means no more than that one"
+
+
+@pytest.mark.parametrize(
+    ("policy", "policies", "kept"),
+    [
+        ("", [], "for ever"),
+        ("delete", ["delete"], "1s"),
+        ("compact", ["compact"], "until its key has a newer one"),
+        ("compact,delete", ["compact", "delete"], "1s or until its key has a newer one"),
+    ],
+)
+def test_a_cleanup_policy_says_how_long_messages_are_kept(
+    policy: str, policies: list[str], kept: str
+) -> None:
+    settings = [
+        TopicSetting(name="cleanup.policy", value=policy, source="topic"),
+        TopicSetting(name="retention.ms", value="1000", source="topic"),
+    ]
+    assert retention(settings) == kept
+    assert retention_limits(settings)["cleanup_policy"] == policies

@@ -53,6 +53,12 @@ def test_topics_and_settings_are_there_from_the_start(mode: str) -> None:
     assert partitions == {"rides": 6, "fares": 2, "made-by-the-client": 3}
 
 
+def test_a_topic_takes_kafkas_settings_and_refuses_what_respool_cannot_do(broker: Broker) -> None:
+    broker.create_topic("kept", cleanup_policy="", flush_ms=2000, remote_storage_enable="false")
+    with pytest.raises(TestBrokerError, match=r"remote\.storage\.enable: true is refused"):
+        broker.create_topic("tiered", remote_storage_enable="true")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_temporary_folder_goes_with_it_and_a_given_one_stays(mode: str, tmp_path: Path) -> None:
     with Broker(mode=mode) as broker:  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from respool.model.errors import InvalidConfig
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+LONG_MIN = -(2**63)
 # For longer names, no similar name is suggested.
 NAME_LENGTH_MAX = 64
 
@@ -100,9 +101,15 @@ def rules_of(kind: type[Any]) -> Mapping[str, ConfigRule]:
 
 
 def parse_each(
-    overrides: Mapping[str, str], rules: Mapping[str, ConfigRule], *, of: str
+    overrides: Mapping[str, str],
+    rules: Mapping[str, ConfigRule],
+    *,
+    of: str,
+    refused: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Parse overrides; return values by field name. `of` is the kind of settings in errors.
+
+    `refused` are known names without a valid value, and why.
 
     Raises:
         InvalidConfig: a name is unknown or a value is invalid; the message names it.
@@ -110,13 +117,23 @@ def parse_each(
     values: dict[str, Any] = {}
     for name, text in overrides.items():
         rule = rules.get(name)
+        if rule is None and refused is not None and name in refused:
+            raise InvalidConfig(f"{name} is refused: {refused[name]}")
         if rule is None:
-            raise InvalidConfig(f"unknown {of} setting {name!r}{_closest(name, rules)}")
+            raise unknown_config(name, rules, of=of)
         try:
             values[name.replace(".", "_")] = rule.parse(text)
         except InvalidConfig as error:
             raise InvalidConfig(f"{name}: {error}") from None
     return values
+
+
+def unknown_config(name: str, rules: Mapping[str, ConfigRule], *, of: str) -> InvalidConfig:
+    """The error for a name that is unknown, in Kafka's words, which tools search for."""
+    shown = name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}..."
+    if not shown.isprintable():
+        shown = repr(shown)
+    return InvalidConfig(f"Unknown {of} config name: {shown}{_closest(name, rules)}")
 
 
 def texts_of(config: Any, rules: Mapping[str, ConfigRule]) -> Mapping[str, str]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from respool.model.config_rules import INT_MAX, LONG_MAX, parse_each
 from respool.model.errors import InvalidConfig
+from respool.model.inert_topic_settings import REFUSED
+from respool.model.kafka_flush import OFF, resolve_flush
 from respool.model.topic_config import (
     CONFIG_RULES,
     CleanupPolicies,
@@ -24,6 +26,11 @@ _KEEP_ALL: Mapping[str, Any] = {
     "min_compaction_lag_ms": LONG_MAX,
     "max_compaction_lag_ms": LONG_MAX,
 }
+_SYNC_ALL: Mapping[str, Any] = {
+    "respool_flush": Flush.ALWAYS,
+    "flush_messages": OFF,
+    "flush_ms": OFF,
+}
 # Replacements for unknown values of these settings. For all other settings the broker's default is used.
 _CAREFUL: Mapping[str, Mapping[str, Any]] = {
     "cleanup.policy": _KEEP_ALL,
@@ -33,7 +40,9 @@ _CAREFUL: Mapping[str, Mapping[str, Any]] = {
     "delete.retention.ms": _KEEP_ALL,
     # Capped at the number of replicas, so this means all of them.
     "min.insync.replicas": {"min_insync_replicas": INT_MAX},
-    "respool.flush": {"respool_flush": Flush.ALWAYS},
+    "respool.flush": _SYNC_ALL,
+    "flush.messages": _SYNC_ALL,
+    "flush.ms": _SYNC_ALL,
     "unclean.leader.election.enable": {"unclean_leader_election_enable": False},
 }
 
@@ -57,7 +66,14 @@ class StoredTopicConfig:
         if "cleanup.policy" in overrides and "cleanup.policy" not in known:
             careful["cleanup_policy"] = _nearest_policy(overrides["cleanup.policy"])
         complaints = [why for why in map(_complaint, overrides.items()) if why is not None]
-        config = replace(base, **parse_each(known, CONFIG_RULES, of="topic"))
+        values = parse_each(known, CONFIG_RULES, of="topic")
+        try:
+            values |= resolve_flush(values, messages=base.flush_messages, ms=base.flush_ms)
+            values["respool_flush"] = Flush(values.get("respool_flush", base.respool_flush))
+        except InvalidConfig as error:
+            complaints.append(f"{error}; it is always")
+            values |= _SYNC_ALL
+        config = replace(base, **values)
         # If they contradict each other, the one that would compact more is ignored.
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             complaints.append(
@@ -75,7 +91,7 @@ def understood(overrides: Mapping[str, str]) -> dict[str, str]:
 
 def _complaint(setting: tuple[str, str]) -> str | None:
     try:
-        parse_each(dict([setting]), CONFIG_RULES, of="topic")
+        parse_each(dict([setting]), CONFIG_RULES, of="topic", refused=REFUSED)
     except InvalidConfig as error:
         return str(error)
     return None

@@ -1,7 +1,7 @@
 """A topic's settings under Kafka's names, with their meaning, defaults and limits.
 
 Each field of `TopicConfig` is one setting: `retention_ms` is `retention.ms`. A setting is listed here only if the
-broker acts on it; all others are refused with INVALID_CONFIG, so that nobody relies on a setting that has no effect.
+broker acts on it; Kafka's others are in `inert_topic_settings.py`.
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ from typing import Self
 from respool.model.config_rules import (
     INT_MAX,
     LONG_MAX,
+    LONG_MIN,
     ConfigKind,
     ConfigRule,
     fraction,
@@ -26,11 +27,16 @@ from respool.model.config_rules import (
     yes_or_no,
 )
 from respool.model.errors import InvalidConfig
+from respool.model.inert_topic_settings import REFUSED, InertTopicSettings
+from respool.model.kafka_flush import OFF, flush_messages_rule, flush_ms_rule, resolve_flush
 from respool.model.throttled_replicas import ThrottledReplicas
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 MIB = 1024 * 1024
+# zlib's own default, which is 6.
+GZIP_DEFAULT = -1
+LZ4_DEFAULT = 9
 
 
 class Flush(StrEnum):
@@ -56,7 +62,10 @@ class TimestampType(StrEnum):
 
 
 class CleanupPolicy(StrEnum):
-    """What happens to old records. With both, the newest record per key is kept until the retention time is over."""
+    """What happens to old records. With both, the newest record per key is kept until the retention time is over.
+
+    Without any, all records are kept.
+    """
 
     DELETE = "delete"
     COMPACT = "compact"
@@ -73,15 +82,28 @@ class CleanupPolicies(tuple[CleanupPolicy, ...]):
 
 def _policies(doc: str) -> dict[str, ConfigRule]:
     def parse(text: str) -> CleanupPolicies:
+        if not text.strip():
+            return CleanupPolicies()
         # Repeated words have no meaning.
         words = dict.fromkeys(word.strip() for word in text.split(","))
         try:
             return CleanupPolicies(map(CleanupPolicy, words))
         except ValueError:
             known = ", ".join(CleanupPolicy)
-            raise InvalidConfig(f"{text!r} is not one of: {known}; or both with a comma") from None
+            raise InvalidConfig(
+                f"{text!r} is not one of: {known}; or both with a comma; or nothing, to keep all"
+            ) from None
 
     return {"rule": ConfigRule(kind=ConfigKind.LIST, doc=doc, parse=parse)}
+
+
+def _gzip_level(doc: str) -> dict[str, ConfigRule]:
+    levels = int_between(1, 9, doc)["rule"]
+
+    def parse(text: str) -> int:
+        return GZIP_DEFAULT if text.strip() == str(GZIP_DEFAULT) else levels.parse(text)
+
+    return {"rule": dataclasses.replace(levels, parse=parse)}
 
 
 def _throttled(doc: str) -> dict[str, ConfigRule]:
@@ -89,14 +111,29 @@ def _throttled(doc: str) -> dict[str, ConfigRule]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicConfig:
+class TopicConfig(InertTopicSettings):
     """All settings of one topic, parsed and within their limits."""
 
     cleanup_policy: CleanupPolicies = field(
         default=CleanupPolicies((CleanupPolicy.DELETE,)),
         metadata=_policies(
             "What happens to what is old: 'delete' removes segments by age and size, 'compact' keeps the newest "
-            "record of every key, 'compact,delete' does both."
+            "record of every key, 'compact,delete' does both, and nothing keeps all."
+        ),
+    )
+    compression_gzip_level: int = field(
+        default=GZIP_DEFAULT,
+        metadata=_gzip_level(
+            "With compression.type=gzip: 1 (fast) to 9 (small) for batches that the broker recompresses; -1 is 6."
+        ),
+    )
+    compression_lz4_level: int = field(
+        default=LZ4_DEFAULT,
+        metadata=int_between(
+            1,
+            17,
+            "With compression.type=lz4: 1 (fast) to 17 (small) for batches that the broker recompresses. 9 is fast, "
+            "too, as in Kafka; 12 and more are the same.",
         ),
     )
     compression_type: CompressionType = field(
@@ -105,6 +142,14 @@ class TopicConfig:
             ConfigKind.STRING,
             CompressionType,
             "The codec batches are stored in; 'producer' keeps what the producer chose.",
+        ),
+    )
+    compression_zstd_level: int = field(
+        default=3,
+        metadata=int_between(
+            -131_072,
+            22,
+            "With compression.type=zstd: -131072 (fast) to 22 (small) for batches that the broker recompresses.",
         ),
     )
     delete_retention_ms: int = field(
@@ -120,6 +165,8 @@ class TopicConfig:
         default=MINUTE_MS,
         metadata=long_between(0, LONG_MAX, "How long a removed file stays before it is deleted."),
     )
+    flush_messages: int = field(default=OFF, metadata=flush_messages_rule())
+    flush_ms: int = field(default=OFF, metadata=flush_ms_rule())
     follower_replication_throttled_replicas: ThrottledReplicas = field(
         default=ThrottledReplicas(),
         metadata=_throttled(
@@ -215,7 +262,9 @@ class TopicConfig:
     )
     retention_bytes: int = field(
         default=-1,
-        metadata=long_between(-1, LONG_MAX, "How large a partition may grow; -1 for no limit."),
+        metadata=long_between(
+            LONG_MIN, LONG_MAX, "How large a partition may grow; -1 for no limit."
+        ),
     )
     retention_ms: int = field(
         default=7 * DAY_MS,
@@ -256,8 +305,12 @@ class TopicConfig:
         Raises:
             InvalidConfig: a name is unknown or a value is invalid; the message names it.
         """
-        values = parse_each(overrides, CONFIG_RULES, of="topic")
-        config = dataclasses.replace(base or cls(), **values)
+        base = base or cls()
+        values = parse_each(overrides, CONFIG_RULES, of="topic", refused=REFUSED)
+        values |= resolve_flush(values, messages=base.flush_messages, ms=base.flush_ms)
+        if "respool_flush" in values:
+            values["respool_flush"] = Flush(values["respool_flush"])
+        config = dataclasses.replace(base, **values)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise InvalidConfig(
                 f"min.compaction.lag.ms = {config.min_compaction_lag_ms} is above "
@@ -288,7 +341,7 @@ class TopicConfig:
         return texts_of(self, CONFIG_RULES)
 
 
-CONFIG_RULES: Mapping[str, ConfigRule] = rules_of(TopicConfig)
+CONFIG_RULES: Mapping[str, ConfigRule] = dict(sorted(rules_of(TopicConfig).items()))
 
 # Settings about a topic's own replicas or identity, which do not apply to another topic with the same settings.
 OF_ITSELF = frozenset(

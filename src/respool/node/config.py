@@ -23,6 +23,7 @@ from typing import Any
 
 from respool.model.coordinator_settings import TOPIC_DOC
 from respool.model.errors import InvalidConfig, SettingsError
+from respool.model.inert_topic_settings import REFUSED
 from respool.model.setting_fields import ALIASES, OLD_NAMES
 from respool.model.settings import SETTINGS, Settings, is_secret
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
@@ -100,8 +101,10 @@ def load_settings(
         return dataclasses.replace(settings, renamed=tuple(renamed))
     except SettingsError as error:
         # Each value is valid by itself, so the message names the settings that contradict each other.
-        words = set(re.findall(r"\w+", str(error)))
-        concerned = {name: source for name, source in sources.items() if name in words}
+        words = set(re.findall(r"[\w.]*\w", str(error)))
+        concerned = {
+            name: source for name, source in sources.items() if name.removeprefix("topic.") in words
+        }
         if len(concerned) == 1 and str(error).startswith(f"{next(iter(concerned))} = "):
             # The error begins with the name, which need not be repeated.
             [(name, source)] = concerned.items()
@@ -272,6 +275,8 @@ def _value(name: str, value: object, source: str) -> object:
 def _topic_value(name: str, value: object, source: str) -> str:
     name = name.removeprefix("topic.")
     rule = CONFIG_RULES.get(name)
+    if name in REFUSED:
+        raise SettingsError(f"{source}: is refused: {REFUSED[name]}")
     if rule is None:
         raise SettingsError(f"{source}: there is no such topic setting{_closest(f'topic.{name}')}")
     if isinstance(value, list) and all(isinstance(item, str) for item in value):

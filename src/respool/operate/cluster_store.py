@@ -8,7 +8,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from respool.client.kafka.security import IN_THE_CLEAR, Security
@@ -19,7 +19,7 @@ from respool.model.errors import BrokerIdNotRegistered, RequestError, SettingsEr
 from respool.model.ids import BrokerId
 from respool.model.operator_errors import EtcdUnreachable, NotFound, OperatorError, UsageError
 from respool.model.settings import Settings
-from respool.model.topic_config import Flush
+from respool.model.topic_config import Flush, TopicConfig
 from respool.node.etcd import connect_to_etcd, is_refusal
 from respool.ports.metadata_store import GuardFailed, MetadataStore, StoreUnavailable
 
@@ -113,7 +113,8 @@ class ClusterStore:
         except StoreUnavailable as error:
             raise EtcdUnreachable(str(error)) from error
         # The brokers' default of respool.flush is unknown here: assume the weaker guarantee.
-        defaults = replace(self.address.settings.topic_defaults, respool_flush=Flush.OS)
+        weaker = {"respool.flush": str(Flush.OS)}
+        defaults = TopicConfig.parse(weaker, base=self.address.settings.topic_defaults)
         view = read_view(values, defaults=defaults)
         has_controller = view.image.controller != NO_CONTROLLER
         return ClusterSnapshot(

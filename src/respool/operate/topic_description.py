@@ -86,7 +86,9 @@ def is_compacted(settings: Sequence[TopicSetting]) -> bool:
 
 def _policies(settings: Sequence[TopicSetting]) -> set[str]:
     found = [each.value for each in settings if each.name == "cleanup.policy"]
-    return {word.strip() for text in found or ["delete"] for word in text.split(",")}
+    words = {word.strip() for text in found or ["delete"] for word in text.split(",")}
+    # No word at all: everything is kept.
+    return words - {""}
 
 
 def retention_limits(settings: Sequence[TopicSetting]) -> dict[str, object]:

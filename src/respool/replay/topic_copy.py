@@ -184,7 +184,8 @@ def _oldest_ms(cluster: Cluster, name: str) -> int | None:
     """The oldest timestamp that this topic's retention keeps; None: it keeps all."""
     configs = {key: entry.value for key, entry in topic_configs(cluster, name).items()}
     kept_ms = int(configs.get("retention.ms") or -1)
-    if kept_ms < 0 or "delete" not in (configs.get("cleanup.policy") or "delete"):
+    policy = configs.get("cleanup.policy")
+    if kept_ms < 0 or "delete" not in ("delete" if policy is None else policy):
         return None
     return int(time.time() * 1000) - kept_ms
 

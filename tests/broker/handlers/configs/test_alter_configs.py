@@ -1,5 +1,6 @@
 """AlterConfigs and IncrementalAlterConfigs, in every version: a resource is changed as a whole or not at all."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
 from respool.model.throttled_replicas import TEXT_LENGTH_MAX
+from respool.model.topic_config import Flush
 from respool.wire.api_table import Api
 
 UNKNOWN_TOPIC = 3
@@ -279,12 +281,16 @@ def test_lists_are_added_to_and_taken_from(running_broker: RunningBroker, versio
     assert overrides(running_broker) == {"cleanup.policy": "delete"}
     assert incremental(running_broker, version, ("cleanup.policy", "compact", SUBTRACT)) == 0
     assert overrides(running_broker) == {"cleanup.policy": "delete"}
+    # What is left may be nothing: then all records are kept.
+    assert incremental(running_broker, version, ("cleanup.policy", "delete", SUBTRACT)) == 0
+    assert overrides(running_broker) == {"cleanup.policy": ""}
+    assert not running_broker.broker.partitions.find("rides", 0).config.has_retention
+    assert incremental(running_broker, version, ("cleanup.policy", "", APPEND)) == 0
+    assert incremental(running_broker, version, ("cleanup.policy", "compact", APPEND)) == 0
+    assert overrides(running_broker) == {"cleanup.policy": "compact"}
     # What is left must be a value that can be.
-    assert (
-        incremental(running_broker, version, ("cleanup.policy", "delete", SUBTRACT))
-        == INVALID_CONFIG
-    )
-    assert overrides(running_broker) == {"cleanup.policy": "delete"}
+    assert incremental(running_broker, version, ("cleanup.policy", "x", APPEND)) == INVALID_CONFIG
+    assert overrides(running_broker) == {"cleanup.policy": "compact"}
 
 
 @every_incremental_version
@@ -332,3 +338,96 @@ def test_an_operation_that_does_not_exist_is_refused(
     assert incremental(running_broker, version, ("retention.ms", "1", 9)) == INVALID_REQUEST
 
     assert overrides(running_broker) == {}
+
+
+# Settings, values, and the reason why they are refused.
+NOT_DONE = [
+    (("remote.storage.enable", "true"), "remote.storage.enable: true is refused: .*tiered storage"),
+    (("local.retention.ms", "60000"), "local.retention.ms: 60000 is refused: .*tiered storage"),
+    (("remote.copy.lag.ms", "0"), "remote.copy.lag.ms is refused: .*tiered storage"),
+    (("errors.deadletterqueue.group.enable", "true"), "is refused: .*dead letter"),
+    (("preallocate", "true"), "preallocate: true is refused"),
+    (("flush.messages", "1000"), "flush.messages: 1000 is refused"),
+    (("no.such", "1"), "^Unknown topic config name: no.such$"),
+]
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize("api", BOTH)
+@pytest.mark.parametrize(("change", "words"), NOT_DONE)
+def test_a_setting_that_respool_cannot_do_is_refused_with_the_reason(
+    running_broker: RunningBroker,
+    api: Api,
+    change: tuple[str, str],
+    words: str,
+    *,
+    validate_only: bool,
+) -> None:
+    running_broker.create_topic("rides", retention_ms="1000")
+    wanted = resource(TOPIC, "rides", change)
+    if api is Api.ALTER_CONFIGS:
+        del wanted["configs"][0]["config_operation"]
+
+    reply = running_broker.ask(api, 1, resources=[wanted], validate_only=validate_only)
+
+    (answer,) = reply.responses
+    assert answer.error_code == INVALID_CONFIG
+    assert re.search(words, answer.error_message)
+    assert overrides(running_broker) == {"retention.ms": "1000"}
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_what_is_unknown_is_called_so_and_not_a_wrong_list(
+    running_broker: RunningBroker, operation: int
+) -> None:
+    running_broker.create_topic("rides")
+    wanted = resource(TOPIC, "rides", ("cleanup.polic", "delete", operation))
+
+    reply = running_broker.ask(
+        Api.INCREMENTAL_ALTER_CONFIGS, 1, resources=[wanted], validate_only=False
+    )
+
+    (answer,) = reply.responses
+    assert answer.error_code == INVALID_CONFIG
+    assert answer.error_message == (
+        "Unknown topic config name: cleanup.polic; did you mean cleanup.policy?"
+    )
+
+
+@pytest.mark.parametrize("api", BOTH)
+def test_what_respool_does_anyway_is_accepted_and_stored(
+    running_broker: RunningBroker, api: Api
+) -> None:
+    running_broker.create_topic("rides")
+    changes = [
+        ("remote.storage.enable", "false"),
+        ("local.retention.ms", "-2"),
+        ("message.downconversion.enable", "false"),
+        ("preallocate", "false"),
+        ("flush.messages", "9223372036854775807"),
+    ]
+
+    assert ask(running_broker, api, 1, resource(TOPIC, "rides", *changes)) == [0]
+
+    assert overrides(running_broker) == dict(changes)
+
+
+def test_a_change_that_contradicts_what_is_set_is_refused_until_that_is_unset(
+    running_broker: RunningBroker,
+) -> None:
+    running_broker.create_topic("rides", respool_flush="os")
+
+    assert incremental(running_broker, 1, ("flush.messages", "1")) == INVALID_CONFIG
+    changes: list[Change] = [("flush.messages", "1"), ("respool.flush", None, DELETE)]
+    assert incremental(running_broker, 1, *changes) == 0
+    config = running_broker.broker.partitions.find("rides", 0).config
+    assert config.respool_flush is Flush.ALWAYS
+
+    changes = [("flush.ms", "70"), ("flush.messages", None, DELETE)]
+    assert incremental(running_broker, 1, *changes) == 0
+    config = running_broker.broker.partitions.find("rides", 0).config
+    assert (config.respool_flush, config.respool_flush_interval_ms) == (Flush.INTERVAL, 70)
+
+    assert incremental(running_broker, 1, ("flush.ms", None, DELETE)) == 0
+    config = running_broker.broker.partitions.find("rides", 0).config
+    assert config.respool_flush is Flush.ALWAYS

@@ -249,3 +249,56 @@ def test_a_list_that_is_too_long_for_an_old_version_keeps_nobody_from_the_others
     assert entries[throttled].value == told
     assert synonyms(entries[throttled])[0] == (throttled, told, FROM_TOPIC)
     assert entries["retention.ms"].value == "604800000"
+
+
+def test_the_flush_that_follows_from_kafkas_settings_is_shown_as_a_default(
+    start_broker: StartBroker,
+) -> None:
+    """A tool that compares what it has set with what is shown must not see a setting of somebody else."""
+    broker = start_broker(topic={"respool.flush": "os"})
+    broker.create_topic("rides", flush_ms="70")
+    broker.create_topic("plain")
+
+    told = {}
+    for name in ("rides", "plain"):
+        (result,) = ask(broker, 4, (TOPIC, name), include_synonyms=True)
+        told[name] = {one.name: one for one in result.configs}
+
+    assert synonyms(told["rides"]["flush.ms"]) == [
+        ("flush.ms", "70", FROM_TOPIC),
+        ("log.flush.interval.ms", "9223372036854775807", FROM_DEFAULT),
+    ]
+    assert synonyms(told["rides"]["respool.flush"]) == [("respool.flush", "interval", FROM_DEFAULT)]
+    assert synonyms(told["rides"]["respool.flush.interval.ms"])[0][1] == "70"
+    assert synonyms(told["plain"]["respool.flush"])[0] == ("respool.flush", "os", FROM_SETTINGS)
+
+
+def test_the_flush_that_follows_from_the_brokers_defaults_is_shown_too(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(topic={"flush.ms": "70"})
+    broker.create_topic("rides")
+
+    for resource in ((TOPIC, "rides"), (BROKER, "1")):
+        (result,) = ask(broker, 4, resource, include_synonyms=True)
+        told = {one.name: one for one in result.configs}
+        assert told["respool.flush"].value == "interval"
+        assert synonyms(told["respool.flush"]) == [("respool.flush", "interval", FROM_DEFAULT)]
+
+
+def test_settings_without_effect_are_shown_and_say_so(running_broker: RunningBroker) -> None:
+    running_broker.create_topic("rides", remote_storage_enable="false")
+
+    (result,) = ask(running_broker, 4, (TOPIC, "rides"), include_documentation=True)
+
+    told = {one.name: one for one in result.configs}
+    tiered = told["remote.storage.enable"]
+    assert (tiered.value, tiered.config_source, tiered.config_type) == (
+        "false",
+        FROM_TOPIC,
+        BOOLEAN,
+    )
+    assert "no tiered storage" in tiered.documentation
+    assert told["local.retention.ms"].value == "-2"
+    assert told["local.retention.ms"].config_source == FROM_DEFAULT
+    assert told["preallocate"].value == "false"

@@ -1,11 +1,13 @@
 """DeleteRecords, in every version."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broker.running_broker import EARLIEST, LATEST, RunningBroker
 from broker.wire_client import versions
+from respool.model.ids import Offset
 from respool.wire.api_table import Api
 
 OFFSET_OUT_OF_RANGE = 1
@@ -136,3 +138,47 @@ def test_a_log_start_that_could_not_be_written_down_is_not_acknowledged(
     assert ask(running_broker, 2, (0, 3)) == [(3, 0)]
     running_broker.restart(crash=True)
     assert running_broker.offset("rides", at=EARLIEST) == 3
+
+
+def test_without_a_cleanup_policy_only_a_client_deletes(running_broker: RunningBroker) -> None:
+    fill(running_broker, cleanup_policy="", retention_ms="1", retention_bytes="0")
+    running_broker.clock.advance(10**9)
+    partition = running_broker.broker.partitions.find("rides", 0)
+    running_broker.run(in_loop(lambda: running_broker.broker.housekeeping.clean(partition)))
+    assert running_broker.offset("rides", at=EARLIEST) == 0
+
+    assert ask(running_broker, 2, (0, 3)) == [(3, 0)]
+
+    assert running_broker.offset("rides", at=EARLIEST) == 3
+
+
+async def in_loop(work: Callable[[], None]) -> None:
+    work()
+
+
+@pytest.mark.parametrize(
+    ("deleted", "reasons"),
+    [
+        (0, ["out of retention"] * 3),
+        (2, ["before the log start 2"] * 2 + ["out of retention"]),
+        (3, ["before the log start 3"] * 3),
+    ],
+)
+def test_the_log_says_which_segments_are_out_of_retention_and_which_were_deleted(
+    running_broker: RunningBroker,
+    caplog: pytest.LogCaptureFixture,
+    deleted: int,
+    reasons: list[str],
+) -> None:
+    """All that DeleteRecords removed was once called out of retention."""
+    fill(running_broker, 0, segment_bytes="1024", retention_ms="1000")
+    for _ in range(3):
+        running_broker.produce("rides", values=(b"x" * 600,))
+    running_broker.clock.advance(5_000)
+    running_broker.produce("rides", values=(b"x" * 600,))
+    with caplog.at_level("INFO", logger="respool.broker.partitions.housekeeping"):
+        log = running_broker.broker.partitions.find("rides", 0).log
+        log.raise_log_start(Offset(deleted))
+        ask(running_broker, 2, (0, deleted))
+    lines = [line for line in caplog.messages if "removed the segment" in line]
+    assert [line.split("bytes), ")[1] for line in lines] == reasons

@@ -230,3 +230,58 @@ def test_a_topic_of_many_partitions_is_made_in_parts_and_deleted_with_all_of_the
     left = running_broker.run(running_broker.store.snapshot("/partitions/")).values
     assert not left
     assert len(running_broker.broker.partitions) == 0
+
+
+@every_version
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_setting_that_respool_cannot_do_is_refused_with_the_reason(
+    running_broker: RunningBroker, version: int, validate_only: bool
+) -> None:
+    wanted = {
+        "tiered": ("remote.storage.enable", "true"),
+        "dead": ("errors.deadletterqueue.group.enable", "true"),
+        "other": ("no.such", "1"),
+        "kept": ("cleanup.policy", ""),
+        "plain": ("remote.storage.enable", "false"),
+    }
+    topics = [
+        topic(name, configs=[{"name": setting, "value": value}])
+        for name, (setting, value) in wanted.items()
+    ]
+
+    results = ask(running_broker, version, *topics, validate_only=validate_only)
+
+    told = {one.name: (one.error_code, one.error_message) for one in results}
+    assert {name: code for name, (code, _) in told.items()} == {
+        "tiered": INVALID_CONFIG,
+        "dead": INVALID_CONFIG,
+        "other": INVALID_CONFIG,
+        "kept": 0,
+        "plain": 0,
+    }
+    assert "no tiered storage" in told["tiered"][1]
+    assert "no share groups" in told["dead"][1]
+    assert told["other"][1] == "Unknown topic config name: no.such"
+    assert set(running_broker.broker.image.topics) == (
+        set() if validate_only else {"kept", "plain"}
+    )
+
+
+def test_settings_of_kafka_are_read_again_after_a_restart(running_broker: RunningBroker) -> None:
+    overrides = {
+        "cleanup.policy": "",
+        "compression.gzip.level": "9",
+        "flush.messages": "1",
+        "message.downconversion.enable": "false",
+        "remote.storage.enable": "false",
+    }
+    configs = [{"name": name, "value": value} for name, value in overrides.items()]
+    (result,) = ask(running_broker, VERSIONS[-1], topic("rides", configs=configs))
+    assert result.error_code == 0
+    before = running_broker.broker.partitions.find("rides", 0).config
+    running_broker.restart(crash=True)
+
+    assert running_broker.broker.image.topics["rides"].overrides == overrides
+    after = running_broker.broker.partitions.find("rides", 0).config
+    assert after == before
+    assert not after.message_downconversion_enable

@@ -17,7 +17,7 @@ from respool.model.cluster import TopicImage
 from respool.model.config_rules import ConfigKind
 from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.throttled_replicas import TEXT_LENGTH_MAX
-from respool.model.topic_config import CONFIG_RULES
+from respool.model.topic_config import CONFIG_RULES, TopicConfig
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 
@@ -81,13 +81,16 @@ def _rewritten(
 
 def _changed_list(topic: TopicImage, config: Any) -> str:
     rule = CONFIG_RULES.get(config.name)
+    if rule is None:
+        # Raises InvalidConfig: the name is unknown, or refused.
+        TopicConfig.parse({config.name: config.value})
     if rule is None or rule.kind is not ConfigKind.LIST:
         _no_list(config)
     if len(config.value) > TEXT_LENGTH_MAX:
         raise InvalidConfig(f"{config.name}: {len(config.value)} characters")
     # Without an override for the topic, the list starts from the broker's default. Items stay unique and in order.
     items = dict.fromkeys(filter(None, topic.config.as_text[config.name].split(",")))
-    given = dict.fromkeys(item.strip() for item in config.value.split(","))
+    given = dict.fromkeys(filter(None, map(str.strip, config.value.split(","))))
     if config.config_operation == Operation.APPEND:
         items |= given
     else:

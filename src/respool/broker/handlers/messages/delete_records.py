@@ -73,10 +73,12 @@ async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -
 async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_s: float) -> Offset:
     """Raise the log start to `offset`, durably, and return the new log start."""
     log = partition.log
-    # A mirror's log start follows its source's, whatever its cleanup policy.
-    if not log.config.has_retention and not log.config.respool_mirror:
+    # A mirror's log start follows its source's, whatever its cleanup policy. Without a policy the broker deletes nothing
+    # by itself, but clients may, as in Kafka.
+    config = log.config
+    if config.is_compacted and not config.has_retention and not config.respool_mirror:
         raise PolicyViolation(
-            f"{partition.name}: cleanup.policy is {log.config.cleanup_policy}, without 'delete'"
+            f"{partition.name}: cleanup.policy is {config.cleanup_policy}, without 'delete'"
         )
     if offset == HIGH_WATERMARK:
         offset = partition.high_watermark

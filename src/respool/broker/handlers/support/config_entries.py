@@ -72,6 +72,9 @@ def topic_entries(topic: TopicImage, settings: Settings) -> Iterator[ConfigEntry
         if name in topic.overrides:
             own = Synonym(name=name, value=values[name], source=Source.TOPIC)
             synonyms = (own, *synonyms)
+        elif synonyms[0].value != values[name]:
+            # It follows from the topic's other settings: respool.flush from flush.ms.
+            synonyms = (Synonym(name=name, value=values[name], source=Source.DEFAULT),)
         yield ConfigEntry(
             name=name,
             value=values[name],
@@ -147,12 +150,13 @@ def _changeable_entries(
 
 def _broker_synonyms(topic_setting: str, settings: Settings) -> tuple[Synonym, ...]:
     name = TOPIC_DEFAULT_NAMES.get(topic_setting, topic_setting)
+    value = settings.topic_defaults.as_text[topic_setting]
+    if topic_setting not in settings.topics.overrides:
+        # Kafka's default, or what follows from another setting.
+        return (Synonym(name=name, value=value, source=Source.DEFAULT),)
     default = Synonym(
         name=name, value=_KAFKA_DEFAULTS.as_text[topic_setting], source=Source.DEFAULT
     )
-    if topic_setting not in settings.topics.overrides:
-        return (default,)
-    value = settings.topic_defaults.as_text[topic_setting]
     return Synonym(name=name, value=value, source=Source.STATIC_BROKER), default
 
 
