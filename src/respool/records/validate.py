@@ -174,7 +174,9 @@ def with_create_time(batch: RecordBatch) -> RecordBatch:
     return seal(header, records_of(batch))
 
 
-def recompress(batch: RecordBatch, codec: Codec, *, limit: int) -> RecordBatch:
+def recompress(
+    batch: RecordBatch, codec: Codec, *, limit: int, level: int | None = None
+) -> RecordBatch:
     """Recompress the records with another codec. They are compressed as a whole, so none is parsed.
 
     The result may be larger: check its size again.
@@ -188,7 +190,7 @@ def recompress(batch: RecordBatch, codec: Codec, *, limit: int) -> RecordBatch:
         return batch
     records = decompress(codec_of(header.codec_bits), records_of(batch), limit=limit)
     header = header._replace(attributes=header.attributes & ~CODEC_MASK | codec)
-    return seal(header, compress(codec, records))
+    return seal(header, compress(codec, records, level))
 
 
 def walk_batches(

@@ -19,7 +19,12 @@ from respool.log.read_batches import find_batches
 from respool.log.time_lookup import find_first_at_or_after
 from respool.model.errors import DiskFailed, DiskFull, SegmentCorrupt
 from respool.model.ids import LeaderEpoch, Offset
-from respool.model.topic_config import CleanupPolicies, CleanupPolicy, TopicConfig
+from respool.model.topic_config import (
+    CleanupPolicies,
+    CleanupPolicy,
+    CompressionType,
+    TopicConfig,
+)
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import Codec, read_header, seal
 from respool.records.build import NewRecord
@@ -480,6 +485,34 @@ def test_retention_removes_old_segments_only_where_the_policy_says_so(
     world.now_ms = 10**9
     removed = world.log.apply_retention(now_ms=world.now_ms, high_watermark=world.log_end)
     assert len(removed) == (2 if policy is CleanupPolicy.DELETE else 0)
+
+
+def test_without_a_policy_a_log_is_neither_compacted_nor_deleted() -> None:
+    config = dataclasses.replace(
+        BIG, cleanup_policy=CleanupPolicies(), retention_ms=0, retention_bytes=0
+    )
+    world = filled("aaa", "aaa", config=config)
+    assert not world.compact()
+    world.now_ms = 10**9
+    assert not world.log.apply_retention(now_ms=world.now_ms, high_watermark=world.log_end)
+    assert len(world.records()) == 6
+
+
+def test_what_is_compacted_in_the_topics_codec_has_the_topics_level() -> None:
+    sizes = {}
+    for level in (1, 9):
+        config = dataclasses.replace(
+            BIG, compression_type=CompressionType.GZIP, compression_gzip_level=level
+        )
+        world = CompactionWorld.new(0, config)
+        records = [keyed(str(n), f"the fare of ride {n} is {n * n % 97}") for n in range(300)]
+        world.append(*records, codec=Codec.GZIP)
+        world.append(keyed("0", "later"))
+        world.roll()
+        assert world.compact()
+        sizes[level] = world.batches()[0].header.size
+        assert len(world.records()) == 300
+    assert sizes[9] < sizes[1]
 
 
 def test_a_log_that_is_not_compacted_says_so() -> None:

@@ -17,11 +17,12 @@ from respool.model.errors import (
 )
 from respool.model.ids import NO_TIMESTAMP
 from respool.model.quantities import counted
-from respool.model.topic_config import CompressionType, TimestampType, TopicConfig
+from respool.model.topic_config import TimestampType, TopicConfig
 from respool.ports.record_scan import RecordScanner
 from respool.records.batch import Codec, RecordBatch, read_header, records_of
 from respool.records.compress import codec_of, decompress
 from respool.records.record import iterate_times
+from respool.records.topic_codec import TopicCodec
 from respool.records.validate import (
     check_produced,
     check_timestamps,
@@ -34,14 +35,6 @@ NAMING_BYTES_MAX = 1024 * 1024
 NAMING_RECORDS_MAX = 10_000
 # Clients of older versions cannot read zstd, so they must not produce it either.
 ZSTD_FROM_PRODUCE_VERSION = 7
-
-_CODECS = {
-    CompressionType.UNCOMPRESSED: Codec.NONE,
-    CompressionType.GZIP: Codec.GZIP,
-    CompressionType.SNAPPY: Codec.SNAPPY,
-    CompressionType.LZ4: Codec.LZ4,
-    CompressionType.ZSTD: Codec.ZSTD,
-}
 
 
 def admit(records: bytes | None, config: TopicConfig, *, now_ms: int, version: int) -> RecordBatch:
@@ -70,12 +63,10 @@ def admit(records: bytes | None, config: TopicConfig, *, now_ms: int, version: i
     return batch
 
 
-def recompression_for(batch: RecordBatch, config: TopicConfig) -> Codec | None:
+def recompression_for(batch: RecordBatch, config: TopicConfig) -> TopicCodec | None:
     """Return the codec to which the topic requires the batch to be recompressed; None if its bytes stay unchanged."""
-    if config.compression_type is CompressionType.PRODUCER:
-        return None
-    codec = _CODECS[config.compression_type]
-    return None if codec == batch.header.codec_bits else codec
+    wanted = TopicCodec.of(config)
+    return None if wanted is None or wanted.codec == batch.header.codec_bits else wanted
 
 
 def check_keys_quickly(batch: RecordBatch, config: TopicConfig, scanner: RecordScanner) -> bool:

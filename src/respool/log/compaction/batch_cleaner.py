@@ -40,6 +40,7 @@ from respool.records.batch import (
 )
 from respool.records.compress import codec_of, compress, decompress
 from respool.records.markers import read_marker
+from respool.records.topic_codec import TopicCodec
 
 
 class CleanedTransactions:
@@ -115,6 +116,8 @@ class CleaningRules:
     producers_batches: frozenset[Offset]
     # Id and epoch of producers known by a marker only.
     producers_markers: frozenset[tuple[int, int]]
+    # None: batches keep their codec, with its default level.
+    codec: TopicCodec | None = None
 
     @classmethod
     def of(
@@ -131,7 +134,12 @@ class CleaningRules:
             producers_markers=frozenset(
                 (state.producer_id, state.epoch) for state in states if not state.batches
             ),
+            codec=TopicCodec.of(config),
         )
+
+    def level_of(self, codec: Codec) -> int | None:
+        """The topic's compression level for this codec; None: the codec's default."""
+        return None if self.codec is None or self.codec.codec != codec else self.codec.level
 
     @property
     def delete_horizon_ms(self) -> int:
@@ -326,7 +334,8 @@ class BatchCleaner:
                 base_timestamp=self._rules.delete_horizon_ms,
             )
         if header.codec_bits:
-            records = compress(codec_of(header.codec_bits), records)
+            codec = codec_of(header.codec_bits)
+            records = compress(codec, records, self._rules.level_of(codec))
         return CleanBatch(*seal(header, records))
 
     def _header_only(

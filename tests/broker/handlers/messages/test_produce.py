@@ -279,6 +279,34 @@ def test_a_topics_own_codec_is_what_is_stored(
     ]
 
 
+def test_a_topics_compression_level_is_that_of_what_is_stored(
+    running_broker: RunningBroker,
+) -> None:
+    values = [b'{"ride": %d, "driver": "d%d", "fare": %d}' % (n, n % 7, n * n) for n in range(500)]
+    sizes = {}
+    for codec, low, high in (("gzip", "1", "9"), ("lz4", "3", "12"), ("zstd", "-7", "19")):
+        for level in (low, high):
+            name = f"{codec}{level}"
+            levels = {f"compression_{codec}_level": level}
+            running_broker.create_topic(name, partitions=1, compression_type=codec, **levels)
+            assert send(running_broker, batch(*values), topic=name).error_code == 0
+            data = stored(running_broker, name)
+            header = read_header(data)
+            found = read_records(RecordBatch(header, data), limit=100_000)
+            assert [one.value for one in found] == values
+            sizes[name] = len(data)
+        assert sizes[f"{codec}{high}"] < sizes[f"{codec}{low}"]
+
+
+def test_a_batch_in_the_topics_codec_keeps_its_producers_level(
+    running_broker: RunningBroker,
+) -> None:
+    running_broker.create_topic("packed", compression_type="gzip", compression_gzip_level="9")
+    sent = batch(b"a" * 500, b"b" * 300, codec=Codec.GZIP)
+    assert send(running_broker, sent, topic="packed").error_code == 0
+    assert stored(running_broker, "packed")[16:] == sent[16:]
+
+
 def test_a_batch_too_large_in_the_topics_codec_is_refused(running_broker: RunningBroker) -> None:
     running_broker.create_topic("packed", compression_type="uncompressed", max_message_bytes="1000")
     bomb = batch(b"a" * 100_000, codec=Codec.ZSTD)

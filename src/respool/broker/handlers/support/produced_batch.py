@@ -240,11 +240,13 @@ class ProducedBatch:
             config = stage.partition.config
             if stage.needs_key_check:
                 check_keys(stage.batch, scanner, limit=UNPACKED_BYTES_MAX)
-            codec = recompression_for(stage.batch, config)
-            if codec is None:
+            wanted = recompression_for(stage.batch, config)
+            if wanted is None:
                 return
             # Decompressed, a batch must not be larger than an uncompressed request could be.
-            stage.batch = recompress(stage.batch, codec, limit=UNPACKED_BYTES_MAX)
+            stage.batch = recompress(
+                stage.batch, wanted.codec, level=wanted.level, limit=UNPACKED_BYTES_MAX
+            )
             check_size(stage.batch, config)
         except RequestError as error:
             self.refuse(_without_trace(error))
