@@ -33,6 +33,61 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
     return make
 
 
+def test_settings_of_kafka_that_respool_refuses_are_left_out_and_do_not_stop_the_mirror(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_source = {
+        "cleanup.policy": "compact",
+        "compression.type": "gzip",
+        "compression.gzip.level": "9",
+        "errors.deadletterqueue.group.enable": "true",
+        "flush.messages": "10000",
+        "flush.ms": "1000",
+        "local.retention.ms": "60000",
+        "message.downconversion.enable": "true",
+        "preallocate": "true",
+        "remote.log.copy.disable": "false",
+        "remote.storage.enable": "true",
+        "retention.ms": "1000",
+        "segment.bytes": "14",
+        "some.vendors": "1",
+    }
+
+    def describe(_: Cluster, __: ConfigResource, names: list[str]) -> Any:
+        entries = {
+            key: ConfigEntry(name=key, value=value, source=ConfigSource.TOPIC)
+            for key, value in at_source.items()
+        }
+        return dict.fromkeys(names, entries)
+
+    created: dict[str, str] = {}
+
+    def create(*_: object, configs: dict[str, str], **__: object) -> None:
+        created.update(configs)
+
+    monkeypatch.setattr("respool.mirror.target_topics.describe_configs", describe)
+    monkeypatch.setattr("respool.mirror.target_topics.create_topic", create)
+    topics = TargetTopics(Cluster("x:1"), Cluster("y:1"))
+    topics.create("rides", partitions=6)
+
+    assert created == {
+        "cleanup.policy": "compact",
+        "compression.type": "gzip",
+        "compression.gzip.level": "9",
+        "respool.mirror": "true",
+        "retention.ms": "1000",
+    }
+    # The target decides about flushing, and what has no effect is not worth a word.
+    assert topics.left_out["rides"] == [
+        "errors.deadletterqueue.group.enable",
+        "local.retention.ms",
+        "preallocate",
+        "remote.storage.enable",
+        "segment.bytes",
+        "some.vendors",
+    ]
+
+
 def test_a_broker_that_knows_no_mirrors_is_told(make: Make) -> None:
     with pytest.raises(MirrorsUnsupported, match="not a Respool broker"):
         make("Unknown topic config name: respool.mirror")

@@ -13,12 +13,16 @@ from respool.client.kafka.metadata import TopicMetadata
 from respool.mirror.cluster_link import MIRROR_CONFIG
 from respool.mirror.clusters import as_operator_errors
 from respool.mirror.partition_copy import StopReason
+from respool.model.inert_topic_settings import INERT
 from respool.model.internal_topics import is_internal
 from respool.model.operator_errors import OperatorError, UsageError
-from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
+from respool.model.stored_topic_config import understood
+from respool.model.topic_config import OF_ITSELF
 
 # The target's operator decides about the durability of the copy.
 NOT_COPIED = OF_ITSELF | {
+    "flush.messages",
+    "flush.ms",
     "min.insync.replicas",
     "unclean.leader.election.enable",
     "respool.flush",
@@ -81,7 +85,7 @@ class TargetTopics:
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source = source
         self._target = target
-        # Source configs that Respool does not know, by topic.
+        # Source configs that Respool refuses, by topic.
         self.left_out: dict[str, list[str]] = {}
         self.compacted: set[str] = set()
 
@@ -92,18 +96,16 @@ class TargetTopics:
         """
         with as_operator_errors():
             configs = describe_configs(self._source, ConfigResource.TOPIC, [name])[name]
-        own = {
+        wanted = {
             one.name: one.value or ""
             for one in configs.values()
-            if one.source == ConfigSource.TOPIC
+            if one.source == ConfigSource.TOPIC and one.name not in NOT_COPIED
         }
-        copied = {
-            key: value
-            for key, value in own.items()
-            if key in CONFIG_RULES and key not in NOT_COPIED
-        }
-        if unknown := sorted(own.keys() - CONFIG_RULES.keys()):
-            self.left_out[name] = unknown
+        accepted = understood(wanted)
+        if refused := sorted(wanted.keys() - accepted.keys()):
+            self.left_out[name] = refused
+        # Without what has no effect: an older target may not know it.
+        copied = {key: value for key, value in accepted.items() if key not in INERT}
         try:
             with as_operator_errors():
                 self._create(name, partitions, {**copied, MIRROR_CONFIG: "true"})

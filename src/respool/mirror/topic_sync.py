@@ -112,7 +112,7 @@ class TopicSync:
             self._on_event(MirrorEvent(f"created {name} at the target", Severity.INFO))
             if left_out := self._target_topics.left_out.pop(name, None):
                 message = (
-                    f"{name}: settings unknown at the target were left out: {', '.join(left_out)}"
+                    f"{name}: settings that Respool refuses were left out: {', '.join(left_out)}"
                 )
                 self._on_event(MirrorEvent(message))
         if missing:
