@@ -55,7 +55,7 @@ def test_settings_of_kafka_that_respool_refuses_are_left_out_and_do_not_stop_the
 
     def describe(_: Cluster, __: ConfigResource, names: list[str]) -> Any:
         entries = {
-            key: ConfigEntry(name=key, value=value, source=ConfigSource.TOPIC)
+            key: ConfigSetting(name=key, value=value, source=ConfigSource.TOPIC)
             for key, value in at_source.items()
         }
         return dict.fromkeys(names, entries)

@@ -3,7 +3,7 @@
 import pytest
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.configs import ConfigEntry, ConfigSource
+from respool.client.kafka.configs import ConfigSetting, ConfigSource
 from respool.replay import topic_copy
 
 
@@ -17,7 +17,7 @@ def test_a_target_without_deletion_keeps_messages_however_old(
     """An empty policy was taken for the default."""
     values = {"retention.ms": "1000", **({} if policy is None else {"cleanup.policy": policy})}
     entries = {
-        name: ConfigEntry(name=name, value=value, source=ConfigSource.TOPIC)
+        name: ConfigSetting(name=name, value=value, source=ConfigSource.TOPIC)
         for name, value in values.items()
     }
     monkeypatch.setattr(topic_copy, "topic_configs", lambda *_: entries)

@@ -73,8 +73,8 @@ async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -
 async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_s: float) -> Offset:
     """Raise the log start to `offset`, durably, and return the new log start."""
     log = partition.log
-    # A mirror's log start follows its source's, whatever its cleanup policy. Without a policy the broker deletes nothing
-    # by itself, but clients may, as in Kafka.
+    # A mirror's log start follows its source's, whatever its cleanup policy. Without a policy the broker deletes
+    # nothing by itself, but clients may, as in Kafka.
     config = log.config
     if config.is_compacted and not config.has_retention and not config.respool_mirror:
         raise PolicyViolation(
