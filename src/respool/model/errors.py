@@ -34,7 +34,7 @@ class RequestError(RespoolError):
         return (str(self) or (type(self).__doc__ or "").strip())[:MESSAGE_LENGTH_MAX]
 
 
-class BatchRefused(RequestError):
+class RecordsRefused(RequestError):
     """Records break a rule, and with them their whole batch is refused (KIP-467)."""
 
     # The maximum number of a batch's records that are named.
@@ -120,7 +120,7 @@ class InvalidRequiredAcks(RequestError):
     code = 21
 
 
-class InvalidTimestamp(BatchRefused):
+class InvalidTimestamp(RecordsRefused):
     """A record's timestamp is further from the broker's clock than the topic allows."""
 
     code = 32
@@ -287,7 +287,7 @@ class NoReassignmentInProgress(RequestError):
     code = 85
 
 
-class InvalidRecord(BatchRefused):
+class InvalidRecord(RecordsRefused):
     """A record or batch breaks a rule of its topic or of the format."""
 
     code = 87

@@ -8,9 +8,9 @@ the records at fault (KIP-467).
 from itertools import islice
 
 from respool.model.errors import (
-    BatchRefused,
     InvalidRecord,
     MessageTooLarge,
+    RecordsRefused,
     RequestError,
     TimestampOutOfRange,
     UnsupportedCompressionType,
@@ -130,7 +130,7 @@ def name_late_and_early(error: TimestampOutOfRange, records: bytes) -> None:
                     for offset, time in times
                     if time != NO_TIMESTAMP and not error.oldest <= time <= error.newest
                 ),
-                BatchRefused.RECORDS_MAX,
+                RecordsRefused.RECORDS_MAX,
             )
         )
     except RequestError:

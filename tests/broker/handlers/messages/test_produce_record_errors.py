@@ -6,7 +6,7 @@ import pytest
 
 from broker.running_broker import LATEST, RunningBroker
 from respool.broker.handlers.messages.produce import NAMED_BATCHES_MAX, REPLY_RECORDS_MAX
-from respool.model.errors import BatchRefused
+from respool.model.errors import RecordsRefused
 from respool.records.batch import HEADER_BYTES, Codec, read_header, seal
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import Api
@@ -90,12 +90,12 @@ def test_replies_without_a_place_for_records_name_none(running_broker: RunningBr
 def test_very_many_records_at_fault_are_counted_and_the_first_are_named(
     running_broker: RunningBroker,
 ) -> None:
-    partitions = 2 * REPLY_RECORDS_MAX // BatchRefused.RECORDS_MAX
+    partitions = 2 * REPLY_RECORDS_MAX // RecordsRefused.RECORDS_MAX
     running_broker.create_topic("rides", partitions=partitions, cleanup_policy="compact")
-    many = keyed(*[None] * (BatchRefused.RECORDS_MAX + 5), codec=Codec.ZSTD)
+    many = keyed(*[None] * (RecordsRefused.RECORDS_MAX + 5), codec=Codec.ZSTD)
     answers = send(running_broker, *[many] * partitions)
     assert {one.error_code for one in answers} == {BAD_RECORD}
-    assert named(answers[0]) == list(range(BatchRefused.RECORDS_MAX))
+    assert named(answers[0]) == list(range(RecordsRefused.RECORDS_MAX))
     assert answers[0].error_message.startswith("1,005 of 1,005 records have")
     assert sum(len(one.record_errors) for one in answers) == REPLY_RECORDS_MAX
     assert answers[-1].record_errors == ()

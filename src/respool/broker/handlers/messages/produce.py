@@ -36,7 +36,7 @@ from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from respool.broker.handlers.support.transactional_produce import verify
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
-from respool.model.errors import BatchRefused, MessageTooLarge, RequestError, RequestTimedOut
+from respool.model.errors import MessageTooLarge, RecordsRefused, RequestError, RequestTimedOut
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.ports.record_scan import RecordScanner
 from respool.wire.api_table import Api
@@ -286,6 +286,6 @@ def _result(write: ProducedBatch, broker: Broker, *, records_max: int) -> Produc
         error.code,
         -1,
         error_message=error.message,
-        record_errors=error.records[:records_max] if isinstance(error, BatchRefused) else (),
+        record_errors=error.records[:records_max] if isinstance(error, RecordsRefused) else (),
         current_leader=leader_hint(broker.image, broker.id, write.topic, write.index, error.code),
     )
