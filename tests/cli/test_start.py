@@ -7,53 +7,17 @@ from pathlib import Path
 import pytest
 
 import respool
-from respool.cli.start import FLUSH_FAILED
+from respool.client.process_exit import FLUSH_FAILED
+from support.native_thread import THREAD_IN_CALLBACK
 
-# A thread of Arrow's pool waits in a Python callback while the command ends. Only the interpreter's finalization frees
-# it, and there it takes the GIL: CPython ends the thread, and C++ aborts the process.
-BLOCKED_IN_PYTHON = """
-import io, os, sys, threading
-import pyarrow as pa
-from pyarrow import dataset, fs, parquet
+BLOCKED_IN_PYTHON = (
+    THREAD_IN_CALLBACK
+    + """
 from respool.cli.start import main
-
-first, second = sys.argv[1] + "/1.parquet", sys.argv[1] + "/2.parquet"
-for path in (first, second):
-    parquet.write_table(pa.table({"number": [1]}), path)
-gate, key = os.pipe()
-is_waiting = threading.Event()
-
-class Blocking(io.FileIO):
-    def read(self, size=-1):
-        is_waiting.set()
-        os.read(gate, 1)
-        return super().read(size)
-
-class Files(fs.FSSpecHandler):
-    def __init__(self): pass
-    def get_type_name(self): return "test"
-    def open_input_file(self, path):
-        return pa.PythonFile(Blocking(path) if path == second else io.FileIO(path), mode="r")
-
-class Finalized:
-    def __del__(self, close=os.close, key=key, tasks=lambda x=os.listdir: x("/proc/self/task")):
-        before = tasks()
-        close(key)
-        while tasks() == before:
-            pass
-
-sys.never_freed_before = Finalized()
-batches = dataset.FileSystemDataset.from_paths(
-    [first, second],
-    schema=pa.schema({"number": pa.int64()}),
-    format=dataset.ParquetFileFormat(),
-    filesystem=fs.PyFileSystem(Files()),
-).to_batches()
-next(batches)
-is_waiting.wait()
 sys.argv[1:] = ["--version"]
 sys.exit(main())
 """
+)
 
 HANDLERS = """
 import atexit, sys, threading
@@ -100,7 +64,7 @@ def test_threads_and_exit_handlers_are_waited_for_and_output_is_flushed(module: 
 
 def test_output_that_cannot_be_flushed_is_no_success() -> None:
     script = (
-        "import sys, pyarrow; from respool.cli.start import ProcessExit;"
+        "import sys, pyarrow; from respool.client.process_exit import ProcessExit;"
         "end = ProcessExit(); sys.stdout = open('/dev/full', 'w'); sys.stdout.write('lost'); end.code = 0"
     )
     assert ended(script).returncode == FLUSH_FAILED

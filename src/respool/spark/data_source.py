@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from respool.spark.hidden_traceback import hidden_traceback
+from respool.spark.worker import skip_finalization
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+skip_finalization()
 
 
 class RespoolDataSource(DataSource):
