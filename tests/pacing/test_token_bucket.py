@@ -76,3 +76,19 @@ def test_nothing_a_second_is_hardly_anything() -> None:
     bucket.set_rate(0, now_ms=0)
     bucket.take(1000, now_ms=0)
     assert bucket.wait_ms(now_ms=0) == 1_000_000
+
+
+def test_a_limit_given_at_the_start_begins_with_a_full_bucket() -> None:
+    bucket = TokenBucket(rate_per_s=0.5, burst_ms=100, capacity_min=1)
+    assert bucket.available(now_ms=5_000) == 1
+    bucket.take(1, now_ms=5_000)
+    assert bucket.seconds_until(1, now_ms=5_000) == 2
+    assert bucket.available(now_ms=6_000) == 0.5
+    assert bucket.seconds_until(1, now_ms=60_000) == 0
+
+
+def test_without_a_limit_any_number_is_available() -> None:
+    bucket = TokenBucket()
+    bucket.take(1_000_000, now_ms=1)
+    assert bucket.available(now_ms=1) == NO_LIMIT
+    assert bucket.seconds_until(1_000_000, now_ms=1) == 0

@@ -7,6 +7,8 @@ from respool.model.operator_errors import OperatorError
 
 
 class RetryLog:
+    """Not a RateLimitedLog: a failure is reported again only for another reason, and its end is an event, too."""
+
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
         self._why: dict[str, str] = {}

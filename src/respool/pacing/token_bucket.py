@@ -12,13 +12,18 @@ BURST_MS = 1000
 
 
 class TokenBucket:
-    """Starts without a limit; a new limit starts with no tokens saved."""
+    """A limit given at the start begins with a full bucket, a later one with no tokens saved."""
 
-    def __init__(self, *, burst_ms: int = BURST_MS) -> None:
+    def __init__(
+        self, *, rate_per_s: float = NO_LIMIT, burst_ms: int = BURST_MS, capacity_min: float = 0.0
+    ) -> None:
+        """The capacity is what `burst_ms` bring, and at least `capacity_min`."""
+        self._rate_per_s = rate_per_s
         self._burst_ms = burst_ms
-        self._rate_per_s = NO_LIMIT
+        self._capacity_min = capacity_min
+        self._capacity = self._capacity_now()
         # Below 0: in debt.
-        self._tokens = 0.0
+        self._tokens = 0.0 if rate_per_s == NO_LIMIT else self._capacity
         self._at_ms = 0.0
 
     def set_rate(self, rate_per_s: float, *, now_ms: float) -> None:
@@ -26,6 +31,7 @@ class TokenBucket:
         self._refill(now_ms)
         # At 0 a debt would never be paid, and `wait_ms` would be infinite.
         self._rate_per_s = max(1.0, rate_per_s)
+        self._capacity = self._capacity_now()
         if self._rate_per_s == NO_LIMIT:
             self._tokens = 0.0
 
@@ -39,9 +45,21 @@ class TokenBucket:
         self._refill(now_ms)
         return max(0, math.ceil(-self._tokens * 1000 / self._rate_per_s))
 
+    def available(self, *, now_ms: float) -> float:
+        """The tokens that may be taken now without a debt."""
+        self._refill(now_ms)
+        return NO_LIMIT if self._rate_per_s == NO_LIMIT else self._tokens
+
+    def seconds_until(self, count: float, *, now_ms: float) -> float:
+        """How long until this number of tokens is available."""
+        self._refill(now_ms)
+        return max(0.0, (count - self._tokens) / self._rate_per_s)
+
+    def _capacity_now(self) -> float:
+        return max(self._capacity_min, self._burst_ms * self._rate_per_s / 1000)
+
     def _refill(self, now_ms: float) -> None:
         if self._rate_per_s < NO_LIMIT:
             earned = (now_ms - self._at_ms) * self._rate_per_s / 1000
-            capacity = self._burst_ms * self._rate_per_s / 1000
-            self._tokens = min(capacity, self._tokens + earned)
+            self._tokens = min(self._capacity, self._tokens + earned)
         self._at_ms = now_ms

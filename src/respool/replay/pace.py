@@ -9,9 +9,9 @@ The first message is due at once; the others follow by the difference of their t
 limit is a token bucket in addition: messages per second, with a burst of a tenth of a second.
 """
 
-import math
 import re
 
+from respool.pacing.token_bucket import NO_LIMIT, TokenBucket
 from respool.replay.errors import InvalidReplay
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*x?")
@@ -21,7 +21,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 # After a longer delay (the broker was unavailable, the machine slept) the replay does not catch up.
 LATE_SECONDS_MAX = 5.0
-BURST_SECONDS = 0.1
+BURST_MS = 100
 
 
 def parse_speed(text: str, *, name: str = "--speed") -> float | None:
@@ -86,9 +86,11 @@ class Pace:
         self._rate = rate
         # A timestamp, and the monotonic time at which it is due.
         self._anchor: tuple[int, float] | None = None
-        # Tokens in the bucket, and when they were last counted.
-        self._tokens = self._tokens_max
-        self._counted_at: float | None = None
+        self._bucket = TokenBucket(
+            rate_per_s=NO_LIMIT if rate is None else rate, burst_ms=BURST_MS, capacity_min=1.0
+        )
+        # Of the last `allowance`.
+        self._now_ms = 0.0
 
     def due_at(self, timestamp_ms: int, *, now: float) -> float:
         """The time at which a message with this timestamp is due; `now` or earlier means at once."""
@@ -112,23 +114,15 @@ class Pace:
 
     def allowance(self, *, now: float) -> float:
         """The number of messages that the rate allows now."""
-        if self._rate is None:
-            return math.inf
-        if self._counted_at is not None:
-            earned = (now - self._counted_at) * self._rate
-            self._tokens = min(self._tokens_max, self._tokens + earned)
-        self._counted_at = now
-        return self._tokens
+        self._now_ms = now * 1000
+        return self._bucket.available(now_ms=self._now_ms)
 
     def spend(self, messages: int) -> None:
-        if self._rate is not None:
-            self._tokens -= messages
+        self._bucket.take(messages, now_ms=self._now_ms)
 
     def next_allowed_in(self) -> float:
         """Seconds until the rate allows another message, counted from the last `allowance`."""
-        if self._rate is None or self._tokens >= 1:
-            return 0.0
-        return (1 - self._tokens) / self._rate
+        return self._bucket.seconds_until(1, now_ms=self._now_ms)
 
     def seconds_left(
         self, *, messages: int, per_second: float, timestamp_ms: int, until_ms: int
@@ -142,7 +136,3 @@ class Pace:
         if self._rate is not None:
             estimates.append(messages / self._rate)
         return max(estimates) if estimates else None
-
-    @property
-    def _tokens_max(self) -> float:
-        return max(1.0, (self._rate or 0.0) * BURST_SECONDS)
