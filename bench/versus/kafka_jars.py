@@ -79,13 +79,11 @@ def _cached() -> list[KafkaJars]:
 
 
 def _fetch(version: str | None) -> KafkaJars:
-    if shutil.which("mvn") is None:
-        raise KafkaUnavailable("there is no mvn on the PATH; it fetches Kafka from Maven Central")
     CACHE_FOLDER.mkdir(exist_ok=True)
     # Not named as a whole one would be, until it is whole.
     fetching = CACHE_FOLDER / "fetching-kafka"
     shutil.rmtree(fetching, ignore_errors=True)
-    _run_maven(fetching, version)
+    copy_jars(POM, fetching, **({"kafka.version": version} if version else {}))
     jars = KafkaJars.in_folder(fetching)
     if jars is None:
         raise KafkaUnavailable(f"mvn fetched no broker: no kafka_2.13 in {fetching}")
@@ -95,7 +93,14 @@ def _fetch(version: str | None) -> KafkaJars:
     return KafkaJars(folder=folder, version=jars.version)
 
 
-def _run_maven(folder: Path, version: str | None) -> None:
+def copy_jars(pom: Path, folder: Path, **properties: str) -> None:
+    """All that a project depends on when it runs, fetched from Maven Central.
+
+    Raises:
+        KafkaUnavailable: the message says why.
+    """
+    if shutil.which("mvn") is None:
+        raise KafkaUnavailable("there is no mvn on the PATH; it fetches Kafka from Maven Central")
     command = [
         "mvn",
         "--batch-mode",
@@ -103,11 +108,11 @@ def _run_maven(folder: Path, version: str | None) -> None:
         # Also when it failed a moment ago.
         "--update-snapshots",
         "--file",
-        str(POM),
+        str(pom),
         "dependency:copy-dependencies",
         f"-DoutputDirectory={folder}",
         "-DincludeScope=runtime",
-        *([f"-Dkafka.version={version}"] if version else []),
+        *(f"-D{name}={value}" for name, value in properties.items()),
     ]
     try:
         done = subprocess.run(
