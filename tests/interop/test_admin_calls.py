@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ GO_PROGRAM = PROGRAMS.with_name("go")
 
 
 @pytest.fixture(scope="module")
-def asked(cluster: BrokerCluster) -> Iterator[BrokerCluster]:
+def asked(cluster: BrokerCluster) -> BrokerCluster:
     """With a topic, a group that has read a part of it, and a transaction that is open."""
     topics = Topics(cluster.bootstrap)
     topics.create(TOPIC, partitions=2, replicas=3, retention_ms=1234567)
