@@ -36,14 +36,20 @@ WORKER = (
     ("session.timeout.ms", 6_000),
     ("heartbeat.interval.ms", 500),
     ("scheduled.rebalance.max.delay.ms", 0),
+    # What it has left open holds up the next one: it reads its own topics to their end first.
+    ("producer.transaction.timeout.ms", 10_000),
     ("plugin.discovery", "service_load"),
 )
+QUICK_GROUPS = {"group_initial_rebalance_delay_ms": 100}
 RIDES, MIRRORED = "rides", "here.rides"
 
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[tuple[BrokerProcess, BrokerProcess]]:
-    with BrokerProcess(tmp_path / "here") as here, BrokerProcess(tmp_path / "there") as there:
+    with (
+        BrokerProcess(tmp_path / "here", QUICK_GROUPS) as here,
+        BrokerProcess(tmp_path / "there", QUICK_GROUPS) as there,
+    ):
         yield here, there
 
 
@@ -75,6 +81,7 @@ def mirror_maker(folder: Path, here: BrokerProcess, there: BrokerProcess) -> Jav
         "there.exactly.once.source.support": "enabled",
         "dedicated.mode.enable.internal.rest": "true",
         "listeners": f"http://127.0.0.1:{reserve_port()}",
+        "plugin.discovery": "service_load",
         "replication.factor": 1,
         "tasks.max": 2,
         **factors,
@@ -153,9 +160,8 @@ def test_topics_settings_and_groups_are_mirrored_exactly_while_it_is_killed(
             CommittedReader(there.address, [MIRRORED], partitions=PARTITIONS) as reader,
             CommittedReader(here.address, [RIDES], partitions=PARTITIONS) as original,
         ):
-            for number in range(1, 4):
-                reader.read_until(MIRRORED, number * MESSAGES // 4, seconds=WAIT_S)
-                mirror.restart()
+            reader.read_until(MIRRORED, MESSAGES // 4, seconds=WAIT_S)
+            mirror.restart()
             reader.read_until(MIRRORED, MESSAGES, seconds=WAIT_S)
             write(here, MESSAGES)
             mirror.restart()
