@@ -11,8 +11,7 @@ The file has the format of Java properties, with the names of Kafka's Java clien
 tune the internals of another client are accepted and ignored; every other name is an error.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +21,7 @@ from respool.client.kafka import security_properties
 from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.kafka.errors import BadArgument
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.model.java_properties import java_properties
 
 BOOTSTRAP = "bootstrap.servers"
 CLIENT_ID = "client.id"
@@ -77,11 +77,6 @@ WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )
-
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-# The name ends at the first unescaped =, : or whitespace.
-_ENTRY = re.compile(r"((?:\\.|[^\\=:\s])*)(\s*[=:]?\s*)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +153,10 @@ def read_client_config(path: str | Path) -> ClientConfig:
 def parse_client_config(text: str, *, origin: str) -> ClientConfig:
     """Parse the text of a client config; `origin` names it in errors. Otherwise like `read_client_config`."""
     properties: dict[str, str] = {}
-    for number, line in _logical_lines(text):
-        name, value, has_separator = _entry(line)
-        _check_name(name, f"{origin}, line {number}", has_separator=has_separator)
+    for one in java_properties(text):
+        _check_name(one.name, f"{origin}, line {one.line}", has_separator=one.has_separator)
         # As in Java, the last value wins.
-        properties[name] = value
+        properties[one.name] = one.value
     try:
         return ClientConfig(
             origin=origin,
@@ -212,33 +206,3 @@ def _milliseconds(properties: Mapping[str, str], name: str) -> int | None:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= 2**31 - 1):
         raise BadArgument(f"{name} = {text[:20]!r}: milliseconds, from 1 to {2**31 - 1}")
     return int(text)
-
-
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield every line that is not a comment, with its number, joined with its backslash continuations."""
-    lines = iter(enumerate(text.removeprefix("\ufeff").splitlines(), start=1))
-    for number, line in lines:
-        whole = line.lstrip()
-        if not whole or whole[0] in "#!":
-            continue
-        while _is_continued(whole):
-            _, following = next(lines, (0, ""))
-            whole = whole[:-1] + following.lstrip()
-        yield number, whole
-
-
-def _is_continued(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def _entry(line: str) -> tuple[str, str, bool]:
-    """Split a line into name and value, and say whether = or : is between them, and not just spaces."""
-    found = _ENTRY.fullmatch(line)
-    assert found is not None, "every line matches"
-    return _unescaped(found[1]), _unescaped(found[3]), bool(found[2].strip())
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(
-        lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPES.get(one[2], one[2]), text
-    )
