@@ -99,6 +99,9 @@ class RunningBroker:
         """What is set for a broker while it runs, or without a name for all."""
         self.run(self.broker.broker_configs.change(name, lambda _: overrides))
 
+    def set_for_group(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        self.run(self.broker.broker_configs.change_group(group_id, lambda _: overrides))
+
     def create_topic(self, name: str, *, partitions: int = 1, **overrides: str) -> Any:
         """Create a topic behind the handlers' back; settings with `_` for `.`."""
         return self.run(

@@ -71,7 +71,7 @@ class StoredCluster:
 
     def configure(self, name: str, overrides: Mapping[str, str]) -> None:
         """What was set for a broker while it ran, or without a name for all."""
-        self.put({keys.broker_config_key(name): keys.encode_broker_config(overrides)})
+        self.put({keys.broker_config_key(name): keys.encode_overrides(overrides)})
 
     def create(
         self,

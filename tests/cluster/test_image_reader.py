@@ -16,7 +16,7 @@ def world() -> ClusterWorld:
     cluster = ClusterWorld({ONE: None, TWO: None, THREE: None})
     cluster.create("rides", partitions=2, factor=2, overrides=SYNCED)
     cluster.create("fares", partitions=1, factor=1, overrides={})
-    cluster.put(keys.broker_config_key("2"), keys.encode_broker_config({RATE: "7", "newer": "1"}))
+    cluster.put(keys.broker_config_key("2"), keys.encode_overrides({RATE: "7", "newer": "1"}))
     return cluster
 
 
@@ -100,3 +100,44 @@ def test_an_empty_store_has_no_controller() -> None:
     image = ImageReader(me=None, defaults=TopicConfig()).read_all({})
     assert (image.controller, image.controller_revision) == (NO_CONTROLLER, 0)
     assert not image.registry
+
+
+def test_changed_defaults_are_those_of_the_topics_that_do_not_set_them() -> None:
+    cluster = world()
+    cluster.create("trips", partitions=1, factor=1, overrides={"retention.ms": "9"})
+    reader = ImageReader(me=TWO, defaults=TopicConfig(retention_ms=1))
+    me = BrokerEndpoint(id=TWO, host="h", port=1)
+    empty = ClusterImage(cluster_id="", brokers={TWO: me}, controller=TWO)
+    image = reader.read(cluster.values, frozenset(cluster.values), empty, revision=1)
+
+    def after(name: str, overrides: dict[str, str]) -> ClusterImage:
+        cluster.put(keys.broker_config_key(name), keys.encode_overrides(overrides))
+        changed = frozenset([keys.broker_config_key(name)])
+        return reader.read(cluster.values, changed, image, revision=2)
+
+    changed = after("", {"log.retention.ms": "2"})
+    assert {name: one.config.retention_ms for name, one in changed.topics.items()} == {
+        "rides": 2,
+        "fares": 2,
+        "trips": 9,
+    }
+    assert reader.defaults.retention_ms == 2
+    # A topic that is not concerned is the same object: its partitions are left alone.
+    assert changed.topics["trips"] is image.topics["trips"]
+    assert changed.topics_by_id[changed.topics["rides"].id] is changed.topics["rides"]
+    image = changed
+    # Another broker's own do not matter.
+    assert after("1", {"log.retention.ms": "3"}).topics["rides"] is image.topics["rides"]
+    assert after("2", {"log.retention.ms": "3"}).topics["rides"].config.retention_ms == 3
+
+
+def test_a_topic_and_a_default_that_change_at_once_are_both_read() -> None:
+    cluster = world()
+    reader = ImageReader(me=None, defaults=TopicConfig())
+    image = reader.read_all(cluster.values)
+    before = frozenset(cluster.values)
+    cluster.create("later", partitions=1, factor=1, overrides={})
+    cluster.put(keys.broker_config_key(""), keys.encode_overrides({"log.roll.hours": "1"}))
+    changed = frozenset(cluster.values) - before
+    image = reader.read(cluster.values, changed, image, revision=3)
+    assert {one.config.segment_ms for one in image.topics.values()} == {3_600_000}

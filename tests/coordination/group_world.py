@@ -36,6 +36,7 @@ from respool.coordination.groups.group_requests import (
 )
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import RequestError
+from respool.model.group_config import GroupConfig
 from respool.model.ids import Offset
 
 FUZZ = os.environ.get("RESPOOL_FUZZ") == "long"
@@ -70,7 +71,9 @@ class GroupWorld:
         self.timers: dict[TimerKey, int] = {}
         self.replies: dict[Ticket, Any] = {}
         self._tickets = 0
-        self.shard = GroupCoordinatorShard(self.settings, rng=self.rng)
+        # Groups' own configuration.
+        self.configs: dict[str, GroupConfig] = {}
+        self.shard = GroupCoordinatorShard(self.settings, rng=self.rng, config_of=self.configs.get)
         self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
 
     def ask(self, request: GroupRequest) -> Ticket:

@@ -4,7 +4,13 @@ import pytest
 
 from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
-from respool.model.setting_fields import ALIASES, KAFKA_NAMES, OLD_NAMES, TOPIC_DEFAULT_NAMES
+from respool.model.setting_fields import (
+    ALIASES,
+    KAFKA_NAMES,
+    OLD_NAMES,
+    TOPIC_DEFAULT_NAMES,
+    TOPIC_DEFAULTS_IN_UNITS,
+)
 from respool.model.settings import SETTINGS, Settings
 from respool.model.topic_config import CONFIG_RULES
 
@@ -109,8 +115,9 @@ def test_settings_are_the_same_flat_and_in_groups() -> None:
 def test_every_alias_is_another_name_of_one_setting() -> None:
     assert set(OLD_NAMES.values()) <= set(SETTINGS)
     assert set(KAFKA_NAMES) <= set(SETTINGS)
-    assert set(TOPIC_DEFAULT_NAMES) <= set(CONFIG_RULES)
-    assert len(ALIASES) == len(OLD_NAMES) + len(KAFKA_NAMES) + len(TOPIC_DEFAULT_NAMES)
+    assert {name for name, _ in TOPIC_DEFAULTS_IN_UNITS.values()} <= set(CONFIG_RULES)
+    tables = (OLD_NAMES, KAFKA_NAMES, TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS)
+    assert len(ALIASES) == sum(map(len, tables))
     assert not set(ALIASES) & set(SETTINGS)
 
 

@@ -206,7 +206,10 @@ class Broker:
         """Connect the components to each other's events; each needs the other, so no constructor can."""
         self.roles.on_changed = self.coordinators.on_role
         self.topics.on_changed = self.groups.on_topics_changed
-        if self.member is not None:
+        if self.member is None:
+            # No client waits for it to be applied: a member of a cluster does the same with every change of a topic.
+            self.catalog.on_changed = self.hosted_replicas.apply_defaults
+        else:
             self.member.wire(
                 partitions=self.partitions, hosted_replicas=self.hosted_replicas, roles=self.roles
             )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.local_reader import LocalReader
+from respool.ports.log_levels import LogLevels
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
 from respool.ports.offload import Offload
@@ -27,3 +28,5 @@ class World:
     peers: Peers | None = None
     # Reads files that leaders on this host name; None: no local reads.
     local_reader: LocalReader | None = None
+    # None: the process's loggers are not this broker's.
+    log_levels: LogLevels | None = None

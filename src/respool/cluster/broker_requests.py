@@ -8,14 +8,18 @@ from respool.cluster import keys
 from respool.cluster.enlarge import can_do_without
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
 from respool.cluster.view import ClusterView
-from respool.model.broker_config import ALL_BROKERS, BROKER_RULES, BrokerConfig
-from respool.model.cluster import BrokerOverrides, RegistryEntry
+from respool.model.broker_config import ALL_BROKERS
+from respool.model.cluster import RegistryEntry, StoredOverrides
+from respool.model.dynamic_config import check_is_dynamic, parse_changes
 from respool.model.errors import (
     BrokerIdNotRegistered,
     InvalidReplicationFactor,
     InvalidRequest,
 )
 from respool.model.ids import BrokerId, TopicPartition
+from respool.model.stored_topic_config import understood
+from respool.model.topic_config import TopicConfig
+from respool.model.topic_defaults import SAME_IN_CLUSTER, SETTING_OF_DEFAULT, changed_defaults
 
 Overrides: TypeAlias = Mapping[str, str]
 
@@ -112,38 +116,62 @@ def admit(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
 
 
 def configure(
-    view: ClusterView, name: str, rewrite: Callable[[Overrides], Overrides]
+    view: ClusterView,
+    name: str,
+    rewrite: Callable[[Overrides], Overrides],
+    *,
+    defaults: TopicConfig | None = None,
 ) -> list[GuardedWrite]:
     """Rewrite the configuration of a broker, or of all brokers if the name is "".
 
+    `defaults` are those of topics in the settings file of the broker that decides.
+
     Raises:
         InvalidRequest: there is no such broker, or a setting cannot be changed at run time.
-        InvalidConfig: a value is invalid.
+        InvalidConfig: a setting is unknown, a value is invalid, or values contradict each other.
     """
     # A broker that is down has a configuration, too.
     if name not in (ALL_BROKERS, *map(str, {*view.brokers, *view.registry})):
         raise InvalidRequest(f"there is no broker {name!r}")
-    before = view.broker_overrides.get(name, BrokerOverrides(values={}))
+    before = view.broker_overrides.get(name, StoredOverrides(values={}))
     wanted = rewrite(before.values)
     # A stored setting that is unknown here was set by a newer version.
-    others = [one for one in wanted if one not in BROKER_RULES and one not in before.values]
-    if others:
-        raise InvalidRequest(
-            f"{', '.join(others)}: cannot be changed at run time; settings that are read at the start are in the "
-            f"settings file. At run time can be changed: {', '.join(BROKER_RULES)}"
-        )
+    check_is_dynamic(one for one in wanted if one not in before.values)
     changed = {one: text for one, text in wanted.items() if before.values.get(one) != text}
-    texts = BrokerConfig.parse(changed).as_text
-    after = {one: texts[one] if one in changed else text for one, text in wanted.items()}
+    if name != ALL_BROKERS and len({*view.brokers, *view.registry}) > 1:
+        _check_is_not_of_all(changed)
+    after = {**wanted, **parse_changes(changed)}
     if after == before.values:
         return []
+    _check_defaults(view, name, after, defaults or TopicConfig())
     change = KeyChange(
         key=keys.broker_config_key(name),
-        value=keys.encode_broker_config(after) if after else None,
+        value=keys.encode_overrides(after) if after else None,
         revision=before.revision,
         why=f"{f'broker {name} has' if name else 'brokers have'} other settings",
     )
     return in_writes([change], guard=view.guard)
+
+
+def _check_is_not_of_all(changed: Overrides) -> None:
+    same = sorted(one for one in changed if SETTING_OF_DEFAULT.get(one) in SAME_IN_CLUSTER)
+    if same:
+        raise InvalidRequest(
+            f"Broker-level {', '.join(same)} cannot be altered in a cluster: leader elections need the same value on "
+            "all brokers. Alter the default of all brokers (--entity-default: an empty name), or the topic's own"
+        )
+
+
+def _check_defaults(view: ClusterView, name: str, after: Overrides, static: TopicConfig) -> None:
+    """
+    Raises:
+        InvalidConfig: together with the other defaults of topics, these are not valid.
+    """
+    overrides = {one: stored.values for one, stored in view.broker_overrides.items()}
+    of_all = {**overrides, name: after}.get(ALL_BROKERS, {})
+    base = TopicConfig.parse(understood(changed_defaults(of_all)), base=static)
+    if name != ALL_BROKERS:
+        TopicConfig.parse(understood(changed_defaults(after)), base=base)
 
 
 def check_is_there(view: ClusterView, broker: BrokerId) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from respool.cluster.view import ClusterView
-from respool.model.broker_config import BrokerConfig, overrides_for
+from respool.model.broker_config import BrokerConfig
 from respool.model.cluster import ClusterImage, PartitionImage, TopicImage
 from respool.model.config_rules import LONG_MAX
 from respool.model.ids import BrokerId, TopicPartition
@@ -85,9 +85,7 @@ def limited_leaders(image: ClusterImage) -> dict[BrokerId, int]:
         # A rate that was left set must not slow down followers of topics without throttled replicas.
         return {}
     rates = {
-        one: BrokerConfig.parse(
-            overrides_for(one, image.broker_overrides)
-        ).leader_replication_throttled_rate
+        one: BrokerConfig.of(one, image.broker_overrides).leader_replication_throttled_rate
         for one in image.brokers
     }
     return {one: rate for one, rate in rates.items() if rate < LONG_MAX}

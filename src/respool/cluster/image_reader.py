@@ -4,24 +4,26 @@ Changes are read incrementally: whatever no changed key affects is copied from t
 """
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from respool.cluster import keys
-from respool.model.broker_config import BrokerConfig
 from respool.model.cluster import (
     NO_CONTROLLER,
     BrokerEndpoint,
-    BrokerOverrides,
     ClusterImage,
     RegistryEntry,
+    StoredOverrides,
     TopicImage,
 )
+from respool.model.dynamic_config import parse_changes
 from respool.model.errors import InvalidConfig
+from respool.model.group_config import GroupConfig
 from respool.model.ids import BrokerId, TopicId
 from respool.model.internal_topics import is_internal
 from respool.model.stored_topic_config import StoredTopicConfig
 from respool.model.topic_config import TopicConfig
+from respool.model.topic_defaults import defaults_for
 from respool.ports.metadata_store import StoredValue
 
 logger = logging.getLogger(__name__)
@@ -33,7 +35,9 @@ class ImageReader:
     def __init__(self, *, me: BrokerId | None, defaults: TopicConfig) -> None:
         """`me` is the broker that reads, which is in its image even before it has registered; None: not a broker."""
         self._me = me
-        self._defaults = defaults
+        self._static_defaults = defaults
+        # The defaults of topic settings, with those that were changed while the broker runs.
+        self.defaults = defaults
         # Topics some of whose partitions are missing: the changes of one write may arrive one by one.
         self._incomplete: dict[TopicId, str] = {}
 
@@ -51,6 +55,8 @@ class ImageReader:
     def read(
         self, values: Values, changed: frozenset[str], before: ClusterImage, *, revision: int
     ) -> ClusterImage:
+        if any(key.startswith(keys.BROKER_CONFIGS) for key in changed):
+            before = self._with_broker_configs(before, values)
         topics = dict(before.topics)
         # Sorted, so that a simulated run is reproducible.
         for name in sorted(self._names_of(changed, before)):
@@ -70,17 +76,48 @@ class ImageReader:
             image = replace(image, brokers=self._read_brokers(values, before))
         if any(key.startswith(keys.REGISTRY) for key in changed):
             image = replace(image, registry=_read_registry(values))
-        if any(key.startswith(keys.BROKER_CONFIGS) for key in changed):
-            stored = _read_broker_overrides(values)
+        if any(key.startswith(keys.GROUP_CONFIGS) for key in changed):
+            stored = _read_overrides(values, keys.GROUP_CONFIGS)
             image = replace(
                 image,
-                stored_broker_overrides=stored,
-                broker_overrides={
-                    name: _understood(overrides.values, of=f"broker {name or 'any'}")
-                    for name, overrides in stored.items()
+                stored_group_overrides=stored,
+                group_configs={
+                    group_id: GroupConfig.parse(
+                        _understood(overrides.values, GroupConfig.parse, of=f"group {group_id!r}")
+                    )
+                    for group_id, overrides in stored.items()
                 },
             )
         return self._with_controller(image, values)
+
+    def _with_broker_configs(self, image: ClusterImage, values: Values) -> ClusterImage:
+        """The image with the brokers' configuration, and with topics whose defaults may have changed with it."""
+        stored = _read_overrides(values, keys.BROKER_CONFIGS)
+        image = replace(
+            image,
+            stored_broker_overrides=stored,
+            broker_overrides={
+                name: _understood(one.values, parse_changes, of=f"broker {name or 'any'}")
+                for name, one in stored.items()
+            },
+        )
+        read = defaults_for(
+            self._me,
+            {name: one.values for name, one in stored.items()},
+            static=self._static_defaults,
+        )
+        for complaint in read.complaints:
+            logger.warning("a default of topics is not as it is stored: %s", complaint)
+        if read.config == self.defaults:
+            return image
+        self.defaults = read.config
+        topics = {name: self._with_defaults(topic) for name, topic in image.topics.items()}
+        return replace(image, topics=topics)
+
+    def _with_defaults(self, topic: TopicImage) -> TopicImage:
+        config = self._read_config(topic.name, topic.overrides)
+        # Unchanged topics stay the same objects: their partitions are left alone.
+        return topic if config == topic.config else replace(topic, config=config)
 
     def _read_brokers(self, values: Values, before: ClusterImage) -> dict[BrokerId, BrokerEndpoint]:
         """The registered brokers, and always this one: a client that asks has reached it."""
@@ -140,7 +177,9 @@ class ImageReader:
 
     def _read_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         """The configuration, as far as this version knows the settings: brokers are upgraded one by one."""
-        read = StoredTopicConfig.read(overrides, base=self._defaults)
+        if not overrides:
+            return self.defaults
+        read = StoredTopicConfig.read(overrides, base=self.defaults)
         for complaint in read.complaints:
             logger.warning("topic %s: a setting is not as it is stored: %s", topic, complaint)
         return read.config
@@ -185,22 +224,22 @@ def _read_registry(values: Values) -> dict[BrokerId, RegistryEntry]:
     }
 
 
-def _read_broker_overrides(values: Values) -> dict[str, BrokerOverrides]:
+def _read_overrides(values: Values, prefix: str) -> dict[str, StoredOverrides]:
     return {
-        key.removeprefix(keys.BROKER_CONFIGS): keys.decode_broker_config(
-            stored.value, revision=stored.revision
-        )
+        key.removeprefix(prefix): keys.decode_overrides(stored.value, revision=stored.revision)
         for key, stored in values.items()
-        if key.startswith(keys.BROKER_CONFIGS)
+        if key.startswith(prefix)
     }
 
 
-def _understood(overrides: Mapping[str, str], *, of: str) -> dict[str, str]:
+def _understood(
+    overrides: Mapping[str, str], parse: Callable[[Mapping[str, str]], object], *, of: str
+) -> dict[str, str]:
     """The overrides without settings that only a newer version knows."""
     understood = {}
     for name, text in overrides.items():
         try:
-            BrokerConfig.parse({name: text})
+            parse({name: text})
         except InvalidConfig as error:
             logger.warning("%s: a setting is passed over: %s", of, error)
         else:

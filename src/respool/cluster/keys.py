@@ -5,6 +5,7 @@
 /registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch", "run"}
 /controller                    {"broker"}                                                   on the broker's lease
 /broker-configs/<id>           {"overrides"}                                               without an id: of all brokers
+/group-configs/<group id>      {"overrides"}
 /topics/<name>                 {"id", "overrides", "partitions"}
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing",
                                 "offline"}
@@ -22,9 +23,9 @@ from uuid import UUID
 
 from respool.model.cluster import (
     BrokerEndpoint,
-    BrokerOverrides,
     PartitionImage,
     RegistryEntry,
+    StoredOverrides,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 
@@ -32,6 +33,7 @@ BROKERS = "/brokers/"
 REGISTRY = "/registry/"
 CONTROLLER = "/controller"
 BROKER_CONFIGS = "/broker-configs/"
+GROUP_CONFIGS = "/group-configs/"
 TOPICS = "/topics/"
 PARTITIONS = "/partitions/"
 PRODUCER_IDS = "/producer-ids"
@@ -67,6 +69,10 @@ def registry_key(broker: BrokerId) -> str:
 def broker_config_key(name: str) -> str:
     """`name` is as in the config APIs: the broker id, or "" for all brokers."""
     return BROKER_CONFIGS + name
+
+
+def group_config_key(group_id: str) -> str:
+    return GROUP_CONFIGS + group_id
 
 
 def topic_key(name: str) -> str:
@@ -199,12 +205,12 @@ def decode_registry(value: bytes, *, revision: int = 0) -> RegistryEntry:
     )
 
 
-def encode_broker_config(overrides: Mapping[str, str]) -> bytes:
+def encode_overrides(overrides: Mapping[str, str]) -> bytes:
     return _dump({"overrides": dict(overrides)})
 
 
-def decode_broker_config(value: bytes, *, revision: int = 0) -> BrokerOverrides:
-    return BrokerOverrides(values=json.loads(value)["overrides"], revision=revision)
+def decode_overrides(value: bytes, *, revision: int = 0) -> StoredOverrides:
+    return StoredOverrides(values=json.loads(value)["overrides"], revision=revision)
 
 
 def encode_controller(broker: BrokerId) -> bytes:

@@ -11,10 +11,10 @@ from respool.cluster import keys
 from respool.cluster.image_reader import ImageReader, stray_partitions
 from respool.model.cluster import (
     BrokerEndpoint,
-    BrokerOverrides,
     ClusterImage,
     PartitionImage,
     RegistryEntry,
+    StoredOverrides,
     TopicImage,
 )
 from respool.model.cluster_settings import ControllerSettings
@@ -52,7 +52,7 @@ class ClusterView:
         return self.image.topics
 
     @property
-    def broker_overrides(self) -> Mapping[str, BrokerOverrides]:
+    def broker_overrides(self) -> Mapping[str, StoredOverrides]:
         """By broker id as text, as stored; "" for all brokers."""
         return self.image.stored_broker_overrides
 

@@ -1,6 +1,7 @@
-"""A broker's configuration that can be changed at run time, under Kafka's names. It survives restarts.
+"""A broker's configuration about replication that can be changed at run time, under Kafka's names; it is persisted.
 
-All other settings are read when the broker starts; see `settings.py`.
+Defaults of topic settings can be changed, too: see `topic_defaults.py`, and `dynamic_config.py` for both together. All
+other settings are read when the broker starts; see `settings.py`.
 """
 
 import dataclasses
@@ -59,6 +60,20 @@ class BrokerConfig:
         """
         values = parse_each(overrides, BROKER_RULES, of="broker")
         return dataclasses.replace(base or cls(), **values)
+
+    @classmethod
+    def of(
+        cls,
+        broker: BrokerId,
+        overrides: Mapping[str, Mapping[str, str]],
+        *,
+        base: Self | None = None,
+    ) -> Self:
+        """The configuration of this broker, given the overrides of all; other changed settings do not matter here."""
+        changed = overrides_for(broker, overrides)
+        return cls.parse(
+            {name: text for name, text in changed.items() if name in BROKER_RULES}, base=base
+        )
 
     @property
     def as_text(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 from uuid import UUID
 
+from respool.model.group_config import GroupConfig
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.topic_config import Flush, TopicConfig
 
@@ -142,8 +143,8 @@ class RegistryEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOverrides:
-    """Configuration set at run time for one broker, or for all; as stored, with settings of newer versions."""
+class StoredOverrides:
+    """Configuration set at run time for a broker, for all, or for a group; as stored, so of newer versions too."""
 
     values: Mapping[str, str]
     revision: int = 0
@@ -164,7 +165,10 @@ class ClusterImage:
     # Configuration of brokers as far as this version knows it, by broker id as text; "" for all brokers.
     broker_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # The same, as stored.
-    stored_broker_overrides: Mapping[str, BrokerOverrides] = field(default_factory=dict)
+    stored_broker_overrides: Mapping[str, StoredOverrides] = field(default_factory=dict)
+    # Configuration of groups by group id, as far as this version knows it; and the same, as stored.
+    group_configs: Mapping[str, GroupConfig] = field(default_factory=dict)
+    stored_group_overrides: Mapping[str, StoredOverrides] = field(default_factory=dict)
     # The metadata store's revision that this image shows.
     revision: int = 0
 

@@ -9,6 +9,10 @@ from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.setting_fields import check_choice, check_lows, setting
 from respool.model.topic_config import DAY_MS, MINUTE_MS, TopicConfig
 
+# Kafka's limits of what groups of the next generation (KIP-848) may set for themselves.
+MIN_SESSION_MS, MAX_SESSION_MS = 45_000, 60_000
+MIN_HEARTBEAT_MS, MAX_HEARTBEAT_MS = 5_000, 15_000
+
 MIGRATION_POLICIES = ("disabled", "upgrade", "downgrade", "bidirectional")
 TOPIC_DOC = "Defaults of topic settings, under Kafka's names: a table of its own in the file."
 
@@ -67,8 +71,24 @@ class GroupSettings:
     group_consumer_session_timeout_ms: int = setting(
         45_000, "Session timeout of members of next-generation groups (KIP-848).", low=1
     )
+    group_consumer_min_session_timeout_ms: int = setting(
+        MIN_SESSION_MS, "Lowest session timeout that a group's own configuration may have.", low=1
+    )
+    group_consumer_max_session_timeout_ms: int = setting(
+        MAX_SESSION_MS, "Highest session timeout that a group's own configuration may have.", low=1
+    )
     group_consumer_heartbeat_interval_ms: int = setting(
         5_000, "Heartbeat interval of members of next-generation groups.", low=1
+    )
+    group_consumer_min_heartbeat_interval_ms: int = setting(
+        MIN_HEARTBEAT_MS,
+        "Lowest heartbeat interval that a group's own configuration may have.",
+        low=1,
+    )
+    group_consumer_max_heartbeat_interval_ms: int = setting(
+        MAX_HEARTBEAT_MS,
+        "Highest heartbeat interval that a group's own configuration may have.",
+        low=1,
     )
     group_consumer_max_size: int = setting(
         INT_MAX, "Maximum number of members of a next-generation group.", low=1
@@ -100,6 +120,40 @@ class GroupSettings:
                 f"group_min_session_timeout_ms = {self.group_min_session_timeout_ms} exceeds "
                 f"group_max_session_timeout_ms = {self.group_max_session_timeout_ms}"
             )
+
+        self._check_limits("session_timeout_ms", MIN_SESSION_MS, MAX_SESSION_MS)
+        self._check_limits("heartbeat_interval_ms", MIN_HEARTBEAT_MS, MAX_HEARTBEAT_MS)
+
+    def _check_limits(self, name: str, usual_low: int, usual_high: int) -> None:
+        """A limit that was set must fit the value for all groups; one that was not set gives way to it."""
+        low_name, high_name = f"group_consumer_min_{name}", f"group_consumer_max_{name}"
+        value, low, high = (
+            getattr(self, one) for one in (f"group_consumer_{name}", low_name, high_name)
+        )
+        if low != usual_low and value < low:
+            raise SettingsError(f"group_consumer_{name} = {value} is below {low_name} = {low}")
+        if high != usual_high and value > high:
+            raise SettingsError(f"group_consumer_{name} = {value} exceeds {high_name} = {high}")
+        if low > high:
+            raise SettingsError(f"{low_name} = {low} exceeds {high_name} = {high}")
+
+    @property
+    def session_timeout_limits(self) -> tuple[int, int]:
+        """The lowest and the highest value in a group's own configuration."""
+        value = self.group_consumer_session_timeout_ms
+        return (
+            min(self.group_consumer_min_session_timeout_ms, value),
+            max(self.group_consumer_max_session_timeout_ms, value),
+        )
+
+    @property
+    def heartbeat_interval_limits(self) -> tuple[int, int]:
+        """The lowest and the highest value in a group's own configuration."""
+        value = self.group_consumer_heartbeat_interval_ms
+        return (
+            min(self.group_consumer_min_heartbeat_interval_ms, value),
+            max(self.group_consumer_max_heartbeat_interval_ms, value),
+        )
 
     @property
     def offsets_retention_ms(self) -> int:

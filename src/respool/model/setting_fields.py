@@ -117,15 +117,25 @@ KAFKA_NAMES: Mapping[str, str] = {
     "compaction_check_ms": "log.cleaner.backoff.ms",
     "compaction_memory_bytes_max": "log.cleaner.dedupe.buffer.size",
     "producer_id_expiration_ms": "producer.id.expiration.ms",
+    "session_ttl_ms": "broker.session.timeout.ms",
+    "replica_lag_max_ms": "replica.lag.time.max.ms",
     "offsets_topic_partitions": "offsets.topic.num.partitions",
     "offsets_topic_replication_factor": "offsets.topic.replication.factor",
     "transaction_state_topic_replication_factor": "transaction.state.log.replication.factor",
+    "transactions_topic_partitions": "transaction.state.log.num.partitions",
+    "transaction_max_timeout_ms": "transaction.max.timeout.ms",
+    "transactional_id_expiration_ms": "transactional.id.expiration.ms",
+    "transactional_id_expiration_check_interval_ms": "transaction.remove.expired.transaction.cleanup.interval.ms",
     "group_min_session_timeout_ms": "group.min.session.timeout.ms",
     "group_max_session_timeout_ms": "group.max.session.timeout.ms",
     "group_initial_rebalance_delay_ms": "group.initial.rebalance.delay.ms",
     "group_max_size": "group.max.size",
     "group_consumer_session_timeout_ms": "group.consumer.session.timeout.ms",
+    "group_consumer_min_session_timeout_ms": "group.consumer.min.session.timeout.ms",
+    "group_consumer_max_session_timeout_ms": "group.consumer.max.session.timeout.ms",
     "group_consumer_heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+    "group_consumer_min_heartbeat_interval_ms": "group.consumer.min.heartbeat.interval.ms",
+    "group_consumer_max_heartbeat_interval_ms": "group.consumer.max.heartbeat.interval.ms",
     "group_consumer_max_size": "group.consumer.max.size",
     "group_consumer_migration_policy": "group.consumer.migration.policy",
     "offset_metadata_max_bytes": "offset.metadata.max.bytes",
@@ -160,8 +170,17 @@ TOPIC_DEFAULT_NAMES: Mapping[str, str] = {
     "segment.ms": "log.roll.ms",
 }
 
+# The same in coarser units, in Kafka's order of precedence after the name above: the topic setting, and the unit.
+TOPIC_DEFAULTS_IN_UNITS: Mapping[str, tuple[str, int]] = {
+    "log.retention.minutes": ("retention.ms", 60_000),
+    "log.retention.hours": ("retention.ms", 3_600_000),
+    "log.roll.hours": ("segment.ms", 3_600_000),
+    "log.roll.jitter.hours": ("segment.jitter.ms", 3_600_000),
+}
+
 ALIASES: Mapping[str, str] = {
     **OLD_NAMES,
     **{kafka: name for name, kafka in KAFKA_NAMES.items()},
     **{kafka: f"topic.{name}" for name, kafka in TOPIC_DEFAULT_NAMES.items()},
+    **{kafka: f"topic.{name}" for kafka, (name, _) in TOPIC_DEFAULTS_IN_UNITS.items()},
 }

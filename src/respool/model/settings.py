@@ -59,6 +59,10 @@ class Settings:
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     # Warnings about settings that were given under an old name, to be logged when the broker starts.
     renamed: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    # Lines of a Kafka broker's settings that have no effect, to be logged when the broker starts.
+    accepted: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    # The settings that were given, also those with the default value.
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_lows(self)

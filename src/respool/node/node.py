@@ -25,6 +25,7 @@ from respool.drivers.allocator import keep_freed_memory
 from respool.drivers.folder_lock import FolderLock
 from respool.drivers.local_disk import LocalDisk, ThreadedLocalReader
 from respool.drivers.prometheus_metrics import PrometheusMetrics
+from respool.drivers.python_log_levels import PythonLogLevels
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_calls import raise_file_limit
 from respool.drivers.system_sources import SystemClock, SystemRandomSource
@@ -89,6 +90,8 @@ def run(settings: Settings) -> int:
     set_up_logging(level=settings.log_output.level, log_format=settings.log_output.format)
     for warning in (*settings.renamed, *unknown_variables(os.environ)):
         logger.warning("%s", warning)
+    for note in settings.accepted:
+        logger.info("%s", note)
     raise_file_limit()
     keep_freed_memory()
     settings = replace(settings, data=os.path.abspath(settings.data))
@@ -158,6 +161,7 @@ async def serve(
             scanner=ScannerOnDemand(),
             peers=TcpPeers() if settings.metadata_store.addresses else None,
             local_reader=_local_reader(settings, stack),
+            log_levels=PythonLogLevels(),
         )
         try:
             if not settings.metadata_store.addresses and not (await store.snapshot("")).revision:

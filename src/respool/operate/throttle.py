@@ -8,6 +8,7 @@ from respool.cluster.view import ClusterView
 from respool.model.broker_config import ALL_BROKERS
 from respool.model.ids import BrokerId
 from respool.model.operator_errors import OperatorError
+from respool.model.topic_defaults import TOPIC_DEFAULT_RULES
 from respool.operate.cluster_store import ClusterAddress, ClusterStore
 
 # The broker setting of the throttle.
@@ -40,10 +41,16 @@ async def read_throttles(cluster: ClusterStore) -> Throttles:
 
 def throttles(view: ClusterView) -> Throttles:
     """Throttles by broker number; those for all brokers first."""
-    return {
-        name or ALL: dict(view.broker_overrides[name].values)
+    found = {
+        # Defaults of topics are changed at run time, too.
+        name or ALL: {
+            setting: value
+            for setting, value in view.broker_overrides[name].values.items()
+            if setting not in TOPIC_DEFAULT_RULES
+        }
         for name in sorted(view.broker_overrides, key=lambda name: (len(name), name))
     }
+    return {name: settings for name, settings in found.items() if settings}
 
 
 def throttle_documents(found: Throttles) -> list[dict[str, object]]:

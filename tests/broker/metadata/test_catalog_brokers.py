@@ -194,7 +194,7 @@ def test_settings_that_only_a_newer_version_understands_are_passed_over(
 ) -> None:
     rate = "leader.replication.throttled.rate"
     theirs = {rate: "fast", "some.new.rate": "5", "respool.copy.bytes.per.s.max": "7"}
-    hear(running_broker, {keys.broker_config_key("1"): keys.encode_broker_config(theirs)})
+    hear(running_broker, {keys.broker_config_key("1"): keys.encode_overrides(theirs)})
     catalog = running_broker.broker.catalog
     assert catalog.image.broker_overrides == {"1": {"respool.copy.bytes.per.s.max": "7"}}
     assert catalog.broker_config().respool_copy_bytes_per_s_max == 7

@@ -61,7 +61,12 @@ class Coordinators:
             ),
             catalog=catalog,
             clock=steady_clock,
-            new_group_machine=lambda: GroupCoordinatorShard(settings.groups, rng=rng),
+            new_group_machine=lambda: GroupCoordinatorShard(
+                settings.groups,
+                rng=rng,
+                # The image is replaced with every change.
+                config_of=lambda group_id: catalog.image.group_configs.get(group_id),  # noqa: PLW0108
+            ),
         )
         self.markers = MarkerWriter(
             partitions=partitions,

@@ -35,6 +35,7 @@ class HostedReplicas:
         self._partitions = partitions
         self._deferred_deletion = deferred_deletion
         self._roles = roles
+        self._applied_defaults = catalog.topic_defaults
         # One reconciliation at a time: a deleted partition must be gone before its name is used again.
         self._reconciling = asyncio.Lock()
 
@@ -62,6 +63,15 @@ class HostedReplicas:
         for one in self._partitions.of_topic(name):
             if one.topic_id == topic.id and one.is_online and one.config != topic.config:
                 one.update_config(topic.config)
+
+    def apply_defaults(self) -> None:
+        """Apply changed defaults of topic settings to all partitions on this broker. Called on every new image."""
+        defaults = self._catalog.topic_defaults
+        if defaults is self._applied_defaults:
+            return
+        self._applied_defaults = defaults
+        for name in self._catalog.image.topics:
+            self.apply_settings(name)
 
     async def keep_opening(self) -> NoReturn:
         """Retry to open logs that could not be opened or truncated because of a full disk or too many open files."""

@@ -1,39 +1,47 @@
-"""Dynamic broker configs, which clients may change through any broker.
+"""Dynamic configuration of brokers and groups, which clients may change through any broker.
 
-They are written to the metadata store and take effect when a broker sees them there. They concern replication, so they
-have no effect on a single broker.
+It is written to the metadata store, and takes effect when a broker sees it there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from respool.broker.metadata.catalog import Catalog, retry_on_conflict
+from respool.broker.metadata.catalog import Catalog, Decide, retry_on_conflict
 from respool.cluster import broker_requests
+from respool.cluster.group_config_requests import configure_group
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.view import ClusterView
 from respool.model.errors import RequestTimedOut
 from respool.ports.metadata_store import StoreUnavailable
+
+Rewrite = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class BrokerConfigs:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    async def change(
-        self,
-        name: str,
-        rewrite: Callable[[Mapping[str, str]], Mapping[str, str]],
-        *,
-        validate_only: bool = False,
-    ) -> None:
+    async def change(self, name: str, rewrite: Rewrite, *, validate_only: bool = False) -> None:
         """Replace the overrides of a broker (of all brokers if `name` is empty) by the result of `rewrite`.
 
         Raises:
             RequestError: the change is invalid, or the store does not answer.
         """
+        defaults = self._catalog.settings.topic_defaults
+        await self._decide_and_write(
+            lambda view: broker_requests.configure(view, name, rewrite, defaults=defaults),
+            validate_only=validate_only,
+        )
 
-        def decide(view: ClusterView) -> list[GuardedWrite]:
-            return broker_requests.configure(view, name, rewrite)
+    async def change_group(
+        self, group_id: str, rewrite: Rewrite, *, validate_only: bool = False
+    ) -> None:
+        """Replace the overrides of a group by the result of `rewrite`. Otherwise like `change`."""
+        settings = self._catalog.settings.groups
+        await self._decide_and_write(
+            lambda view: configure_group(view, group_id, rewrite, settings=settings),
+            validate_only=validate_only,
+        )
 
+    async def _decide_and_write(self, decide: Decide, *, validate_only: bool) -> None:
         try:
             if validate_only:
                 decide(await self._catalog.sure_view())

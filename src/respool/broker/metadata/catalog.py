@@ -15,7 +15,7 @@ from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.image_reader import ImageReader, stray_partitions
 from respool.cluster.view import ClusterView
-from respool.model.broker_config import BrokerConfig, overrides_for
+from respool.model.broker_config import BrokerConfig
 from respool.model.cluster import (
     BrokerEndpoint,
     ClusterImage,
@@ -164,10 +164,14 @@ class Catalog:
 
     def broker_config(self) -> BrokerConfig:
         """The settings that apply to this broker now; without an override, those of its settings file."""
-        return BrokerConfig.parse(
-            overrides_for(self.me, self.image.broker_overrides),
-            base=self.settings.broker_defaults,
+        return BrokerConfig.of(
+            self.me, self.image.broker_overrides, base=self.settings.broker_defaults
         )
+
+    @property
+    def topic_defaults(self) -> TopicConfig:
+        """The defaults of topic settings that apply on this broker now."""
+        return self._reader.defaults
 
     @property
     def controller_key(self) -> StoredValue | None:
@@ -230,7 +234,7 @@ class Catalog:
         return topic
 
     def parse_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        return TopicConfig.parse(overrides, base=self.settings.topic_defaults)
+        return TopicConfig.parse(overrides, base=self.topic_defaults)
 
     def _on_changed(self, changed: frozenset[str]) -> None:
         self.image = self._reader.read(

@@ -41,6 +41,7 @@ from respool.coordination.groups.group_requests import (
 )
 from respool.coordination.groups.offset_requests import OffsetRequests
 from respool.model.coordinator_settings import GroupSettings
+from respool.model.group_config import GroupConfig, group_times
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
 from respool.ports.random_source import RandomSource
 
@@ -55,11 +56,22 @@ HEARD_AGAIN_MS = 10_000
 class GroupCoordinatorShard:
     writing_requests = (OffsetCommit, TxnOffsetCommit, OffsetDelete, DeleteGroups, FenceGroup)
 
-    def __init__(self, settings: GroupSettings, *, rng: RandomSource) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        rng: RandomSource,
+        config_of: Callable[[str], GroupConfig | None] = lambda _: None,
+    ) -> None:
+        """`config_of` returns a group's own configuration; None: there is none."""
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._offsets = CommittedOffsets(metadata_length_max=settings.offset_metadata_max_bytes)
         self._classic = ClassicGroups(settings, rng=rng)
-        self._consumers = ConsumerGroups(settings, rng=rng)
+        self._consumers = ConsumerGroups(
+            settings,
+            rng=rng,
+            times_of=lambda group_id: group_times(config_of(group_id), settings),
+        )
         protocols = GroupProtocols(classic=self._classic, consumers=self._consumers)
         self._group_offsets = OffsetRequests(
             settings, offsets=self._offsets, classic=self._classic, consumers=self._consumers

@@ -6,7 +6,8 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
-from respool.model.broker_config import BROKER_RULES
+from respool.model.dynamic_config import DYNAMIC_RULES
+from respool.model.group_config import GROUP_RULES
 from respool.model.topic_config import CONFIG_RULES
 from respool.wire.api_table import Api
 
@@ -15,8 +16,9 @@ UNKNOWN_TOPIC = 3
 INVALID_TOPIC = 17
 INVALID_REQUEST = 42
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 FROM_TOPIC, FROM_BROKER, FROM_ALL, FROM_SETTINGS, FROM_DEFAULT = range(1, 6)
+FROM_GROUP = 8
 BOOLEAN, STRING, INT, LONG, LIST = 1, 2, 3, 5, 7
 
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -63,15 +65,17 @@ def test_a_value_comes_from_the_topic_the_settings_or_the_default(
     assert synonyms(entries["retention.ms"]) == [
         ("retention.ms", "1000", FROM_TOPIC),
         ("log.retention.ms", "5000", FROM_SETTINGS),
-        ("log.retention.ms", "604800000", FROM_DEFAULT),
+        ("log.retention.hours", "168", FROM_DEFAULT),
     ]
     assert synonyms(entries["segment.bytes"]) == [
         ("log.segment.bytes", "4096", FROM_SETTINGS),
         ("log.segment.bytes", "1073741824", FROM_DEFAULT),
     ]
     assert synonyms(entries["respool.flush"]) == [("respool.flush", "always", FROM_DEFAULT)]
+    in_hours = {"segment.ms", "segment.jitter.ms"}
     for entry in result.configs:
-        assert (entry.value, entry.config_source) == synonyms(entry)[0][1:]
+        assert entry.config_source == synonyms(entry)[0][2]
+        assert entry.value == synonyms(entry)[0][1] or entry.name in in_hours
 
 
 def synonyms(entry: Any) -> list[tuple[str, str, int]]:
@@ -120,26 +124,103 @@ def test_only_the_named_settings_are_told(running_broker: RunningBroker, version
 
 
 @every_version
-@pytest.mark.parametrize("name", ["3", ""])
 def test_a_brokers_settings_are_told_under_kafkas_names_and_most_are_read_only(
-    start_broker: StartBroker, version: int, name: str
+    start_broker: StartBroker, version: int
 ) -> None:
     broker = start_broker(
         broker_id=3, num_partitions=5, auto_create_topics=False, topic={"retention.ms": "1000"}
     )
 
-    (result,) = ask(broker, version, (BROKER, name))
+    (result,) = ask(broker, version, (BROKER, "3"))
 
     told = {one.name: (one.value, one.config_source) for one in result.configs}
     assert len(told) == len(result.configs)
-    assert {one.name for one in result.configs if not one.read_only} == set(BROKER_RULES)
+    assert {one.name for one in result.configs if not one.read_only} == set(DYNAMIC_RULES)
     assert told["node.id"] == ("3", FROM_SETTINGS)
     assert told["num.partitions"] == ("5", FROM_SETTINGS)
     assert told["auto.create.topics.enable"] == ("false", FROM_SETTINGS)
     assert told["log.retention.ms"] == ("1000", FROM_SETTINGS)
     assert told["message.max.bytes"] == ("1048588", FROM_DEFAULT)
+    assert told["transaction.max.timeout.ms"] == ("900000", FROM_DEFAULT)
     assert told["listeners"] == ("PLAINTEXT://127.0.0.1:9092", FROM_DEFAULT)
     assert told["respool.io.threads"] == ("4", FROM_DEFAULT)
+    # What a topic would get here.
+    assert told["default.replication.factor"] == ("1", FROM_DEFAULT)
+    # As in Kafka: a default in hours is not told in milliseconds, too.
+    assert told["log.roll.hours"] == ("168", FROM_DEFAULT)
+    assert told["log.roll.ms"] == (None, FROM_DEFAULT)
+    assert not any(one.is_sensitive for one in result.configs if one.name == "log.roll.ms")
+
+
+@every_version
+def test_a_static_setting_has_its_default_for_a_synonym(
+    start_broker: StartBroker, version: int
+) -> None:
+    broker = start_broker(num_partitions=5)
+    keys = ["num.partitions", "num.io.threads", "group.max.size"]
+
+    (result,) = ask(broker, version, (BROKER, "1"), keys=keys, include_synonyms=True)
+
+    told = {one.name: synonyms(one) for one in result.configs}
+    assert told == {
+        "num.partitions": [
+            ("num.partitions", "5", FROM_SETTINGS),
+            ("num.partitions", "1", FROM_DEFAULT),
+        ],
+        "group.max.size": [("group.max.size", "2147483647", FROM_DEFAULT)],
+    }
+
+
+@every_version
+def test_the_default_of_all_brokers_is_what_was_changed_for_all(
+    running_broker: RunningBroker, version: int
+) -> None:
+    running_broker.set_for_broker("", {"message.max.bytes": "9000"})
+    running_broker.set_for_broker("1", {"message.max.bytes": "8000", "log.retention.ms": "7"})
+
+    (result,) = ask(running_broker, version, (BROKER, ""), include_synonyms=True)
+
+    (entry,) = result.configs
+    assert synonyms(entry) == [("message.max.bytes", "9000", FROM_ALL)]
+    assert (entry.value, entry.config_source, entry.read_only) == ("9000", FROM_ALL, False)
+
+
+@every_version
+def test_a_changed_default_comes_before_the_settings_file_and_after_the_topic(
+    start_broker: StartBroker, version: int
+) -> None:
+    broker = start_broker(topic={"retention.ms": "5000"})
+    broker.create_topic("rides", retention_ms="1000")
+    broker.create_topic("trips")
+    broker.set_for_broker("", {"log.retention.hours": "3", "log.retention.minutes": "20"})
+    broker.set_for_broker("1", {"log.retention.ms": "4000"})
+    defaults = [
+        ("log.retention.ms", "4000", FROM_BROKER),
+        ("log.retention.minutes", "20", FROM_ALL),
+        ("log.retention.hours", "3", FROM_ALL),
+        ("log.retention.ms", "5000", FROM_SETTINGS),
+        ("log.retention.hours", "168", FROM_DEFAULT),
+    ]
+
+    rides, trips, itself = ask(
+        broker,
+        version,
+        (TOPIC, "rides"),
+        (TOPIC, "trips"),
+        (BROKER, "1"),
+        include_synonyms=True,
+    )
+
+    (entry,) = [one for one in rides.configs if one.name == "retention.ms"]
+    assert entry.value == "1000"
+    assert synonyms(entry) == [("retention.ms", "1000", FROM_TOPIC), *defaults]
+    (entry,) = [one for one in trips.configs if one.name == "retention.ms"]
+    assert (entry.value, entry.config_source) == ("4000", FROM_BROKER)
+    assert synonyms(entry) == defaults
+    told = {one.name: one for one in itself.configs}
+    assert synonyms(told["log.retention.ms"]) == defaults
+    assert synonyms(told["log.retention.minutes"]) == defaults[1:]
+    assert told["log.retention.hours"].value == "3"
 
 
 @every_version
@@ -160,6 +241,30 @@ def test_what_is_changed_while_a_broker_runs_comes_from_itself_from_all_or_from_
     # Asked about all, it does not tell what is its own.
     (result,) = ask(broker, version, (BROKER, ""), keys=[rate])
     assert [(one.value, one.config_source) for one in result.configs] == [("5", FROM_ALL)]
+
+
+@every_version
+def test_a_groups_settings_are_its_own_or_those_of_all_groups(
+    start_broker: StartBroker, version: int
+) -> None:
+    broker = start_broker(group_consumer_session_timeout_ms=46_000)
+    broker.set_for_group("riders", {"consumer.session.timeout.ms": "50000"})
+
+    riders, others, nobody = ask(
+        broker, version, (GROUP, "riders"), (GROUP, "others"), (GROUP, ""), include_synonyms=True
+    )
+
+    told = {one.name: one for one in riders.configs}
+    assert set(told) == set(GROUP_RULES)
+    assert not any(one.read_only for one in riders.configs)
+    name, of_all = "consumer.session.timeout.ms", "group.consumer.session.timeout.ms"
+    static = [(of_all, "46000", FROM_SETTINGS), (of_all, "45000", FROM_DEFAULT)]
+    assert synonyms(told[name]) == [(name, "50000", FROM_GROUP), *static]
+    assert (told[name].value, told[name].config_source) == ("50000", FROM_GROUP)
+    told = {one.name: one for one in others.configs}
+    assert (told[name].value, synonyms(told[name])) == ("46000", static)
+    assert told["consumer.heartbeat.interval.ms"].value == "5000"
+    assert (nobody.error_code, nobody.configs) == (INVALID_REQUEST, ())
 
 
 @every_version
@@ -201,7 +306,7 @@ def test_a_secret_is_never_told(start_broker: StartBroker, version: int) -> None
     (entry,) = [one for one in result.configs if one.name == "respool.etcd.password"]
     assert entry.is_sensitive
     assert entry.value is None
-    assert [one.value for one in entry.synonyms] == [None]
+    assert [one.value for one in entry.synonyms] == [None, None]
     assert "hunter2" not in repr(result)
 
 

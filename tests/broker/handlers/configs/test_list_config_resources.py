@@ -31,13 +31,21 @@ def test_version_0_asks_for_client_metrics_and_there_are_none(two_topics: Runnin
 
 
 def test_all_resources_are_told_when_no_type_is_named(two_topics: RunningBroker) -> None:
-    assert ask(two_topics) == (0, [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1")])
+    found = [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "1"), (LOGGER, "1")]
+    assert ask(two_topics) == (0, found)
 
 
 def test_only_the_types_named_are_told(two_topics: RunningBroker) -> None:
     assert ask(two_topics, BROKER) == (0, [(BROKER, "1")])
     assert ask(two_topics, TOPIC, TOPIC) == (0, [(TOPIC, "a"), (TOPIC, "b")])
-    assert ask(two_topics, LOGGER, CLIENT_METRICS, GROUP) == (0, [])
+    assert ask(two_topics, LOGGER, CLIENT_METRICS, GROUP) == (0, [(LOGGER, "1")])
+
+
+def test_a_group_is_told_once_it_has_settings(two_topics: RunningBroker) -> None:
+    two_topics.set_for_group("riders", {"consumer.session.timeout.ms": "50000"})
+    assert ask(two_topics, GROUP) == (0, [(GROUP, "riders")])
+    two_topics.set_for_group("riders", {})
+    assert ask(two_topics, GROUP) == (0, [])
 
 
 def test_a_type_that_does_not_exist_is_refused(two_topics: RunningBroker) -> None:

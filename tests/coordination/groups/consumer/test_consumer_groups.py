@@ -56,6 +56,7 @@ from respool.model.coordinator_errors import (
     UnsupportedAssignor,
 )
 from respool.model.errors import InvalidRequest, UnsupportedVersion
+from respool.model.group_config import GroupConfig
 from respool.model.ids import Offset
 
 # --- joining and sharing out
@@ -294,6 +295,24 @@ def test_a_silent_member_is_out_when_its_session_ends_and_not_before() -> None:
     assert type(bob.beat()) is UnknownMemberId
     ann.step()
     assert ann.partitions("rides") == {0, 1}
+
+
+def test_a_groups_own_times_apply_from_the_next_heartbeat_on() -> None:
+    world = ConsumerWorld()
+    world.make_topic("rides", 2)
+    ann, bob = world.consumers(2, "rides")
+    world.configs[GROUP] = GroupConfig(
+        consumer_session_timeout_ms=60_000, consumer_heartbeat_interval_ms=15_000
+    )
+    assert world.beat(ann.member_id, ann.epoch).heartbeat_interval_ms == 15_000
+    world.advance(CONSUMER_SESSION_MS)
+    # He has not heard of it.
+    assert set(world.group().members) == {"m0"}
+    assert type(bob.beat()) is UnknownMemberId
+    world.advance(60_000 - CONSUMER_SESSION_MS - 1)
+    assert set(world.group().members) == {"m0"}
+    world.advance(1)
+    assert not world.group().members
 
 
 def test_a_member_that_does_not_give_up_what_it_must_is_out_after_its_rebalance_timeout() -> None:

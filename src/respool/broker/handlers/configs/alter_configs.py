@@ -1,10 +1,10 @@
-"""AlterConfigs (key 33): replace all overrides of a topic or broker. Old clients have no other API for it."""
+"""AlterConfigs (key 33): replace all overrides of a topic, broker or group. Old clients have no other API for it."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.support.config_resources import change_each
+from respool.broker.handlers.support.config_resources import ResourceType, change_each
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import (
     ALTER_CLUSTER_CONFIGS,
@@ -43,8 +43,22 @@ async def alter_configs(request: Request, broker: Broker) -> Reply:
             validate_only=request.body.validate_only,
         )
 
+    async def change_group(resource: Any) -> None:
+        overrides = _overrides(resource)
+        await broker.broker_configs.change_group(
+            resource.resource_name,
+            lambda _overrides: overrides,
+            validate_only=request.body.validate_only,
+        )
+
     return await change_each(
-        request, broker, change_topic=change_topic, change_broker=change_broker
+        request,
+        broker,
+        {
+            ResourceType.TOPIC: change_topic,
+            ResourceType.BROKER: change_broker,
+            ResourceType.GROUP: change_group,
+        },
     )
 
 

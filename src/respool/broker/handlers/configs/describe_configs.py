@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the settings of topics and of this broker."""
+"""DescribeConfigs (key 32): the settings of topics, of groups and of this broker, and the levels of its loggers."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,11 +8,15 @@ from typing import Any
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.client_errors import why_unknown
 from respool.broker.handlers.support.config_entries import (
+    BrokerLayers,
     ConfigEntry,
+    all_brokers_entries,
     broker_entries,
     topic_entries,
 )
 from respool.broker.handlers.support.config_resources import ResourceType, check_is_this_broker
+from respool.broker.handlers.support.group_config_entries import group_entries
+from respool.broker.handlers.support.logger_levels import logger_entries
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import (
@@ -73,19 +77,32 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
 
 def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
     name = resource.resource_name
-    if resource.resource_type == ResourceType.TOPIC:
+    kind = resource.resource_type
+    if kind == ResourceType.TOPIC:
         topic = broker.image.topics.get(name)
         if topic is None:
             raise why_unknown(name)
-        return topic_entries(topic, broker.settings)
-    if resource.resource_type == ResourceType.BROKER:
+        return topic_entries(topic, _layers(broker))
+    if kind == ResourceType.BROKER:
         check_is_this_broker(name, broker)
-        overrides = dict(broker.image.broker_overrides)
-        if name == ALL_BROKERS:
-            # The request is for the cluster-wide defaults, not for overrides of a single broker.
-            overrides.pop(str(broker.id), None)
-        return broker_entries(broker.settings, overrides)
-    raise InvalidRequest(f"resources of type {resource.resource_type} have no settings here")
+        entries = all_brokers_entries if name == ALL_BROKERS else broker_entries
+        return entries(_layers(broker))
+    if kind == ResourceType.BROKER_LOGGER:
+        return logger_entries(name, broker)
+    if kind == ResourceType.GROUP:
+        if not name:
+            raise InvalidRequest("Group name must not be empty")
+        return group_entries(broker.image.group_configs.get(name), _layers(broker))
+    raise InvalidRequest(f"resources of type {kind} have no settings here")
+
+
+def _layers(broker: Broker) -> BrokerLayers:
+    return BrokerLayers.of(
+        broker.settings,
+        broker.image.broker_overrides,
+        defaults=broker.catalog.topic_defaults,
+        broker_count=max(1, len(broker.catalog.view(with_strays=False).candidates())),
+    )
 
 
 def _shown_text(text: str | None, *, bytes_max: float) -> str | None:
@@ -106,7 +123,7 @@ def _entry_fields(
         "value": shown_text(entry.value),
         "read_only": entry.read_only,
         "config_source": entry.source,
-        "is_sensitive": entry.value is None,
+        "is_sensitive": entry.is_sensitive,
         "synonyms": [
             {"name": one.name, "value": shown_text(one.value), "source": one.source}
             for one in synonyms

@@ -41,5 +41,7 @@ def list_config_resources(request: Request, broker: Broker) -> Reply:
 def _names(broker: Broker, resource_type: int) -> Iterator[str]:
     if resource_type == ResourceType.TOPIC:
         yield from broker.image.topics
-    elif resource_type == ResourceType.BROKER:
+    elif resource_type == ResourceType.GROUP:
+        yield from broker.image.group_configs
+    elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         yield from map(str, broker.image.brokers)

@@ -1,9 +1,9 @@
 """Config resources: what settings belong to, named in the config APIs by a type and a name."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
@@ -26,13 +26,23 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers. Only topics and brokers have settings in Respool."""
+    """Kafka's numbers. Client metrics have no settings in Respool."""
 
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+Change: TypeAlias = Callable[[Any], Awaitable[None]]
+
+_NOUNS: Mapping[int, str] = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.BROKER: "broker",
+    ResourceType.BROKER_LOGGER: "loggers of broker",
+    ResourceType.GROUP: "group",
+}
 
 
 def check_is_this_broker(name: str, broker: Broker) -> None:
@@ -45,14 +55,10 @@ def check_is_this_broker(name: str, broker: Broker) -> None:
         raise InvalidRequest(f"this is broker {broker.id}, not {name!r}")
 
 
-async def change_each(
-    request: Request,
-    broker: Broker,
-    *,
-    change_topic: Callable[[Any], Awaitable[None]],
-    change_broker: Callable[[Any], Awaitable[None]],
-) -> Reply:
+async def change_each(request: Request, broker: Broker, changes: Mapping[int, Change]) -> Reply:
     """Change the settings of each resource in the request and return the results in request order.
+
+    `changes` has what changes a resource, by type.
 
     A resource is changed as a whole or not at all.
     """
@@ -65,12 +71,12 @@ async def change_each(
             if times_named[one.resource_type, one.resource_name] > 1:
                 raise InvalidRequest(f"{one.resource_name!r} is in the request more than once")
             _check_names(one)
-            if one.resource_type == ResourceType.TOPIC:
-                await change_topic(one)
-            elif one.resource_type == ResourceType.BROKER:
-                await change_broker(one)
-            else:
-                raise InvalidRequest(f"resources of type {one.resource_type} have no settings here")
+            change = changes.get(one.resource_type)
+            if change is None:
+                raise InvalidRequest(
+                    f"this API changes no settings of resources of type {one.resource_type} here"
+                )
+            await change(one)
             if not request.body.validate_only:
                 _log_change(request, broker, one)
         except RequestError as refused:
@@ -86,7 +92,7 @@ async def change_each(
 
 
 def _log_change(request: Request, broker: Broker, resource: Any) -> None:
-    kind = "topic" if resource.resource_type == ResourceType.TOPIC else "broker"
+    kind = _NOUNS[resource.resource_type]
     what = "changed" if request.api.key == Api.INCREMENTAL_ALTER_CONFIGS else "replaced"
     # An empty name means all brokers.
     name = quoted(resource.resource_name) if resource.resource_name else "default"

@@ -10,7 +10,7 @@ from typing import Any
 
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
-from respool.broker.handlers.support.config_entries import topic_entries
+from respool.broker.handlers.support.config_entries import BrokerLayers, topic_entries
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import (
@@ -128,6 +128,9 @@ def _log_text(topic: TopicImage) -> str:
 
 
 def _created(broker: Broker, topic: TopicImage) -> dict[str, object]:
+    layers = BrokerLayers.of(
+        broker.settings, broker.image.broker_overrides, defaults=broker.catalog.topic_defaults
+    )
     return {
         "name": topic.name,
         "topic_id": topic.id,
@@ -142,7 +145,7 @@ def _created(broker: Broker, topic: TopicImage) -> dict[str, object]:
                 "config_source": entry.source,
                 "is_sensitive": False,
             }
-            for entry in topic_entries(topic, broker.settings)
+            for entry in topic_entries(topic, layers)
         ],
     }
 

@@ -30,7 +30,7 @@ from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
 )
-from respool.coordination.groups.consumer.consumer_timers import ConsumerTimers
+from respool.coordination.groups.consumer.consumer_timers import ConsumerTimers, TimesOf
 from respool.coordination.groups.consumer.group_upgrade import (
     downgrade,
     may_downgrade,
@@ -62,12 +62,14 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerGroups:
-    def __init__(self, settings: GroupSettings, *, rng: RandomSource) -> None:
+    def __init__(self, settings: GroupSettings, *, rng: RandomSource, times_of: TimesOf) -> None:
         self._settings = settings
         self._rng = rng
         self._rebalance = ConsumerRebalance()
-        self._time = ConsumerTimers(session_timeout_ms=settings.group_consumer_session_timeout_ms)
-        self._heartbeats = ConsumerHeartbeats(settings, rebalance=self._rebalance)
+        self._time = ConsumerTimers(times_of=times_of)
+        self._heartbeats = ConsumerHeartbeats(
+            settings, rebalance=self._rebalance, times_of=times_of
+        )
         self._classic = ClassicMembers(settings, rebalance=self._rebalance, time=self._time)
         self.groups: dict[str, ConsumerGroup] = {}
 

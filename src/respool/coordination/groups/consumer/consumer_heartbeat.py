@@ -18,6 +18,7 @@ from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
 )
+from respool.coordination.groups.consumer.consumer_timers import TimesOf
 from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, is_within
 from respool.coordination.record_bytes import fits_a_string
 from respool.model.coordinator_errors import (
@@ -32,8 +33,11 @@ from respool.model.errors import InvalidRequest
 
 
 class ConsumerHeartbeats:
-    def __init__(self, settings: GroupSettings, *, rebalance: ConsumerRebalance) -> None:
+    def __init__(
+        self, settings: GroupSettings, *, rebalance: ConsumerRebalance, times_of: TimesOf
+    ) -> None:
         self._settings = settings
+        self._times_of = times_of
         self._rebalance = rebalance
 
     def heartbeat(
@@ -65,7 +69,7 @@ class ConsumerHeartbeats:
         return ConsumerGroupHeartbeatReply(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.group_consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._times_of(group.group_id).heartbeat_interval_ms,
             assignment=member.assigned if has_assignment else None,
         )
 

@@ -4,14 +4,19 @@ All deadlines of a group share one timer. It may fire early and is then set agai
 deadline, does not have to move it.
 """
 
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from respool.coordination.decision import TimerKey
 from respool.coordination.draft import Draft
 from respool.coordination.groups.consumer.consumer_group import ConsumerGroup
 from respool.coordination.groups.consumer.consumer_member import ConsumerMember, MemberState
 from respool.coordination.groups.consumer.partition_sets import is_within
+from respool.model.group_config import GroupTimes
+
+# By group id: an operator may change them at any time.
+TimesOf: TypeAlias = Callable[[str], GroupTimes]
 
 # Every group has one timer; the second part of its key is the group id.
 CONSUMER_TIMER = "consumer group"
@@ -84,8 +89,8 @@ class MemberDeadlines:
 
 
 class ConsumerTimers:
-    def __init__(self, *, session_timeout_ms: int) -> None:
-        self._session_timeout_ms = session_timeout_ms
+    def __init__(self, *, times_of: TimesOf) -> None:
+        self._times_of = times_of
         self._groups: dict[str, MemberDeadlines] = {}
 
     def of(self, group_id: str) -> MemberDeadlines:
@@ -139,9 +144,11 @@ class ConsumerTimers:
         self.of(group_id).put_if_none(Due.REJOIN, member.member_id, at_ms)
 
     def keep_session(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
-        timeout_ms = self._session_timeout_ms
-        if member.classic is not None:
-            timeout_ms = member.classic.session_timeout_ms
+        timeout_ms = (
+            self._times_of(group_id).session_timeout_ms
+            if member.classic is None
+            else member.classic.session_timeout_ms
+        )
         self.of(group_id).put(Due.SESSION, member.member_id, now_ms + timeout_ms)
 
     def take_silent(self, group: ConsumerGroup, now_ms: int) -> dict[str, Due]:

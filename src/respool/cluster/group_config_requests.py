@@ -1,0 +1,65 @@
+"""Clients' requests to change the configuration of a group."""
+
+from collections.abc import Callable, Mapping
+
+from respool.cluster import keys
+from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
+from respool.cluster.view import ClusterView
+from respool.model.cluster import StoredOverrides
+from respool.model.config_rules import parse_each
+from respool.model.coordinator_settings import GroupSettings
+from respool.model.errors import InvalidConfig, InvalidRequest
+from respool.model.group_config import GROUP_RULES, GroupConfig, check_group_config
+
+GROUP_ID_LENGTH_MAX = 255
+
+
+def configure_group(
+    view: ClusterView,
+    group_id: str,
+    rewrite: Callable[[Mapping[str, str]], Mapping[str, str]],
+    *,
+    settings: GroupSettings,
+) -> list[GuardedWrite]:
+    """Rewrite the configuration of a group, which need not exist yet.
+
+    Raises:
+        InvalidRequest: the group id is empty or too long for a key of the metadata store.
+        InvalidConfig: a setting is unknown, or a value is invalid or outside of the broker's limits.
+    """
+    if not group_id:
+        raise InvalidRequest("Group name must not be empty")
+    if len(group_id) > GROUP_ID_LENGTH_MAX:
+        raise InvalidRequest(
+            f"a group id of {len(group_id)} characters can have no configuration, limit {GROUP_ID_LENGTH_MAX}"
+        )
+    before = view.image.stored_group_overrides.get(group_id, StoredOverrides(values={}))
+    wanted = rewrite(before.values)
+    # What a newer version stored stays, and blocks no change.
+    own = {name: text for name, text in wanted.items() if not _is_foreign(name, text, before)}
+    check_group_config(GroupConfig.parse(own), settings)
+    texts = {
+        name: str(value)
+        for name in own
+        for value in parse_each({name: own[name]}, GROUP_RULES, of="group").values()
+    }
+    after = {**wanted, **texts}
+    if after == before.values:
+        return []
+    change = KeyChange(
+        key=keys.group_config_key(group_id),
+        value=keys.encode_overrides(after) if after else None,
+        revision=before.revision,
+        why=f"group {group_id!r} has other settings",
+    )
+    return in_writes([change], guard=view.guard)
+
+
+def _is_foreign(name: str, text: str, before: StoredOverrides) -> bool:
+    if before.values.get(name) != text:
+        return False
+    try:
+        GroupConfig.parse({name: text})
+    except InvalidConfig:
+        return True
+    return False

@@ -1,0 +1,72 @@
+"""Changes of a group's configuration, in the metadata store."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from cluster.cluster_world import ONE, ClusterWorld
+from respool.cluster import keys
+from respool.cluster.group_config_requests import GROUP_ID_LENGTH_MAX, configure_group
+from respool.model.coordinator_settings import GroupSettings
+from respool.model.errors import InvalidConfig, InvalidRequest
+from respool.model.group_config import GroupConfig
+
+SESSION = "consumer.session.timeout.ms"
+GROUP = "riders/of the north"
+
+
+def configure(
+    cluster: ClusterWorld, overrides: Mapping[str, str], group_id: str = GROUP
+) -> Mapping[str, Mapping[str, str]]:
+    """Change a group's configuration, and return that of all groups."""
+    cluster.apply(
+        configure_group(
+            cluster.view(), group_id, lambda _: dict(overrides), settings=GroupSettings()
+        )
+    )
+    stored = cluster.view().image.stored_group_overrides
+    return {name: one.values for name, one in stored.items()}
+
+
+def test_a_group_keeps_its_configuration_until_it_is_unset() -> None:
+    cluster = ClusterWorld({ONE: None})
+    assert configure(cluster, {SESSION: " 50_000"}) == {GROUP: {SESSION: "50000"}}
+    assert cluster.view().image.group_configs == {
+        GROUP: GroupConfig(consumer_session_timeout_ms=50_000)
+    }
+    assert configure(cluster, {SESSION: "60000"}, "others").keys() == {GROUP, "others"}
+    assert configure(cluster, {}).keys() == {"others"}
+    assert set(cluster.view().image.group_configs) == {"others"}
+
+
+def test_a_change_that_changes_nothing_is_not_written() -> None:
+    cluster = ClusterWorld({ONE: None})
+    configure(cluster, {SESSION: "50000"})
+    settings = GroupSettings()
+    assert configure_group(cluster.view(), GROUP, lambda now: now, settings=settings) == []
+
+
+@pytest.mark.parametrize(
+    ("group_id", "overrides", "error"),
+    [
+        ("", {SESSION: "50000"}, InvalidRequest),
+        ("x" * (GROUP_ID_LENGTH_MAX + 1), {SESSION: "50000"}, InvalidRequest),
+        (GROUP, {SESSION: "1"}, InvalidConfig),
+        (GROUP, {SESSION: "50000", "no.such": "1"}, InvalidConfig),
+    ],
+)
+def test_what_cannot_be_is_not_written(
+    group_id: str, overrides: dict[str, str], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        configure(ClusterWorld({ONE: None}), overrides, group_id)
+
+
+def test_what_a_newer_version_has_set_stays_and_is_in_nobodys_way() -> None:
+    cluster = ClusterWorld({ONE: None})
+    theirs = {"some.new.thing": "5", SESSION: "a while"}
+    cluster.put(keys.group_config_key(GROUP), keys.encode_overrides(theirs))
+    assert cluster.view().image.group_configs == {GROUP: GroupConfig()}
+    assert configure(cluster, theirs | {"consumer.heartbeat.interval.ms": "6000"}) == {
+        GROUP: theirs | {"consumer.heartbeat.interval.ms": "6000"}
+    }
