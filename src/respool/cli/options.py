@@ -81,7 +81,7 @@ def parse_assignments(pairs: Sequence[str] | None, *, option: str = "--set") -> 
 
 
 def broker_settings(
-    pairs: Sequence[str] | None, given: Mapping[str, object], *, file: Path | None
+    pairs: Sequence[str] | None, given: Mapping[str, object], *, files: Iterable[Path | None]
 ) -> dict[str, object]:
     """A broker's settings given on the command line: by `--set`, and by flags; a flag that is None was not given.
 
@@ -95,8 +95,9 @@ def broker_settings(
             if name in found:
                 raise UsageError(f"{name} is given by a flag and by --set")
             found[name] = value
-    if file is not None and not file.is_file():
-        raise NotFound(f"there is no settings file {str(file)!r}")
+    for file in files:
+        if file is not None and not file.is_file():
+            raise NotFound(f"there is no settings file {str(file)!r}")
     return found
 
 

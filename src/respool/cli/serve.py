@@ -10,12 +10,14 @@ from respool.cli import options, output
 from respool.model.operator_errors import OperatorError, UsageError
 
 EPILOG = (
-    "Settings come from flags, then RESPOOL_<NAME> in the environment, then the file, then defaults. "
+    "Settings come from flags, then RESPOOL_<NAME> in the environment, then the file of --config, then that of "
+    "--kafka-config, then defaults. "
     "It runs until Ctrl-C or SIGTERM, and prints one line when it accepts clients.\n\n"
     "Examples:\n"
     "  respool serve\n"
     "  respool serve --data /var/lib/respool --metrics 127.0.0.1:9100\n"
     "  respool serve --config respool.toml --set num_partitions=4 --print-config\n"
+    "  respool serve --kafka-config server.properties --print-config\n"
     "  respool serve --broker-id 2 --etcd 10.0.0.1:2379 --rack b --insecure"
 )
 
@@ -41,6 +43,14 @@ def serve(
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE.toml", help="Read settings from this file.")
+    ] = None,
+    kafka_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--kafka-config",
+            metavar="FILE.properties",
+            help="Read a Kafka broker's server.properties; all other sources take precedence.",
+        ),
     ] = None,
     insecure: Annotated[
         bool | None,
@@ -106,19 +116,21 @@ def serve(
         "log_level": log_level,
         "log_format": log_format,
     }
-    flags = options.broker_settings(settings, given, file=config)
+    flags = options.broker_settings(settings, given, files=[config, kafka_config])
 
     from respool.model.errors import RespoolError, SettingsError
     from respool.node.config import load_settings, unknown_variables, write_example
 
     try:
-        loaded = load_settings(file=config, environ=os.environ, flags=flags)
+        loaded = load_settings(
+            file=config, environ=os.environ, flags=flags, kafka_file=kafka_config
+        )
     except SettingsError as error:
         raise UsageError(
             str(error), hint="see all settings with: respool serve --print-config"
         ) from error
     if print_config:
-        output.note_some([*loaded.renamed, *unknown_variables(os.environ)])
+        output.note_some([*loaded.renamed, *loaded.accepted, *unknown_variables(os.environ)])
         output.print_line(write_example(loaded).rstrip("\n"))
         return
 

@@ -170,9 +170,6 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
         "leadership always returns to the preferred leaders",
     ),
     "client.quota.callback.class": (("",), _JAVA),
-    "compression.gzip.level": (("-1",), "compression levels cannot be chosen"),
-    "compression.lz4.level": (("9",), "compression levels cannot be chosen"),
-    "compression.zstd.level": (("3",), "compression levels cannot be chosen"),
     "config.providers": (("",), "values are read from this file only"),
     "connections.max.reauth.ms": (("0",), _SECURITY),
     "control.plane.listener.name": (("",), "there is one listener"),
@@ -202,29 +199,14 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
         ("1.7976931348623157E308",),
         "compaction has no limit of bytes per second",
     ),
-    "log.flush.interval.messages": (
-        ("9223372036854775807",),
-        "set respool.flush and respool.flush.interval.ms (docs/durability.md)",
-    ),
-    "log.flush.interval.ms": (
-        ("", "9223372036854775807"),
-        "set respool.flush and respool.flush.interval.ms (docs/durability.md)",
-    ),
     "log.flush.scheduler.interval.ms": (
         ("9223372036854775807",),
         "set respool.flush and respool.flush.interval.ms (docs/durability.md)",
-    ),
-    "log.local.retention.bytes": (("-2",), _TIERED),
-    "log.local.retention.ms": (("-2",), _TIERED),
-    "log.message.downconversion.enable": (
-        ("true", "false"),
-        "messages are in format v2, which every client reads",
     ),
     "log.message.timestamp.difference.max.ms": (
         ("9223372036854775807",),
         "set log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms, which replaced it in Kafka",
     ),
-    "log.preallocate": (("false",), "segments grow as they are written"),
     "max.connection.creation.rate": (
         ("2147483647",),
         "the number of connections is limited, not their rate: max.connections, max.connections.per.ip",

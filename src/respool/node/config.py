@@ -1,4 +1,5 @@
-"""Reads settings from a TOML file, then from `RESPOOL_<NAME>` in the environment, then from the command line.
+"""Reads settings from a Kafka broker's server.properties (`kafka_properties.py`), then from a TOML file, then from
+`RESPOOL_<NAME>` in the environment, then from the command line.
 
 ```toml
 data = "/var/lib/respool"
@@ -24,9 +25,11 @@ from typing import Any
 from respool.model.coordinator_settings import TOPIC_DOC
 from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.inert_topic_settings import REFUSED
-from respool.model.setting_fields import ALIASES, OLD_NAMES
+from respool.model.setting_fields import ALIASES, OLD_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS, Settings, is_secret
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
+from respool.model.topic_defaults import in_topic_unit
+from respool.node.kafka_properties import read_kafka_properties
 
 PREFIX = "RESPOOL_"
 # Variables with our prefix that are not broker settings: the command line's, and the tests'.
@@ -73,8 +76,9 @@ def load_settings(
     environ: Mapping[str, str],
     flags: Mapping[str, object],
     flags_from: str = "command line",
+    kafka_file: str | os.PathLike[str] | None = None,
 ) -> Settings:
-    """Read all three sources and return the resulting settings.
+    """Read all sources and return the resulting settings. `kafka_file` is a Kafka broker's server.properties.
 
     A flag is named like a setting, or `topic.<Kafka's name>`; None means that it was not given. `flags_from` names the
     source of the flags in messages. Files and flags may also use Kafka's names of broker settings, and every source may
@@ -87,29 +91,65 @@ def load_settings(
     topic: dict[str, str] = {}
     sources: dict[str, str] = {}
     renamed: list[str] = []
-    for place in (_from_file(file), _from_environ(environ), _from_flags(flags, flags_from)):
-        for name, (value, source) in _without_aliases(place, renamed).items():
+    places = [
+        _without_aliases(place, renamed)
+        for place in (_from_file(file), _from_environ(environ), _from_flags(flags, flags_from))
+    ]
+    kafka = None
+    if kafka_file is not None:
+        is_clustered = any(place.get("etcd", ("", ""))[0] for place in places)
+        kafka = read_kafka_properties(
+            os.fspath(kafka_file), is_clustered=is_clustered, parse=_parsed
+        )
+        places = [{name: (value, source) for name, value, source in kafka.settings}, *places]
+    for place in places:
+        for name, (value, source) in place.items():
+            parsed = _parsed(name, value, source)
             if name.startswith("topic."):
-                topic[name.removeprefix("topic.")] = _topic_value(name, value, source)
-            elif name in SETTINGS:
-                values[name] = _value(name, value, source)
+                topic[name.removeprefix("topic.")] = str(parsed)
             else:
-                raise SettingsError(f"{source}: there is no such setting{_closest(name)}")
+                values[name] = parsed
             sources[name] = source
     try:
         settings = Settings.from_flat(**values, topic=topic)
-        return dataclasses.replace(settings, renamed=tuple(renamed))
     except SettingsError as error:
-        # Each value is valid by itself, so the message names the settings that contradict each other.
-        words = set(re.findall(r"[\w.]*\w", str(error)))
-        concerned = {
-            name: source for name, source in sources.items() if name.removeprefix("topic.") in words
-        }
-        if len(concerned) == 1 and str(error).startswith(f"{next(iter(concerned))} = "):
-            # The error begins with the name, which need not be repeated.
-            [(name, source)] = concerned.items()
-            concerned = {name: source.removesuffix(f": {name}")}
-        raise SettingsError(f"{'; '.join(concerned.values())}: {error}") from None
+        contradiction = _with_sources(error, sources)
+        if kafka is None or not kafka.problems:
+            raise contradiction from None
+        kafka.problems.append(str(contradiction))
+    if kafka is not None:
+        kafka.check()
+    return dataclasses.replace(
+        settings,
+        renamed=tuple(renamed),
+        accepted=() if kafka is None else kafka.notes,
+        given=frozenset(sources),
+    )
+
+
+def _parsed(name: str, value: object, source: str) -> object:
+    """
+    Raises:
+        SettingsError: there is no such setting, or the value is invalid.
+    """
+    if name.startswith("topic."):
+        return _topic_value(name, value, source)
+    if name in SETTINGS:
+        return _value(name, value, source)
+    raise SettingsError(f"{source}: there is no such setting{_closest(name)}")
+
+
+def _with_sources(error: SettingsError, sources: Mapping[str, str]) -> SettingsError:
+    """The error with the places of the settings that contradict each other; each is valid by itself."""
+    words = set(re.findall(r"[\w.]*\w", str(error)))
+    concerned = {
+        name: source for name, source in sources.items() if name.removeprefix("topic.") in words
+    }
+    if len(concerned) == 1 and str(error).startswith(f"{next(iter(concerned))} = "):
+        # The error begins with the name, which need not be repeated.
+        [(name, source)] = concerned.items()
+        concerned = {name: source.removesuffix(f": {name}")}
+    return SettingsError(f"{'; '.join(concerned.values())}: {error}")
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -200,7 +240,8 @@ def _without_aliases(place: Iterable[Found], renamed: list[str]) -> dict[str, tu
         SettingsError: a setting is given under two names.
     """
     found: dict[str, tuple[object, str]] = {}
-    for alias, value, source in place:
+    for alias, given, source in place:
+        value = given
         name = ALIASES.get(alias, alias)
         if name in found:
             raise SettingsError(f"{source}: is the same setting as {found[name][1]}")
@@ -208,8 +249,11 @@ def _without_aliases(place: Iterable[Found], renamed: list[str]) -> dict[str, tu
             renamed.append(
                 f"{source}: is called {name} now; the old name goes with the next release"
             )
-        is_address = alias in _ADDRESSES_OF_KAFKA and isinstance(value, str)
-        found[name] = str(value).removeprefix("PLAINTEXT://") if is_address else value, source
+        if alias in _ADDRESSES_OF_KAFKA and isinstance(value, str):
+            value = value.removeprefix("PLAINTEXT://")
+        elif alias in TOPIC_DEFAULTS_IN_UNITS and isinstance(value, int | str):
+            value = in_topic_unit(alias, str(value))
+        found[name] = value, source
     return found
 
 

@@ -72,7 +72,7 @@ def cluster_address(
     # Warnings about etcd are in the brokers' logs; here they would mix with the output.
     logging.basicConfig(level=logging.ERROR)
     given = {"etcd": etcd, "cluster": cluster, "insecure": insecure or None}
-    flags = options.broker_settings(settings, given, file=config)
+    flags = options.broker_settings(settings, given, files=[config])
     try:
         loaded = load_settings(file=config, environ=os.environ, flags=flags)
     except SettingsError as error:

@@ -1,0 +1,296 @@
+"""Reads a Kafka broker's server.properties, line by line: each is a setting here, is accepted, or is refused by name.
+
+    node.id=1                         a setting, under Kafka's name
+    num.network.threads=3             accepted: it has no effect, and a note says why
+    auto.leader.rebalance.enable=true accepted: Respool does that anyway; false would be refused
+    ssl.keystore.location=...         refused, with the reason
+
+All refused lines are reported at once.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from respool.model.errors import SettingsError
+from respool.model.java_properties import JavaProperty, java_properties
+from respool.model.kafka_lines import kafka_line
+from respool.model.setting_fields import ALIASES, TOPIC_DEFAULTS_IN_UNITS
+from respool.model.settings import SETTINGS
+from respool.model.topic_config import CONFIG_RULES
+from respool.model.topic_defaults import in_topic_unit, names_of_default
+
+# A setting by its name here (`topic.` before those of topics), its value, and its line.
+Line = tuple[str, str, str]
+Parse = Callable[[str, str, str], object]
+
+_ROLES = frozenset({"broker", "controller"})
+_ANYWHERE = ("", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not listened on.
+_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+_BOOTSTRAP, _VOTERS = "controller.quorum.bootstrap.servers", "controller.quorum.voters"
+_NEEDS_ETCD = (
+    "brokers of a cluster find each other in etcd: give its address with --etcd, or remove this line for a broker that "
+    "is alone"
+)
+
+
+@dataclass(slots=True)
+class KafkaProperties:
+    """The lines of one file that are settings, and what to tell the operator about the others."""
+
+    path: str
+    settings: list[Line] = field(default_factory=list)
+    # Why lines are refused.
+    problems: list[str] = field(default_factory=list)
+    # Accepted lines, by the reason why they have no effect.
+    accepted: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence for each reason."""
+        return tuple(
+            f"{self.path}: accepted without effect: {', '.join(names)}: {why}"
+            for why, names in self.accepted.items()
+        )
+
+    def check(self) -> None:
+        """
+        Raises:
+            SettingsError: lines are refused; the message lists all of them.
+        """
+        if self.problems:
+            what = "line is" if len(self.problems) == 1 else "lines are"
+            listed = "".join(f"\n  {one}" for one in self.problems)
+            raise SettingsError(f"{self.path}: {len(self.problems)} {what} refused:{listed}")
+
+
+def read_kafka_properties(path: str, *, is_clustered: bool, parse: Parse) -> KafkaProperties:
+    """Read the file. `is_clustered`: etcd is given elsewhere. `parse` checks a value; it raises SettingsError.
+
+    Raises:
+        SettingsError: the file cannot be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise SettingsError(f"{path}: {reason}") from error
+    return _Reader(path, text, is_clustered=is_clustered, parse=parse).read()
+
+
+class _Reader:
+    def __init__(self, path: str, text: str, *, is_clustered: bool, parse: Parse) -> None:
+        self._found = KafkaProperties(path=path)
+        self._is_clustered = is_clustered
+        self._parse = parse
+        self._lines: dict[str, JavaProperty] = {}
+        for one in java_properties(text):
+            before = self._lines.get(one.name)
+            if before is not None:
+                # As in Java, the last line wins.
+                self._accept(f"{one.name} (line {before.line})", "a later line sets it again")
+            self._lines[one.name] = one
+        self._special: Mapping[str, Callable[[JavaProperty], None]] = {
+            "advertised.listeners": self._read_listeners,
+            "broker.id": self._read_id,
+            "inter.broker.listener.name": self._read_inter_broker,
+            "listener.security.protocol.map": self._read_protocols,
+            "listeners": self._read_listeners,
+            "log.dir": self._read_folder,
+            "log.dirs": self._read_folder,
+            "node.id": self._read_id,
+            "process.roles": self._read_roles,
+            "zookeeper.connect": self._read_zookeeper,
+            _BOOTSTRAP: self._read_controllers,
+            _VOTERS: self._read_controllers,
+        }
+
+    def read(self) -> KafkaProperties:
+        for one in self._lines.values():
+            try:
+                self._read_line(one)
+            except SettingsError as error:
+                self._found.problems.append(str(error))
+        return self._found
+
+    def _read_line(self, one: JavaProperty) -> None:
+        read = self._special.get(one.name)
+        if read is not None:
+            read(one)
+            return
+        name = ALIASES.get(one.name, one.name)
+        if one.name in CONFIG_RULES and name == one.name:
+            # Such as compression.type, which has the same name for a broker and a topic.
+            name = f"topic.{one.name}"
+        if name.removeprefix("topic.") in CONFIG_RULES and name.startswith("topic."):
+            self._read_default(one, name.removeprefix("topic."))
+        elif name in SETTINGS and name != one.name:
+            self._read_setting(one, name)
+        else:
+            self._read_other(one)
+
+    def _read_setting(self, one: JavaProperty, name: str) -> None:
+        if SETTINGS[name].needs_etcd and not self._is_clustered:
+            self._accept(one.name, "it matters in a cluster only, and no etcd is given")
+            return
+        self._add(one, name, one.value.strip())
+
+    def _read_default(self, one: JavaProperty, setting: str) -> None:
+        finer = next(name for name in names_of_default(setting) if name in self._lines)
+        if finer != one.name:
+            self._accept(one.name, f"{finer} takes precedence, as in Kafka")
+            return
+        text = one.value.strip()
+        if one.name in TOPIC_DEFAULTS_IN_UNITS and not text.removeprefix("-").isdecimal():
+            raise self._problem(one, f"{text!r} is not a whole number")
+        self._add(one, f"topic.{setting}", in_topic_unit(one.name, text))
+
+    def _read_other(self, one: JavaProperty) -> None:
+        line, value = kafka_line(one.name), one.value.strip()
+        if line is None:
+            raise self._problem(
+                one,
+                "is neither a setting of Apache Kafka 4.3's brokers nor one of Respool; Respool's own are given with "
+                "--config, --set or RESPOOL_<NAME>",
+            )
+        if line.accepted is not None and value.lower() not in {
+            each.lower() for each in line.accepted
+        }:
+            only = " or ".join(filter(None, line.accepted))
+            raise self._problem(one, line.why + (f"; accepted is only {only}" if only else ""))
+        self._accept(one.name, line.why)
+
+    # -- lines that need more than a name ----------------------------------------------------------------------------
+
+    def _read_id(self, one: JavaProperty) -> None:
+        other = self._lines.get("node.id")
+        if one.name == "broker.id" and other is not None:
+            if other.value.strip() != one.value.strip():
+                raise self._problem(one, f"is not node.id = {other.value}; they must be equal")
+            self._accept(one.name, "node.id says the same")
+            return
+        if one.value.strip() == "-1":
+            raise self._problem(one, "ids are not given out: choose a number from 0 on")
+        self._add(one, "broker_id", one.value.strip())
+
+    def _read_folder(self, one: JavaProperty) -> None:
+        if one.name == "log.dir" and self._lines.get("log.dirs", one).value.strip():
+            if "log.dirs" in self._lines:
+                self._accept(one.name, "log.dirs takes precedence, as in Kafka")
+                return
+        elif not one.value.strip():
+            self._accept(one.name, "it is empty")
+            return
+        folders = [each.strip() for each in one.value.split(",") if each.strip()]
+        if len(folders) > 1:
+            raise self._problem(
+                one, f"there is one data folder for each broker, not {len(folders)}"
+            )
+        self._add(one, "data", folders[0])
+
+    def _read_roles(self, one: JavaProperty) -> None:
+        roles = {each.strip() for each in one.value.split(",")}
+        if not roles <= _ROLES:
+            raise self._problem(one, "is not broker, or broker,controller")
+        if "broker" not in roles:
+            raise self._problem(
+                one,
+                "there are no separate controllers: each broker of a cluster can become the controller, so this node "
+                "is not needed",
+            )
+        if "controller" not in roles and not self._is_clustered:
+            raise self._problem(one, f"the controller is elsewhere, and {_NEEDS_ETCD}")
+        self._accept(one.name, "each broker of a cluster can become the controller")
+
+    def _read_controllers(self, one: JavaProperty) -> None:
+        count = len([each for each in one.value.split(",") if each.strip()])
+        if count > 1 and not self._is_clustered:
+            raise self._problem(one, f"names {count} controllers; {_NEEDS_ETCD}")
+        self._accept(one.name, "each broker of a cluster can become the controller")
+
+    def _read_zookeeper(self, one: JavaProperty) -> None:
+        servers = one.value.strip().partition("/")[0].split(",")
+        is_local = all(each.strip().rpartition(":")[0] in _THIS_MACHINE for each in servers)
+        if not is_local and not self._is_clustered:
+            raise self._problem(one, f"there is no ZooKeeper; {_NEEDS_ETCD}")
+        line = kafka_line(one.name)
+        assert line is not None
+        self._accept(one.name, line.why)
+
+    def _read_inter_broker(self, one: JavaProperty) -> None:
+        if one.value.strip() in self._controllers():
+            raise self._problem(one, "is a listener of controllers")
+        self._accept(one.name, "brokers use the listener of clients")
+
+    def _read_protocols(self, one: JavaProperty) -> None:
+        for name, protocol in self._protocols(one.value).items():
+            used = {each for each, _ in self._listeners("listeners")} - self._controllers()
+            if name in used and protocol != "PLAINTEXT":
+                raise self._problem(
+                    one,
+                    f"{name} is {protocol}: clients are not authenticated and not encrypted yet, only PLAINTEXT is "
+                    "served",
+                )
+        self._accept(one.name, "only PLAINTEXT is served")
+
+    def _read_listeners(self, one: JavaProperty) -> None:
+        protocols = self._protocols(
+            self._lines["listener.security.protocol.map"].value
+            if "listener.security.protocol.map" in self._lines
+            else ""
+        )
+        controllers = self._controllers()
+        found = [each for each in self._listeners(one.name) if each[0] not in controllers]
+        if len(found) != len(self._listeners(one.name)):
+            self._accept(
+                f"the controller's listener in {one.name}", "brokers use the listener of clients"
+            )
+        if len(found) != 1:
+            names = ", ".join(name for name, _ in found) or "none"
+            raise self._problem(one, f"there must be one listener of clients, not {names}")
+        [(name, address)] = found
+        protocol = protocols.get(name, name)
+        if protocol != "PLAINTEXT":
+            raise self._problem(
+                one,
+                f"{name} is {protocol}: clients are not authenticated and not encrypted yet, only PLAINTEXT is served",
+            )
+        host, _, port = address.rpartition(":")
+        if one.name == "listeners":
+            self._add(one, "listen", f"{host or '0.0.0.0'}:{port}")  # noqa: S104
+        elif host in _ANYWHERE:
+            raise self._problem(one, f"{address!r} is not an address that clients can connect to")
+        else:
+            self._add(one, "advertised", address)
+
+    def _listeners(self, name: str) -> list[tuple[str, str]]:
+        """The listeners' names and addresses."""
+        line = self._lines.get(name)
+        listed = [] if line is None else [each.strip() for each in line.value.split(",")]
+        return [
+            (each.partition("://")[0].upper(), each.partition("://")[2]) for each in listed if each
+        ]
+
+    def _controllers(self) -> set[str]:
+        line = self._lines.get("controller.listener.names")
+        return set() if line is None else {each.strip().upper() for each in line.value.split(",")}
+
+    def _protocols(self, text: str) -> dict[str, str]:
+        pairs = (each.strip().partition(":") for each in text.split(",") if each.strip())
+        return {name.upper(): protocol.upper() for name, _, protocol in pairs}
+
+    # -- what becomes of a line --------------------------------------------------------------------------------------
+
+    def _add(self, one: JavaProperty, name: str, value: str) -> None:
+        source = f"{self._found.path}, line {one.line}: {one.name}"
+        try:
+            self._parse(name, value, source)
+        except SettingsError as error:
+            raise SettingsError(str(error).removeprefix(f"{self._found.path}, ")) from None
+        self._found.settings.append((name, value, source))
+
+    def _accept(self, what: str, why: str) -> None:
+        self._found.accepted.setdefault(why, []).append(what)
+
+    def _problem(self, one: JavaProperty, why: str) -> SettingsError:
+        return SettingsError(f"line {one.line}: {one.name}: {why}")
