@@ -22,9 +22,14 @@ class FakeNode:
         self.ends_with: int | Exception = 0
 
     def load_settings(
-        self, *, file: Path | None, environ: Mapping[str, str], flags: Mapping[str, str | bool]
+        self,
+        *,
+        file: Path | None,
+        environ: Mapping[str, str],
+        flags: Mapping[str, str | bool],
+        kafka_file: Path | None,
     ) -> Settings:
-        self.asked = {"file": file, "environ": environ, "flags": dict(flags)}
+        self.asked = {"file": file, "environ": environ, "flags": dict(flags), "kafka": kafka_file}
         if "nonsense" in flags:
             raise SettingsError("there is no setting 'nonsense'")
         return Settings.from_flat(listen=str(flags.get("listen", "127.0.0.1:9092")))
@@ -126,6 +131,38 @@ def test_print_config_says_on_standard_error_which_variables_are_ignored(
     ended = run("serve", "--print-config")
     assert "RESPOOL_LISTENS is ignored" in ended.err
     assert "RESPOOL_LISTENS" not in ended.out
+
+
+def test_a_kafka_brokers_settings_are_printed_as_a_file_of_respools(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.hours=24\nnum.partitions=3\nnum.io.threads=8\n")
+    ended = run("serve", "--kafka-config", str(file), "--print-config")
+    printed = tomllib.loads(ended.out)
+    assert printed == {"num_partitions": 3, "topic": {"retention.ms": "86400000"}}
+    assert f"{file}: accepted without effect: num.io.threads" in ended.err
+
+
+def test_every_line_of_a_kafka_brokers_settings_that_is_refused_is_said(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("ssl.keystore.location=a\nno.such=1\n")
+    ended = run("serve", "--kafka-config", str(file))
+    assert ended.code == 2
+    assert "2 lines are refused" in ended.err
+    assert "line 1: ssl.keystore.location" in ended.err
+    assert "line 2: no.such" in ended.err
+
+
+def test_a_kafka_brokers_settings_that_are_missing_are_not_found(
+    run: Run, node: FakeNode, tmp_path: Path
+) -> None:
+    ended = run("serve", "--kafka-config", str(tmp_path / "none.properties"))
+    assert ended.code == 3
+    assert "none.properties" in ended.err
+    assert not node.ran
 
 
 def test_print_config_says_on_standard_error_which_settings_have_a_new_name(

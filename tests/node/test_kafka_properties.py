@@ -56,10 +56,10 @@ def load(
     return load_settings(file=None, environ=environ or {}, flags=flags, kafka_file=file)
 
 
-def refused(tmp_path: Path, text: str, **flags: object) -> list[str]:
+def refused(tmp_path: Path, text: str) -> list[str]:
     """The message's lines, without what they have in common."""
     with pytest.raises(SettingsError) as caught:
-        load(tmp_path, text, **flags)
+        load(tmp_path, text)
     return [line.strip() for line in str(caught.value).splitlines()[1:]]
 
 
