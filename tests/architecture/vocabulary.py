@@ -164,7 +164,8 @@ RETIRED = [
     Retired(pattern=r"run to the end", instead="run_uncancelled"),
     Retired(pattern=r"lanes?", instead="partition queue"),
     Retired(pattern=r"parcels?", instead="producer batch"),
-    Retired(pattern=r"keepers?", instead="maintenance thread"),
+    # ZooKeeper is the name of what Kafka had.
+    Retired(pattern=r"(?<!zoo )keepers?", instead="maintenance thread"),
     Retired(pattern=r"outlets?", instead="bounded queue"),
     Retired(
         pattern=r"gathering|cutting|packing|stamping",

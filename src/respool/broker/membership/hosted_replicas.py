@@ -118,6 +118,9 @@ class HostedReplicas:
                 if number not in held and self._is_mine(topic, number)
             ]
         await self._partitions.open_all(missing)
+        for topic in topics:
+            # They may have changed meanwhile.
+            self.apply_settings(topic.name)
         await self.take_roles(topic.name for topic in topics)
 
     async def take_roles(self, names: Iterable[str]) -> None:
