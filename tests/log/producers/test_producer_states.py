@@ -504,3 +504,39 @@ def test_garbage_is_a_value_error_and_nothing_else(garbage: bytes, with_right_cr
     # What has the right crc, count and size is a snapshot, however odd.
     assert with_right_crc
     assert len(states) <= len(garbage) // 46
+
+
+@pytest.mark.parametrize("seen_at", [None, NOON + 60_000, NOON - 60_000])
+@pytest.mark.parametrize(
+    ("headers", "last"),
+    [
+        ([batch(timestamp=NOON - 5)], NOON - 5),
+        ([batch(timestamp=NOON + 5), batch(sequence=1, timestamp=NOON - 5)], NOON - 5),
+        ([batch(attributes=TRANSACTIONAL_BIT), marker(timestamp=NOON + 9)], NOON + 9),
+        ([marker(timestamp=NOON + 9)], NOON + 9),
+        ([batch(epoch=1), marker(epoch=2, timestamp=NOON + 9)], NOON + 9),
+    ],
+)
+def test_the_time_of_the_last_batch_survives_expiration_runs_and_restarts(
+    headers: list[BatchHeader], last: int, seen_at: int | None
+) -> None:
+    states = states_after(*headers)
+    if seen_at is not None:
+        assert states.expire(seen_at) == 0
+    again = restarted(restarted(states))
+    for one in (states, again):
+        assert [state.last_timestamp for state in one.active()] == [last]
+    # The time of activity is another one, and is kept beside it.
+    assert again == states
+    assert again.encode_snapshot() == states.encode_snapshot()
+    if seen_at is not None:
+        assert [state.active_at_ms for state in again.active()] == [seen_at]
+
+
+def test_the_last_entry_of_a_producer_has_the_time_that_kafka_writes() -> None:
+    states = states_after(batch(timestamp=1000))
+    states.expire(NOON)
+    entries = [(7, 0, 0, 0, 0, 1000, -1, -1), (7, 0, 0, 0, 0, NOON, -1, -1)]
+    entries.append(entries[0])
+    body = struct.pack(">i", 3) + b"".join(struct.pack(">qhiqiqiq", *entry) for entry in entries)
+    assert states.encode_snapshot()[6:] == body

@@ -15,11 +15,12 @@ five batches after a broker restart gets OUT_OF_ORDER_SEQUENCE for the first. We
 batch, oldest first. Kafka can read the file: it maps entries by producer id, so the last entry, the one it would have
 written, wins. No second file can be lost or be at another offset, and files written by Kafka can be read.
 
-The last entry may repeat the producer's last batch with another timestamp. It then stands for no batch, but for the
-time of the producer's last activity, as in Kafka's own last entry; expiration uses it.
+The last entry's timestamp is that of the producer's last batch or marker, as in Kafka's own. It repeats the last batch
+where that was a marker, or where the producer's time of activity differs: that time, which expiration uses, is then in
+one more entry before it, which repeats the batch too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -83,35 +84,48 @@ def decode_entries(data: bytes) -> list[SnapshotEntry]:
 
 
 def entries_of(state: ProducerState, *, active_at_ms: int) -> Iterable[SnapshotEntry]:
-    """The producer's batches, oldest first, and the last one again if `active_at_ms` differs from its timestamp."""
+    """The producer's batches, oldest first; then entries for its times, if they are not the last batch's."""
     for batch in state.batches:
         yield _entry(state, batch)
     last = state.batches[-1] if state.batches else _NO_BATCH
-    if last.timestamp != active_at_ms or not state.batches:
+    if active_at_ms != state.last_timestamp:
         yield _entry(state, last._replace(timestamp=active_at_ms))
+    elif state.batches and last.timestamp == state.last_timestamp:
+        return
+    yield _entry(state, last._replace(timestamp=state.last_timestamp))
 
 
-def add_entry(state: ProducerState | None, entry: SnapshotEntry) -> ProducerState:
-    """Return the producer's state after one more of its entries; `state` is the result of the earlier ones."""
-    if state is None:
-        state = ProducerState(
-            producer_id=entry.producer_id, epoch=entry.epoch, active_at_ms=entry.timestamp
-        )
-    elif state.epoch != entry.epoch:
-        state.begin_epoch(entry.epoch)
-    if entry.last_offset >= 0 and entry.last_offset != state.last_offset:
-        state.add(
-            AppendedBatch(
-                last_sequence=entry.last_sequence,
-                last_offset=entry.last_offset,
-                offset_delta=entry.offset_delta,
-                timestamp=entry.timestamp,
+def state_of(entries: Sequence[SnapshotEntry]) -> ProducerState:
+    """The state of one producer, from all of its entries."""
+    first, last = entries[0], entries[-1]
+    state = ProducerState(
+        producer_id=first.producer_id,
+        epoch=first.epoch,
+        active_at_ms=last.timestamp,
+        last_timestamp=last.timestamp,
+        is_fresh=False,
+    )
+    # Of the entries after the last batch's.
+    times: list[int] = []
+    for entry in entries:
+        if state.epoch != entry.epoch:
+            state.begin_epoch(entry.epoch)
+        if entry.last_offset >= 0 and entry.last_offset != state.last_offset:
+            state.add(
+                AppendedBatch(
+                    last_sequence=entry.last_sequence,
+                    last_offset=entry.last_offset,
+                    offset_delta=entry.offset_delta,
+                    timestamp=entry.timestamp,
+                )
             )
-        )
-    state.coordinator_epoch = entry.coordinator_epoch
-    state.current_txn_first_offset = entry.current_txn_first_offset
-    state.active_at_ms = entry.timestamp
-    state.is_fresh = False
+            times.clear()
+        else:
+            times.append(entry.timestamp)
+    if len(times) > 1:
+        state.active_at_ms = times[0]
+    state.coordinator_epoch = last.coordinator_epoch
+    state.current_txn_first_offset = last.current_txn_first_offset
     return state
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from respool.model.ids import Offset
+from respool.model.ids import NO_TIMESTAMP, Offset
 from respool.records.batch import SEQUENCE_MAX
 
 # Clients have at most five requests in flight (max.in.flight.requests.per.connection), so a retry repeats one of the
@@ -38,7 +38,7 @@ class AppendedBatch(NamedTuple):
 class ProducerState:
     """Owned and changed by `ProducerStates` only; others read it.
 
-    States are equal if they lead to the same decisions; activity times are not compared.
+    States are equal if they lead to the same decisions; times of activity are not compared.
     """
 
     producer_id: int
@@ -53,6 +53,8 @@ class ProducerState:
     next_sequence: int = 0
     # The last write: the batch's timestamp, until `expire` replaces it with the broker's time.
     active_at_ms: int = field(compare=False)
+    # The timestamp of its last batch or marker, as DescribeProducers shows it.
+    last_timestamp: int = field(default=NO_TIMESTAMP, compare=False)
     # True if it wrote since the last `expire`.
     is_fresh: bool = field(default=True, compare=False)
 

@@ -26,10 +26,11 @@ from respool.log.producers.producer_check import (
     check_transactional,
 )
 from respool.log.producers.producer_snapshot import (
-    add_entry,
+    SnapshotEntry,
     decode_entries,
     encode_entries,
     entries_of,
+    state_of,
 )
 from respool.log.producers.producer_state import (
     NO_OFFSET,
@@ -203,11 +204,12 @@ class ProducerStates:
                 the same state.
         """
         states = cls(expiration_ms=expiration_ms, producers_max=producers_max)
+        by_producer: dict[int, list[SnapshotEntry]] = {}
         for entry in decode_entries(data):
-            state = states._states.pop(entry.producer_id, None)
-            if state is None:
-                states._make_room()
-            states._states[entry.producer_id] = add_entry(state, entry)
+            by_producer.setdefault(entry.producer_id, []).append(entry)
+        for producer_id, entries in by_producer.items():
+            states._make_room()
+            states._states[producer_id] = state_of(entries)
         for state in sorted(states.active(), key=lambda one: one.current_txn_first_offset):
             if state.has_open_transaction:
                 states.transactions.begin(state.producer_id, state.current_txn_first_offset)
@@ -235,11 +237,16 @@ class ProducerStates:
         state = self._states.pop(producer_id, None)
         if state is None:
             self._make_room()
-            return ProducerState(producer_id=producer_id, epoch=epoch, active_at_ms=timestamp_ms)
+            return ProducerState(
+                producer_id=producer_id,
+                epoch=epoch,
+                active_at_ms=timestamp_ms,
+                last_timestamp=timestamp_ms,
+            )
         # The epoch may go down: the log is authoritative. The leader accepted an older epoch of a forgotten producer.
         if state.epoch != epoch:
             state.begin_epoch(epoch)
-        state.active_at_ms = timestamp_ms
+        state.active_at_ms = state.last_timestamp = timestamp_ms
         state.is_fresh = True
         return state
 

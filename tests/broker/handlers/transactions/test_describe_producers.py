@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from broker.running_broker import RunningBroker
 from respool.wire.api_table import Api
 
@@ -59,3 +61,27 @@ def test_partitions_that_cannot_tell_say_why(running_broker: RunningBroker) -> N
     assert (absent.error_code, offline.error_code) == (UNKNOWN_TOPIC, STORAGE_ERROR)
     assert (unknown.error_code, invalid.error_code) == (UNKNOWN_TOPIC, INVALID_TOPIC)
     assert all(one.error_message for one in (absent, offline, unknown, invalid))
+
+
+def last_time(broker: RunningBroker) -> int:
+    (partition,) = ask(broker, "rides", 0)
+    (producer,) = partition.active_producers
+    return int(producer.last_timestamp)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_the_last_time_is_the_last_batchs_however_long_the_producer_is_silent(
+    running_broker: RunningBroker, crash: bool
+) -> None:
+    running_broker.create_topic("rides")
+    running_broker.produce("rides", producer_id=40, producer_epoch=0, base_sequence=0)
+    written_at = running_broker.clock.now_ms()
+
+    for _ in range(2):
+        running_broker.clock.advance(600_000)
+        log = running_broker.broker.partitions.find("rides", 0).log
+        # Housekeeping looks for silent producers, and notes when it saw this one.
+        log.expire_producers(running_broker.clock.now_ms())
+        assert last_time(running_broker) == written_at
+        running_broker.restart(crash=crash)
+        assert last_time(running_broker) == written_at

@@ -50,7 +50,7 @@ def _answer(broker: Broker, topic: str, number: int) -> dict[str, object]:
                 "producer_id": one.producer_id,
                 "producer_epoch": one.epoch,
                 "last_sequence": one.last_sequence,
-                "last_timestamp": one.active_at_ms,
+                "last_timestamp": one.last_timestamp,
                 "coordinator_epoch": one.coordinator_epoch,
                 "current_txn_start_offset": one.current_txn_first_offset,
             }
