@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -40,10 +41,12 @@ OPERATION_NOT_ATTEMPTED = 55
 STORAGE_ERROR = 56
 UNSTABLE_OFFSET_COMMIT = 88
 PRODUCER_FENCED = 90
+UNKNOWN_TOPIC_ID = 100
 TRANSACTIONAL_ID_NOT_FOUND = 105
 INVALID_REGULAR_EXPRESSION = 128
 TRANSACTION_ABORTABLE = 120
 
+NO_TOPICS_ID = UUID(int=4_711)
 TIMEOUT_MS = 60_000
 STATE_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -252,6 +255,7 @@ class Producer:
         topics = [
             {
                 "name": topic,
+                "topic_id": self.topic_id(topic),
                 "partitions": [
                     {
                         "partition_index": partition,
@@ -333,6 +337,11 @@ class Producer:
     def abort(self) -> None:
         assert self.end(commit=False) == 0
         settle(self.broker)
+
+    def topic_id(self, topic: str) -> UUID:
+        """Of a topic that is not there, an id that no topic has."""
+        found = self.broker.broker.image.topics.get(topic)
+        return NO_TOPICS_ID if found is None else found.id
 
     def _who(self) -> dict[str, Any]:
         return {

@@ -162,7 +162,7 @@ def test_a_version_that_is_not_served_ends_the_connection(broker: BrokerProcess,
             client.wait_for_end()
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 def test_a_too_new_api_versions_request_is_answered_in_the_oldest_form(
     broker: BrokerProcess, version: int
 ) -> None:

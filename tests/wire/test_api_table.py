@@ -1,15 +1,15 @@
 import pytest
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
 
 from respool.wire.api_table import API_TABLE, Api
+from respool.wire.schema import load_request_class, response_class
 from wire.entities import SERVED
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
 def test_every_served_version_has_schemas_for_request_and_reply(key: int, version: int) -> None:
-    assert load_request_schema(key, version).__version__ == version
-    assert load_response_schema(key, version).__version__ == version
+    assert load_request_class(key, version).__version__ == version
+    assert response_class(key, version).__version__ == version
 
 
 def test_names_and_keys_are_kafkas() -> None:

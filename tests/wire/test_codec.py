@@ -91,7 +91,7 @@ def test_a_decoded_request_shares_no_memory_with_its_frame() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(0, 2), (0, 14), (1, 3), (3, -1), (18, 5), (4, 0), (-1, 0), (999, 1)]
+    ("key", "version"), [(0, 2), (0, 14), (1, 3), (3, -1), (18, 6), (4, 0), (-1, 0), (999, 1)]
 )
 def test_what_is_not_served_is_refused_with_all_a_reply_would_need(key: int, version: int) -> None:
     with pytest.raises(UnsupportedApi, match=f"api key {key} in version {version}") as caught:
@@ -219,7 +219,7 @@ def test_a_reply_has_its_size_its_correlation_id_and_the_body_kio_would_write(
     assert reply[4 + header_bytes :] == encode(entity)
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_the_header_of_an_api_versions_reply_has_no_tagged_fields_in_any_version(
     version: int,
 ) -> None:
@@ -246,7 +246,7 @@ def test_an_api_versions_request_too_new_gets_an_answer_any_client_can_read() ->
     assert 8 + size == len(reply)
     assert body.error_code == 35
     assert [(row.api_key, row.min_version, row.max_version) for row in body.api_keys] == [
-        (18, 0, 4)
+        (18, 0, 5)
     ]
 
 

@@ -325,6 +325,12 @@ class UnsupportedEndpointType(RequestError):
     code = 115
 
 
+class RebootstrapRequired(RequestError):
+    """The client meant to reach another broker or cluster; it should look for the brokers again."""
+
+    code = 129
+
+
 class StorageError(RespoolError):
     """The disk failed to do what a log needs; the affected partition goes offline."""
 

@@ -11,6 +11,8 @@ from typing import Any, Union, get_args, get_origin
 
 from kio.index import load_request_schema, load_response_schema
 
+from respool.wire.newer_schemas import NEWER_REQUESTS, NEWER_RESPONSES
+
 # A kio entity, and a kio class. kio has protocols for them, but none with fields.
 Entity = Any
 EntityClass = Any
@@ -48,12 +50,12 @@ def is_flexible(entity_class: EntityClass) -> bool:
 # kio looks them up by name each time, which takes longer than writing a small request.
 @cache
 def load_request_class(key: int, version: int) -> EntityClass:
-    return load_request_schema(key, version)
+    return NEWER_REQUESTS.get((key, version)) or load_request_schema(key, version)
 
 
 @cache
 def response_class(key: int, version: int) -> EntityClass:
-    return load_response_schema(key, version)
+    return NEWER_RESPONSES.get((key, version)) or load_response_schema(key, version)
 
 
 def _field_schema(item: Any) -> FieldSchema:

@@ -212,6 +212,8 @@ class TxnOffsetCommit:
     member_id: str = NO_MEMBER_ID
     instance_id: str | None = None
     topics: tuple[TopicToCommit, ...]
+    # From version 6, the client knows the errors about member epochs and missing groups.
+    knows_member_epochs: bool = False
 
 
 class PartitionResult(NamedTuple):

@@ -86,7 +86,7 @@ class OffsetRequests:
         elif self._offsets.has_group(request.group_id):
             raise UnknownMemberId(f"group {request.group_id} has no members")
         else:
-            raise IllegalGeneration(f"there is no group {request.group_id}")
+            raise _missing_group(request)
 
     def _check_commit(self, request: OffsetCommit, now_ms: int) -> None:
         group = self._classic.groups.get(request.group_id)
@@ -100,10 +100,8 @@ class OffsetRequests:
             _check_new_group(request.group_id)
         elif self._offsets.has_group(request.group_id):
             raise UnknownMemberId(f"group {request.group_id} has no members")
-        elif request.knows_member_epochs:
-            raise GroupIdNotFound(f"there is no group {request.group_id}")
         else:
-            raise IllegalGeneration(f"there is no group {request.group_id}")
+            raise _missing_group(request)
 
     def fetch(self, request: OffsetFetch) -> OffsetFetchReply:
         return OffsetFetchReply(
@@ -165,6 +163,11 @@ class OffsetRequests:
 def _check_new_group(group_id: str) -> None:
     if not fits_a_string(group_id):
         raise InvalidGroupId(f"a group id of {len(group_id)} characters")
+
+
+def _missing_group(request: OffsetCommit | TxnOffsetCommit) -> RequestError:
+    missing = GroupIdNotFound if request.knows_member_epochs else IllegalGeneration
+    return missing(f"there is no group {request.group_id}")
 
 
 def _refused(request: OffsetCommit | TxnOffsetCommit, error: RequestError) -> OffsetCommitReply:

@@ -9,14 +9,16 @@ from broker.wire_client import versions
 from respool.wire.api_table import API_TABLE, Api
 
 VERSIONS = versions(Api.API_VERSIONS)
+REBOOTSTRAP_REQUIRED = 129
 
 
-def ask(broker: RunningBroker, version: int) -> Any:
+def ask(broker: RunningBroker, version: int, **meant: Any) -> Any:
     return broker.ask(
         Api.API_VERSIONS,
         version,
         client_software_name="tester",
         client_software_version="1",
+        **meant,
     )
 
 
@@ -61,3 +63,29 @@ def test_clients_that_cannot_read_the_feature_are_not_told_of_it(
     assert not getattr(reply, "supported_features", ())
     assert not getattr(reply, "finalized_features", ())
     assert getattr(reply, "finalized_features_epoch", -1) == -1
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "is_right"),
+    [
+        (None, -1, True),
+        (None, 99, True),
+        ("own", 1, True),
+        ("own", 99, False),
+        ("own", -1, False),
+        ("another", 1, False),
+    ],
+)
+def test_a_client_that_means_another_broker_is_sent_to_look_again(
+    running_broker: RunningBroker, cluster_id: str | None, node_id: int, is_right: bool
+) -> None:
+    broker = running_broker.broker
+    assert broker.settings.broker_id == 1
+    meant = broker.image.cluster_id if cluster_id == "own" else cluster_id
+
+    reply = ask(running_broker, 5, cluster_id=meant, node_id=node_id)
+
+    if is_right:
+        assert (reply.error_code, len(reply.api_keys)) == (0, len(API_TABLE))
+    else:
+        assert (reply.error_code, reply.api_keys) == (REBOOTSTRAP_REQUIRED, ())

@@ -17,6 +17,8 @@ from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
 from respool.wire.api_table import Api
 
+MESSAGES_VERSION = 3
+
 every_version = pytest.mark.parametrize("version", versions(Api.DELETE_GROUPS))
 
 
@@ -29,6 +31,8 @@ def broker(start_broker: StartBroker) -> RunningBroker:
 
 def ask(broker: RunningBroker, version: int, *group_ids: str) -> list[tuple[str, int]]:
     reply = broker.ask(Api.DELETE_GROUPS, version, groups_names=group_ids)
+    if version >= MESSAGES_VERSION:
+        assert all((one.error_message is None) == (one.error_code == 0) for one in reply.results)
     return [(one.group_id, one.error_code) for one in reply.results]
 
 

@@ -1,11 +1,13 @@
-"""TxnOffsetCommit, in every version: KIP-447 from 3 on, the implicit add of KIP-890 from 5 on."""
+"""TxnOffsetCommit, in every version: KIP-447 from 3 on, the implicit add of KIP-890 from 5 on, topic ids in 6."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker.group_client import (
     FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
     ILLEGAL_GENERATION,
     UNKNOWN_MEMBER_ID,
     commit,
@@ -24,6 +26,7 @@ from broker.transaction_client import (
     OFFSETS_TOPIC,
     TRANSACTION_ABORTABLE,
     UNKNOWN_TOPIC,
+    UNKNOWN_TOPIC_ID,
     UNSTABLE_OFFSET_COMMIT,
     Producer,
     begin_to_load,
@@ -41,6 +44,8 @@ versions_with_add = pytest.mark.parametrize("version", VERSIONS[:5])
 versions_without_add = pytest.mark.parametrize("version", VERSIONS[5:])
 versions_with_member = pytest.mark.parametrize("version", VERSIONS[3:])
 OFFSET_METADATA_TOO_LARGE = 12
+STALE_MEMBER_EPOCH = 113
+TOPIC_IDS_VERSION = 6
 
 
 @pytest.fixture
@@ -52,6 +57,10 @@ def with_offsets_added(broker: RunningBroker, group_id: str = "drivers") -> Prod
     producer = Producer(broker)
     assert producer.add_offsets(group_id) == 0
     return producer
+
+
+def missing_code(version: int) -> int:
+    return UNKNOWN_TOPIC_ID if version >= TOPIC_IDS_VERSION else UNKNOWN_TOPIC
 
 
 @every_version
@@ -113,7 +122,7 @@ def test_partitions_that_are_not_there_do_not_keep_the_others(
         "drivers", ("nowhere", 0, 1), ("rides", 0, 7), ("rides", 9, 1), version=version
     )
 
-    assert codes == [UNKNOWN_TOPIC, 0, UNKNOWN_TOPIC]
+    assert codes == [missing_code(version), 0, UNKNOWN_TOPIC]
     producer.commit()
     assert fetch_offsets(broker, "drivers", "rides", stable=True) == (0, 7)
 
@@ -126,7 +135,7 @@ def test_with_no_partition_that_is_there_nothing_begins(
 
     codes = producer.commit_offsets("drivers", ("nowhere", 0, 1), version=version)
 
-    assert codes == [UNKNOWN_TOPIC]
+    assert codes == [missing_code(version)]
     assert state_of(broker) == "Empty"
 
 
@@ -199,7 +208,61 @@ def test_a_generation_of_a_group_that_is_not_there_is_refused(
         "drivers", ("rides", 0, 1), version=version, generation_id=3, member_id="somebody"
     )
 
-    assert codes == [ILLEGAL_GENERATION]
+    # Older producers know no other code for that.
+    assert codes == [GROUP_ID_NOT_FOUND if version >= TOPIC_IDS_VERSION else ILLEGAL_GENERATION]
+
+
+@versions_with_member
+def test_an_older_epoch_of_a_next_generation_member_is_stale(
+    broker: RunningBroker, version: int
+) -> None:
+    member = broker.ask(
+        Api.CONSUMER_GROUP_HEARTBEAT,
+        0,
+        group_id="drivers",
+        member_id="",
+        member_epoch=0,
+        rebalance_timeout=30_000,
+        subscribed_topic_names=["rides"],
+        topic_partitions=[],
+    )
+    producer = with_offsets_added(broker)
+
+    def commit_at(epoch: int) -> list[int]:
+        return producer.commit_offsets(
+            "drivers",
+            ("rides", 0, 1),
+            version=version,
+            generation_id=epoch,
+            member_id=member.member_id,
+        )
+
+    stale = STALE_MEMBER_EPOCH if version >= TOPIC_IDS_VERSION else ILLEGAL_GENERATION
+    assert commit_at(member.member_epoch - 1) == [stale]
+    assert commit_at(member.member_epoch) == [0]
+
+
+def test_offsets_of_a_deleted_topic_do_not_go_to_the_next_one_of_its_name(
+    broker: RunningBroker,
+) -> None:
+    producer = with_offsets_added(broker)
+    old = producer.topic_id("rides")
+    broker.ask(Api.DELETE_TOPICS, 5, topic_names=["rides"], timeout=1000)
+    broker.create_topic("rides")
+
+    def commit_to(topic_id: UUID) -> list[int]:
+        partition = {
+            "partition_index": 0,
+            "committed_offset": 7,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        topics = [{"topic_id": topic_id, "partitions": [partition]}]
+        return producer.commit_offsets("drivers", version=TOPIC_IDS_VERSION, topics=topics)
+
+    assert commit_to(old) == [UNKNOWN_TOPIC_ID]
+    assert commit_to(UUID(int=0)) == [UNKNOWN_TOPIC_ID]
+    assert commit_to(producer.topic_id("rides")) == [0]
 
 
 @pytest.mark.parametrize("version", VERSIONS[:3])
@@ -228,7 +291,11 @@ def test_offsets_with_too_much_to_say_are_refused_alone(
 
     partitions = [partition(0, "x" * 5_000), partition(1, "fine")]
     codes = producer.commit_offsets(
-        "drivers", version=version, topics=[{"name": "rides", "partitions": partitions}]
+        "drivers",
+        version=version,
+        topics=[
+            {"name": "rides", "topic_id": producer.topic_id("rides"), "partitions": partitions}
+        ],
     )
 
     assert codes == [OFFSET_METADATA_TOO_LARGE, 0]

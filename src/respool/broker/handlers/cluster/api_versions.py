@@ -3,9 +3,12 @@
 If the version of this request itself is too new, the wire layer answers it before it gets here (KIP-511).
 """
 
+from typing import Any
+
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
 from respool.broker.outcome import Outcome
+from respool.model.errors import RebootstrapRequired
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, encode_reply
 
@@ -18,8 +21,11 @@ FEATURES_VERSION = 4
 FEATURES_EPOCH = 0
 
 
-@serves(Api.API_VERSIONS, versions=(0, 4), rights=())
-def api_versions(request: Request, _broker: Broker) -> Outcome:
+@serves(Api.API_VERSIONS, versions=(0, 5), rights=())
+def api_versions(request: Request, broker: Broker) -> Outcome:
+    if _is_misrouted(request.body, broker):
+        refused = {"error_code": RebootstrapRequired.code, "api_keys": (), "throttle_time": 0}
+        return [encode_reply(request, refused)]
     fields: dict[str, object] = {
         "error_code": 0,
         "api_keys": [
@@ -31,6 +37,17 @@ def api_versions(request: Request, _broker: Broker) -> Outcome:
     if request.version >= FEATURES_VERSION:
         fields |= _FEATURES
     return [encode_reply(request, fields)]
+
+
+def _is_misrouted(body: Any, broker: Broker) -> bool:
+    """True if the client means to reach another broker, for example because an address has changed hands (KIP-1242).
+
+    It names both cluster and broker, or neither.
+    """
+    cluster_id = getattr(body, "cluster_id", None)
+    if cluster_id is None:
+        return False
+    return bool(cluster_id != broker.image.cluster_id or body.node_id != broker.settings.broker_id)
 
 
 _FEATURES: dict[str, object] = {

@@ -4,7 +4,7 @@ from respool.broker.admin_log import quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.coordinator_requests import ask_coordinators
 from respool.broker.handlers.support.registration import serves
-from respool.broker.handlers.support.replies import error_code
+from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import DELETE_GROUP
 from respool.broker.outcome import Reply
 from respool.coordination.groups.group_requests import DeleteGroups, GroupResult
@@ -12,7 +12,7 @@ from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
 
-@serves(Api.DELETE_GROUPS, versions=(0, 2), rights=(DELETE_GROUP,))
+@serves(Api.DELETE_GROUPS, versions=(0, 3), rights=(DELETE_GROUP,))
 async def delete_groups(request: Request, broker: Broker) -> Reply:
     results = await ask_coordinators(
         broker.groups.runtimes,
@@ -28,8 +28,6 @@ async def delete_groups(request: Request, broker: Broker) -> Reply:
             broker.admin_log.log(request, f"deleted group {quoted(one.group_id)}")
     fields = {
         "throttle_time": 0,
-        "results": [
-            {"group_id": one.group_id, "error_code": error_code(one.error)} for one in results
-        ],
+        "results": [{"group_id": one.group_id, **error_fields(one.error)} for one in results],
     }
     return [encode_reply(request, fields)]

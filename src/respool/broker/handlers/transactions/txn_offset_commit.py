@@ -33,14 +33,16 @@ from respool.wire.api_table import Api
 from respool.wire.codec import Request
 
 IMPLICIT_ADD_VERSION = 5
+# Topics have ids instead of names, and clients know the errors of member epochs (KIP-1319).
+TOPIC_IDS_VERSION = 6
 
 
 @serves(
-    Api.TXN_OFFSET_COMMIT, versions=(0, 5), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)
+    Api.TXN_OFFSET_COMMIT, versions=(0, 6), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC)
 )
 async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
     body = request.body
-    asked = Asked.of(body.topics, broker.image)
+    asked = Asked.of(body.topics, broker.image, by_id=request.version >= TOPIC_IDS_VERSION)
     question = TxnOffsetCommit(
         group_id=body.group_id,
         producer_id=body.producer_id,
@@ -49,6 +51,7 @@ async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
         member_id=getattr(body, "member_id", ""),
         instance_id=getattr(body, "group_instance_id", None),
         topics=topics_to_commit(asked),
+        knows_member_epochs=request.version >= TOPIC_IDS_VERSION,
     )
     if not question.topics:
         return encode_codes(request, asked, iter(()))

@@ -216,13 +216,15 @@ class ConsumerGroup:
 
         Raises:
             UnknownMemberId: there is no such member.
-            IllegalGeneration: the member's epoch differs; producers know no other error for that.
+            StaleMemberEpoch, IllegalGeneration: the member's epoch differs; older producers know only the latter.
         """
         names_nobody = request.member_id == NO_MEMBER_ID and request.instance_id is None
         if request.generation < 0 and (names_nobody or not self.members):
             return
         member = self.find(request.member_id, None)
-        if request.generation != member.epoch:
+        if request.knows_member_epochs:
+            _check_epoch(member, request.generation)
+        elif request.generation != member.epoch:
             raise IllegalGeneration(_wrong_epoch(member, request.generation))
 
     def check_fetch(self, asked: GroupToFetch) -> None:
