@@ -293,6 +293,12 @@ class InvalidRecord(RecordsRefused):
     code = 87
 
 
+class InvalidUpdateVersion(RequestError):
+    """The feature cannot have this level."""
+
+    code = 95
+
+
 class UnknownTopicId(RequestError):
     """This broker has no topic with that id."""
 

@@ -47,6 +47,7 @@ class Api(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -125,6 +126,7 @@ _ROWS = (
     _row(Api.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1),
     _row(Api.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0),
     _row(Api.OFFSET_DELETE, "OffsetDelete", 0, 0),
+    _row(Api.UPDATE_FEATURES, "UpdateFeatures", 0, 2),
     _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
     _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
     _row(Api.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0),

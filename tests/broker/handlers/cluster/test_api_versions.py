@@ -1,4 +1,4 @@
-"""ApiVersions, in every version: the table, and from 4 on the features."""
+"""ApiVersions, in every version: the table, and the features; from 5 on whom the client means."""
 
 from typing import Any
 
@@ -33,36 +33,39 @@ def test_every_version_tells_what_is_served(running_broker: RunningBroker, versi
 
 
 @pytest.mark.parametrize("version", VERSIONS[4:])
-def test_transactions_of_version_2_are_a_feature_that_is_switched_on(
+def test_features_are_those_that_are_complete_here(
     running_broker: RunningBroker, version: int
 ) -> None:
     reply = ask(running_broker, version)
 
-    (supported,) = reply.supported_features
-    (finalized,) = reply.finalized_features
-    assert (supported.name, supported.min_version, supported.max_version) == (
-        "transaction.version",
-        0,
-        2,
-    )
-    assert (finalized.name, finalized.min_version_level, finalized.max_version_level) == (
-        "transaction.version",
-        2,
-        2,
-    )
+    supported = {one.name: (one.min_version, one.max_version) for one in reply.supported_features}
+    finalized = {
+        one.name: (one.min_version_level, one.max_version_level) for one in reply.finalized_features
+    }
+    # 30 is 4.3-IV0.
+    assert supported == {
+        "metadata.version": (30, 30),
+        "group.version": (0, 1),
+        "transaction.version": (0, 2),
+    }
+    assert finalized == {
+        "metadata.version": (30, 30),
+        "group.version": (1, 1),
+        "transaction.version": (2, 2),
+    }
     # Clients take features for unknown with any epoch below 0.
     assert reply.finalized_features_epoch >= 0
 
 
-@pytest.mark.parametrize("version", VERSIONS[:4])
-def test_clients_that_cannot_read_the_feature_are_not_told_of_it(
-    running_broker: RunningBroker, version: int
+def test_clients_of_version_3_are_told_no_feature_that_could_be_off(
+    running_broker: RunningBroker,
 ) -> None:
-    reply = ask(running_broker, version)
+    # They cannot read a range that begins with 0 (KAFKA-17011).
+    reply = ask(running_broker, 3)
 
-    assert not getattr(reply, "supported_features", ())
-    assert not getattr(reply, "finalized_features", ())
-    assert getattr(reply, "finalized_features_epoch", -1) == -1
+    assert [one.name for one in reply.supported_features] == ["metadata.version"]
+    assert [one.name for one in reply.finalized_features] == ["metadata.version"]
+    assert all(one.min_version >= 1 for one in reply.supported_features)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ RIGHTS = {
     Api.ELECT_LEADERS: "ALTER cluster",
     Api.ALTER_PARTITION_REASSIGNMENTS: "ALTER cluster",
     Api.LIST_PARTITION_REASSIGNMENTS: "DESCRIBE cluster",
+    Api.UPDATE_FEATURES: "ALTER cluster",
 }
 
 

@@ -9,24 +9,24 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
 from respool.broker.outcome import Outcome
 from respool.model.errors import RebootstrapRequired
+from respool.model.features import FEATURES, Feature
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, encode_reply
 
-# Each feature switches clients to a protocol that must be complete here. From level 2 of this one on, producers bump
-# their epoch with every transaction and add partitions by writing to them (KIP-890).
-TRANSACTION_VERSION = "transaction.version"
-TRANSACTION_LEVEL = 2
+# From here on replies have features.
+FEATURES_VERSION = 3
 # Clients that use older versions of the request cannot parse features whose minimum level is 0 (KAFKA-17011).
-FEATURES_VERSION = 4
+FEATURES_FROM_ZERO_VERSION = 4
+# Clients take features with an epoch below 0 for unknown. Ours never change while a broker runs.
 FEATURES_EPOCH = 0
 
 
 @serves(Api.API_VERSIONS, versions=(0, 5), rights=())
 def api_versions(request: Request, broker: Broker) -> Outcome:
     if _is_misrouted(request.body, broker):
-        refused = {"error_code": RebootstrapRequired.code, "api_keys": (), "throttle_time": 0}
-        return [encode_reply(request, refused)]
-    fields: dict[str, object] = {
+        fields: dict[str, object] = {"error_code": RebootstrapRequired.code, "api_keys": ()}
+        return [encode_reply(request, {**fields, "throttle_time": 0})]
+    fields = {
         "error_code": 0,
         "api_keys": [
             {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.version_max}
@@ -34,8 +34,10 @@ def api_versions(request: Request, broker: Broker) -> Outcome:
         ],
         "throttle_time": 0,
     }
-    if request.version >= FEATURES_VERSION:
-        fields |= _FEATURES
+    if request.version >= FEATURES_FROM_ZERO_VERSION:
+        fields |= _features(*FEATURES)
+    elif request.version >= FEATURES_VERSION:
+        fields |= _features(*(one for one in FEATURES if one.level_min > 0))
     return [encode_reply(request, fields)]
 
 
@@ -50,16 +52,15 @@ def _is_misrouted(body: Any, broker: Broker) -> bool:
     return bool(cluster_id != broker.image.cluster_id or body.node_id != broker.settings.broker_id)
 
 
-_FEATURES: dict[str, object] = {
-    "supported_features": [
-        {"name": TRANSACTION_VERSION, "min_version": 0, "max_version": TRANSACTION_LEVEL}
-    ],
-    "finalized_features_epoch": FEATURES_EPOCH,
-    "finalized_features": [
-        {
-            "name": TRANSACTION_VERSION,
-            "max_version_level": TRANSACTION_LEVEL,
-            "min_version_level": TRANSACTION_LEVEL,
-        }
-    ],
-}
+def _features(*features: Feature) -> dict[str, object]:
+    return {
+        "supported_features": [
+            {"name": one.name, "min_version": one.level_min, "max_version": one.level}
+            for one in features
+        ],
+        "finalized_features_epoch": FEATURES_EPOCH,
+        "finalized_features": [
+            {"name": one.name, "max_version_level": one.level, "min_version_level": one.level}
+            for one in features
+        ],
+    }
