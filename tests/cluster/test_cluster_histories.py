@@ -29,7 +29,7 @@ from respool.cluster.replica_balance import balance
 from respool.cluster.topic_requests import delete_topic, grow_topic
 from respool.model.cluster import PartitionImage
 from respool.model.cluster_settings import ControllerSettings
-from respool.model.errors import InvalidReplicationFactor, InvalidRequest
+from respool.model.errors import BrokerIsLive, InvalidReplicationFactor, InvalidRequest
 from respool.model.ids import BrokerId, TopicPartition
 
 BROKERS = [BrokerId(one) for one in range(1, 7)]
@@ -162,6 +162,8 @@ class ClusterHistory(RuleBasedStateMachine):
         broker = BROKERS[pick % len(BROKERS)]
         try:
             self.world.apply(remove(self.world.view(), broker))
+        except BrokerIsLive:
+            assert self.world.view().is_live(broker)
         except InvalidRequest:
             assert broker_load(self.world.view(), broker).replicas > 0
 

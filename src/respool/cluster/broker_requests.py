@@ -13,10 +13,12 @@ from respool.model.cluster import RegistryEntry, StoredOverrides
 from respool.model.dynamic_config import check_is_dynamic, parse_changes
 from respool.model.errors import (
     BrokerIdNotRegistered,
+    BrokerIsLive,
     InvalidReplicationFactor,
     InvalidRequest,
 )
 from respool.model.ids import BrokerId, TopicPartition
+from respool.model.quantities import counted
 from respool.model.stored_topic_config import understood
 from respool.model.topic_config import TopicConfig
 from respool.model.topic_defaults import SAME_IN_CLUSTER, SETTING_OF_DEFAULT, changed_defaults
@@ -89,18 +91,21 @@ def drain(view: ClusterView, broker: BrokerId) -> list[GuardedWrite]:
 
 
 def remove(view: ClusterView, broker: BrokerId, *, is_forced: bool = False) -> list[GuardedWrite]:
-    """Remove the broker from the cluster. It may not register again until it is admitted.
+    """Remove the stopped broker from the cluster. It may not register again until it is admitted.
 
-    `is_forced` also removes a stopped broker with replicas: these are copied again from the leaders.
+    `is_forced` also removes a broker with replicas: these are copied again from the leaders.
 
     Raises:
+        BrokerIsLive: the broker runs.
         BrokerIdNotRegistered: there is no such broker.
         InvalidRequest: the broker has replicas.
     """
+    if view.is_live(broker):
+        raise BrokerIsLive(f"broker {broker} runs: drain it, then stop it, then remove it")
     entry = _entry(view, broker)
     held = broker_load(view, broker).replicas
-    if held and not entry.is_removed and not (is_forced and not view.is_live(broker)):
-        raise InvalidRequest(f"broker {broker} has {held} replicas: drain it first")
+    if held and not entry.is_removed and not is_forced:
+        raise InvalidRequest(f"broker {broker} has {counted(held, 'replica')}: drain it first")
     writes = _write(
         view, broker, entry, replace(entry, is_removed=True), f"broker {broker} is removed"
     )

@@ -306,6 +306,12 @@ class UnknownTopicId(RequestError):
     retriable = True
 
 
+class BrokerIsLive(RequestError):
+    """The broker runs, so it cannot be removed. The code is Kafka's for a broker id that is in use."""
+
+    code = 101
+
+
 class BrokerIdNotRegistered(RequestError):
     """The cluster has no such broker."""
 

@@ -11,7 +11,7 @@ from respool.cluster.broker_requests import broker_load, expendable, unplaceable
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.status_document import waits_for
 from respool.cluster.view import ClusterView
-from respool.model.errors import InvalidReplicationFactor
+from respool.model.errors import BrokerIsLive, InvalidReplicationFactor, InvalidRequest
 from respool.model.ids import BrokerId, TopicPartition
 from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted
@@ -122,20 +122,21 @@ def only_replicas(view: ClusterView, broker: BrokerId) -> list[TopicPartition]:
 def _remove(
     view: ClusterView, *, broker: BrokerId, force: bool, address: ClusterAddress
 ) -> list[GuardedWrite]:
-    if view.is_live(broker):
-        raise OperatorError(f"broker {broker} is up", hint=_before_removal(view, broker, address))
-    held = replica_count(view, broker)
-    entry = view.registry.get(broker)
-    if held and not force and entry is not None and not entry.is_removed:
+    try:
+        return broker_requests.remove(view, broker, is_forced=force)
+    except BrokerIsLive as error:
+        raise OperatorError(
+            f"broker {broker} is up", hint=_before_removal(view, broker, address)
+        ) from error
+    except InvalidRequest as error:
         first = f"send them elsewhere with: {address.command('drain', broker)}"
         if unplaceable(view, broker):
             first = "start another broker first: too few are left for all of them"
         raise OperatorError(
-            f"broker {broker} holds {counted(held, 'replica')}",
+            f"broker {broker} holds {counted(replica_count(view, broker), 'replica')}",
             hint=f"{first}; "
             "if it will never come back, add --force: they are recreated from the other replicas",
-        )
-    return broker_requests.remove(view, broker, is_forced=force)
+        ) from error
 
 
 def _before_removal(view: ClusterView, broker: BrokerId, address: ClusterAddress) -> str:

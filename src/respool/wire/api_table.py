@@ -47,9 +47,11 @@ class Api(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -126,9 +128,11 @@ _ROWS = (
     _row(Api.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1),
     _row(Api.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0),
     _row(Api.OFFSET_DELETE, "OffsetDelete", 0, 0),
+    _row(Api.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2),
     _row(Api.UPDATE_FEATURES, "UpdateFeatures", 0, 2),
     _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),
     _row(Api.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0),
+    _row(Api.UNREGISTER_BROKER, "UnregisterBroker", 0, 0),
     _row(Api.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0),
     _row(Api.LIST_TRANSACTIONS, "ListTransactions", 0, 2),
     # librdkafka polls forever without an error if only 0 is listed; franz-go uses any listed version.

@@ -56,7 +56,9 @@ RIGHTS = {
     Api.ELECT_LEADERS: "ALTER cluster",
     Api.ALTER_PARTITION_REASSIGNMENTS: "ALTER cluster",
     Api.LIST_PARTITION_REASSIGNMENTS: "DESCRIBE cluster",
+    Api.DESCRIBE_QUORUM: "DESCRIBE cluster",
     Api.UPDATE_FEATURES: "ALTER cluster",
+    Api.UNREGISTER_BROKER: "ALTER cluster",
 }
 
 
