@@ -9,7 +9,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import InvalidPartitionsError
+from aiokafka.errors import InvalidPartitionsError, KafkaConnectionError
 
 from respool.testing import Broker
 from support.aiokafka_client import AiokafkaClient
@@ -110,3 +110,24 @@ def test_deleted_records_move_the_start(broker: Broker, topics: Topics) -> None:
     assert ask(broker, lambda admin: admin.delete_records(wish)) == {place: 4}
     received = AiokafkaClient().read(broker.bootstrap, [(topic, 0)])[topic, 0]
     assert [one.offset for one in received] == list(range(4, 10))
+
+
+def test_a_login_where_none_is_possible_fails_at_once(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def log_in() -> None:
+        admin = AIOKafkaAdminClient(
+            bootstrap_servers=broker.bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_plain_username="alice",
+            sasl_plain_password="secret",
+        )
+        try:
+            await admin.start()
+        finally:
+            await admin.close()
+
+    with pytest.raises(KafkaConnectionError):
+        asyncio.run(log_in())
+    assert "IllegalSaslStateError" in caplog.text

@@ -13,6 +13,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -20,13 +24,18 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 
 from support.broker_process import BrokerProcess
 from support.confluent_client import ConfluentClient
 from support.message import Message
 from support.topics import Topics
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("confluent-admin")]
 
@@ -259,7 +268,54 @@ def test_unclean_election_can_be_allowed_for_a_topic(admin: AdminClient, topics:
     assert config_of(admin, topics.new("plain"))["unclean.leader.election.enable"] == "false"
 
 
-def test_what_is_not_served_yet_fails_with_a_clear_error_at_once(admin: AdminClient) -> None:
-    with pytest.raises(KafkaException) as refused:
-        admin.describe_user_scram_credentials().result(TIMEOUT_S)
-    assert refused.value.args[0].code() == KafkaError._UNSUPPORTED_FEATURE
+def test_acls_are_refused_since_the_broker_authorizes_nothing(admin: AdminClient) -> None:
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        "rides",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )
+    every = AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    disabled = KafkaError.SECURITY_DISABLED
+    assert refusal(admin.create_acls([acl]), acl) == disabled
+    assert refusal(admin.delete_acls([every]), every) == disabled
+    # This client hides the error of the reply as a whole, Apache Kafka's too.
+    assert admin.describe_acls(every).result(TIMEOUT_S) == []
+
+
+def test_there_are_no_users_and_none_is_made(admin: AdminClient) -> None:
+    assert admin.describe_user_scram_credentials().result(TIMEOUT_S) == {}
+    named = admin.describe_user_scram_credentials(["alice", "bob"])
+    assert {refusal(named, one) for one in named} == {KafkaError.RESOURCE_NOT_FOUND}
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    made = admin.alter_user_scram_credentials([UserScramCredentialUpsertion("eve", info, b"pw")])
+    assert refusal(made, "eve") == KafkaError.UNSUPPORTED_SASL_MECHANISM
+
+
+def test_a_login_where_none_is_possible_fails_with_the_reason(broker: BrokerProcess) -> None:
+    told: list[KafkaError] = []
+    client = AdminClient(
+        {
+            "bootstrap.servers": broker.address,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+            "error_cb": told.append,
+            "log_level": 0,
+        }
+    )
+    wait_until(lambda: client.poll(0.1) is not None and told, "the client reports an error")
+    assert told[0].code() == KafkaError._AUTHENTICATION
+    assert "Request not valid in current SASL state" in told[0].str()

@@ -4,15 +4,29 @@ from collections.abc import Iterator
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic, OffsetSpec
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ConfigResource,
+    ConfigResourceType,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourcePatternFilter,
+    ResourceType,
+)
 from kafka.errors import (
     ElectionNotNeededError,
     InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicationAssignmentError,
     InvalidTopicError,
+    InvalidUpdateVersionError,
     NoReassignmentInProgressError,
     OffsetOutOfRangeError,
+    SecurityDisabledError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -250,3 +264,36 @@ def test_a_leader_that_leads_need_not_be_elected(admin: KafkaAdminClient, topics
     answer = admin.elect_leaders(0, {topic: [0]})
     (result,) = answer.replica_election_results
     assert result.partition_result[0].error_code == ElectionNotNeededError.errno
+
+
+def test_features_are_described_and_keep_their_level(admin: KafkaAdminClient) -> None:
+    described = admin.describe_features()
+    assert {name: one["finalized"] for name, one in described.items()} == {
+        "metadata.version": (30, 30),
+        "group.version": (1, 1),
+        "transaction.version": (2, 2),
+    }
+    # Kind of update and level: a safe downgrade, then an upgrade to the level there is.
+    with pytest.raises(InvalidUpdateVersionError):
+        admin.update_features({"transaction.version": (2, 1)})
+    admin.update_features({"transaction.version": (1, 2)})
+
+
+def test_a_single_broker_is_the_quorums_leader(admin: KafkaAdminClient) -> None:
+    described = admin.describe_metadata_quorum()
+    (partition,) = described["topics"][0]["partitions"]
+    assert (partition["error"], partition["leader_id"]) == (None, 1)
+    assert [one["replica_id"] for one in partition["current_voters"]] == [1]
+
+
+def test_there_are_no_acls_and_no_users(admin: KafkaAdminClient) -> None:
+    every = ACLFilter(
+        None,
+        None,
+        ACLOperation.ANY,
+        ACLPermissionType.ANY,
+        ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
+    )
+    with pytest.raises(SecurityDisabledError, match="does not authorize requests"):
+        admin.describe_acls(every)
+    assert admin.describe_user_scram_credentials() == {}

@@ -3,6 +3,7 @@
 from respool.model.coordinator_errors import NotCoordinator
 from respool.model.errors import NotLeader, RequestError
 from respool.model.ids import BrokerId
+from respool.model.security_errors import SecurityDisabled
 
 
 class UnknownError(RequestError):
@@ -20,9 +21,10 @@ def _all_under(kind: type[RequestError]) -> list[type[RequestError]]:
 
 
 ERRORS_BY_CODE = _by_code()
-# Both modules with errors must have been imported.
+# All modules with errors must have been imported.
 assert ERRORS_BY_CODE[NotLeader.code] is NotLeader
 assert ERRORS_BY_CODE[NotCoordinator.code] is NotCoordinator
+assert ERRORS_BY_CODE[SecurityDisabled.code] is SecurityDisabled
 
 
 def error_for(code: int, *, by: BrokerId) -> RequestError | None:

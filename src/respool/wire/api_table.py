@@ -25,6 +25,7 @@ class Api(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -36,17 +37,29 @@ class Api(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
@@ -105,6 +118,8 @@ _ROWS = (
     _row(Api.SYNC_GROUP, "SyncGroup", 0, 5),
     _row(Api.DESCRIBE_GROUPS, "DescribeGroups", 0, 6),
     _row(Api.LIST_GROUPS, "ListGroups", 0, 5),
+    # Clients up to Kafka 2.4 send the newest version listed, also one that they do not know (KAFKA-9577).
+    _row(Api.SASL_HANDSHAKE, "SaslHandshake", 0, 1),
     _row(Api.API_VERSIONS, "ApiVersions", 0, 5),
     _row(Api.CREATE_TOPICS, "CreateTopics", 2, 7),
     _row(Api.DELETE_TOPICS, "DeleteTopics", 1, 6),
@@ -117,17 +132,29 @@ _ROWS = (
     _row(Api.END_TXN, "EndTxn", 0, 5),
     _row(Api.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2),
     _row(Api.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 6),
+    _row(Api.DESCRIBE_ACLS, "DescribeAcls", 1, 3),
+    _row(Api.CREATE_ACLS, "CreateAcls", 1, 3),
+    _row(Api.DELETE_ACLS, "DeleteAcls", 1, 3),
     _row(Api.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4),
     _row(Api.ALTER_CONFIGS, "AlterConfigs", 0, 2),
     _row(Api.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2),
     _row(Api.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5),
+    _row(Api.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2),
     _row(Api.CREATE_PARTITIONS, "CreatePartitions", 0, 3),
+    _row(Api.CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 1, 3),
+    _row(Api.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 1, 2),
+    _row(Api.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 1, 2),
+    _row(Api.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 1, 3),
     _row(Api.DELETE_GROUPS, "DeleteGroups", 0, 3),
     _row(Api.ELECT_LEADERS, "ElectLeaders", 0, 2),
     _row(Api.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1),
     _row(Api.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1),
     _row(Api.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0),
     _row(Api.OFFSET_DELETE, "OffsetDelete", 0, 0),
+    _row(Api.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1),
+    _row(Api.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1),
+    _row(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0),
+    _row(Api.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0),
     _row(Api.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2),
     _row(Api.UPDATE_FEATURES, "UpdateFeatures", 0, 2),
     _row(Api.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2),

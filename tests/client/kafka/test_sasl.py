@@ -4,8 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.client.kafka.connection import Connection
 from respool.client.kafka.errors import LoginRefused
-from respool.client.kafka.sasl import ITERATIONS_MAX, ScramLogin
+from respool.client.kafka.sasl import ITERATIONS_MAX, ScramLogin, authenticate
+from respool.client.kafka.security import Login
+from respool.client.kafka.transport import LinkSettings
+from respool.testing import Broker
 from support.secured_gate import HASHES, ScramServer
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -96,3 +100,14 @@ def test_whatever_a_broker_says_ends_in_a_refusal(said: bytes, is_last: bool) ->
         client.answer(SERVER_FIRST)
     with pytest.raises(LoginRefused):
         client.answer(said)
+
+
+def test_no_password_is_sent_to_a_broker_without_logins() -> None:
+    with (
+        Broker() as broker,
+        Connection((broker.host, broker.port), LinkSettings()) as connection,
+    ):
+        connection.open()
+        login = Login(mechanism="PLAIN", username="etl", password="secret")
+        with pytest.raises(LoginRefused, match="the broker has none on this port"):
+            authenticate(connection, login)

@@ -6,21 +6,16 @@ from respool.client.kafka.versions import (
     TRANSACTIONS_V1,
     TRANSACTIONS_V2,
     VERSIONS,
-    SaslApi,
     VersionRange,
 )
 from respool.wire.api_table import API_TABLE, Api
 
 
-@pytest.mark.parametrize("api", [one for one in VERSIONS if isinstance(one, Api)])
+@pytest.mark.parametrize("api", VERSIONS)
 def test_our_brokers_serve_the_newest_version_of_every_request(api: Api) -> None:
     oldest, newest = VERSIONS[api]
     assert oldest <= newest
     assert API_TABLE[api].serves(newest)
-
-
-def test_requests_of_a_login_are_not_those_that_our_brokers_serve() -> None:
-    assert not {int(one) for one in SaslApi} & set(API_TABLE)
 
 
 @pytest.mark.parametrize("versions", [TRANSACTIONS_V1, TRANSACTIONS_V2])

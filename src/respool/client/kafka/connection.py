@@ -26,7 +26,7 @@ from respool.client.kafka.errors import (
 )
 from respool.client.kafka.sasl import authenticate
 from respool.client.kafka.transport import Link, LinkSettings
-from respool.client.kafka.versions import VERSIONS, AnyApi, SaslApi, VersionRange
+from respool.client.kafka.versions import VERSIONS, VersionRange
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.client_codec import (
     correlation_id_of,
@@ -45,7 +45,7 @@ _ERROR = Struct(">h")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SentHeader:
-    api: AnyApi
+    api: Api
     version: int
     correlation_id: int
 
@@ -156,11 +156,11 @@ class Connection:
     def close(self) -> None:
         self._link.close()
 
-    def speaks(self, api: AnyApi) -> bool:
+    def speaks(self, api: Api) -> bool:
         """Whether the broker supports this request at all."""
         return api in self._versions
 
-    def version(self, api: AnyApi, versions: VersionRange | None = None) -> int:
+    def version(self, api: Api, versions: VersionRange | None = None) -> int:
         """The newest version that the broker supports within `versions`, by default the range in `VERSIONS`.
 
         Raises:
@@ -178,7 +178,7 @@ class Connection:
     # -- one after the other -------------------------------------------------------------------------------------------
 
     def request(
-        self, api: AnyApi, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
+        self, api: Api, version: int, fields: Mapping[str, Any], *, wait_ms: int = 0
     ) -> Any:
         """Send a request and wait for its reply. Only for a connection that no other thread uses.
 
@@ -190,7 +190,7 @@ class Connection:
         self.send(api, version, fields)
         return self.receive_reply(wait_ms=wait_ms)
 
-    def request_all(self, *requests: tuple[AnyApi, Mapping[str, Any]]) -> list[Any]:
+    def request_all(self, *requests: tuple[Api, Mapping[str, Any]]) -> list[Any]:
         """Send all requests before waiting for the first reply; return the replies.
 
         The broker handles them one after the other, with hardly any time in between for other clients.
@@ -204,7 +204,7 @@ class Connection:
 
     def send(
         self,
-        api: AnyApi,
+        api: Api,
         version: int,
         fields: Mapping[str, Any],
         *,
@@ -325,7 +325,7 @@ class Connection:
             for one in getattr(reply, "finalized_features", None) or ()
         }
 
-    def _next(self, api: AnyApi, version: int) -> _SentHeader:
+    def _next(self, api: Api, version: int) -> _SentHeader:
         self._last_id = (self._last_id + 1) % 2**31
         return _SentHeader(api=api, version=version, correlation_id=self._last_id)
 
@@ -352,5 +352,5 @@ class Connection:
             raise AssertionError("nothing was asked that could be answered") from None
 
 
-def _text_of(api: AnyApi) -> str:
-    return api.name if isinstance(api, SaslApi) else API_TABLE[api].name
+def _text_of(api: Api) -> str:
+    return API_TABLE[api].name

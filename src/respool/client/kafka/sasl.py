@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from respool.client.kafka.codes import Code, code_name
 from respool.client.kafka.errors import LoginRefused
-from respool.client.kafka.versions import SaslApi
+from respool.wire.api_table import Api
 
 # Mechanism -> its hash function.
 HASHES = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
@@ -38,15 +38,20 @@ _HEADER = "n,,"
 # SCRAM takes two rounds; the limit stops a broker that never finishes.
 _ROUNDS_MAX = 8
 
+_NO_LOGINS = (
+    "a login is given, and the broker has none on this port: was another port meant, or "
+    "security.protocol without SASL?"
+)
+
 
 class Requests(Protocol):
     """A newly opened connection."""
 
-    def speaks(self, api: SaslApi) -> bool: ...
+    def speaks(self, api: Api) -> bool: ...
 
-    def version(self, api: SaslApi) -> int: ...
+    def version(self, api: Api) -> int: ...
 
-    def request(self, api: SaslApi, version: int, fields: Mapping[str, Any]) -> Any: ...
+    def request(self, api: Api, version: int, fields: Mapping[str, Any]) -> Any: ...
 
 
 class SaslLogin(Protocol):
@@ -66,16 +71,15 @@ def authenticate(connection: Requests, login: SaslLogin) -> None:
         LoginRefused: by the broker or by this client. No password is sent to a broker without SASL.
         ConnectionLost
     """
-    if not connection.speaks(SaslApi.SASL_HANDSHAKE):
-        raise LoginRefused(
-            "a login is given, and the broker has none on this port: was another port meant, or "
-            "security.protocol without SASL?"
-        )
+    if not connection.speaks(Api.SASL_HANDSHAKE):
+        raise LoginRefused(_NO_LOGINS)
     reply = connection.request(
-        SaslApi.SASL_HANDSHAKE,
-        connection.version(SaslApi.SASL_HANDSHAKE),
+        Api.SASL_HANDSHAKE,
+        connection.version(Api.SASL_HANDSHAKE),
         {"mechanism": login.mechanism},
     )
+    if reply.error_code == Code.illegal_sasl_state:
+        raise LoginRefused(_NO_LOGINS)
     if reply.error_code == Code.unsupported_sasl_mechanism:
         known = ", ".join(sorted(map(str, reply.mechanisms))) or "none"
         raise LoginRefused(f"the broker does not know {login.mechanism}; it knows {known}")
@@ -84,12 +88,12 @@ def authenticate(connection: Requests, login: SaslLogin) -> None:
             f"the broker refuses SaslHandshake: {code_name(reply.error_code)} ({int(reply.error_code)})"
         )
     conversation = login.begin()
-    version = connection.version(SaslApi.SASL_AUTHENTICATE)
+    version = connection.version(Api.SASL_AUTHENTICATE)
     message: bytes | None = conversation.begin()
     for _ in range(_ROUNDS_MAX):
         if message is None:
             return
-        reply = connection.request(SaslApi.SASL_AUTHENTICATE, version, {"auth_bytes": message})
+        reply = connection.request(Api.SASL_AUTHENTICATE, version, {"auth_bytes": message})
         if reply.error_code:
             raise LoginRefused(
                 f"the broker refuses {login.username!r} by {login.mechanism}: "

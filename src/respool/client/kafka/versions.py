@@ -5,21 +5,10 @@ we use. Fields are named as in the newest version; those that the chosen version
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from respool.wire.api_table import Api
-
-
-class SaslApi(IntEnum):
-    """Requests that only brokers with SASL support; Respool has no SASL yet, so its API table lacks them."""
-
-    SASL_HANDSHAKE = 17
-    SASL_AUTHENTICATE = 36
-
-
-AnyApi: TypeAlias = Api | SaslApi
 
 
 class VersionRange(NamedTuple):
@@ -29,7 +18,7 @@ class VersionRange(NamedTuple):
     newest: int
 
 
-VERSIONS: Mapping[AnyApi, VersionRange] = MappingProxyType(
+VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
     {
         # 9 has the encoding that `produce_request.py` writes; 12 is the last with topic names instead of ids.
         Api.PRODUCE: VersionRange(9, 12),
@@ -79,8 +68,8 @@ VERSIONS: Mapping[AnyApi, VersionRange] = MappingProxyType(
         Api.LIST_TRANSACTIONS: VersionRange(0, 1),
         Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 0),
         Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
-        SaslApi.SASL_HANDSHAKE: VersionRange(1, 1),
-        SaslApi.SASL_AUTHENTICATE: VersionRange(0, 2),
+        Api.SASL_HANDSHAKE: VersionRange(1, 1),
+        Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     }
 )
 

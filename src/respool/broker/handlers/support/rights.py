@@ -21,6 +21,8 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
 
 
 class AclResource(IntEnum):
@@ -30,6 +32,8 @@ class AclResource(IntEnum):
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,9 @@ CLUSTER_ACTION = Right(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
 DESCRIBE_CLUSTER_CONFIGS = Right(AclOperation.DESCRIBE_CONFIGS, AclResource.CLUSTER)
 ALTER_CLUSTER_CONFIGS = Right(AclOperation.ALTER_CONFIGS, AclResource.CLUSTER)
 IDEMPOTENT_WRITE = Right(AclOperation.IDEMPOTENT_WRITE, AclResource.CLUSTER)
+DESCRIBE_DELEGATION_TOKEN = Right(AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN)
+CREATE_TOKENS_OF_USER = Right(AclOperation.CREATE_TOKENS, AclResource.USER)
+DESCRIBE_TOKENS_OF_USER = Right(AclOperation.DESCRIBE_TOKENS, AclResource.USER)
 
 
 def _bits(*operations: AclOperation) -> int:

@@ -1,0 +1,39 @@
+"""Errors of logins, users, ACLs and delegation tokens in replies to clients; see `errors.py` for the families."""
+
+from respool.model.errors import RequestError
+
+
+class UnsupportedSaslMechanism(RequestError):
+    """The broker has no logins by this mechanism."""
+
+    code = 33
+
+
+class IllegalSaslState(RequestError):
+    """A login where none is possible: this listener has no SASL."""
+
+    code = 34
+
+
+class SecurityDisabled(RequestError):
+    """The broker does not authorize requests, so it has no ACLs."""
+
+    code = 54
+
+
+class DelegationTokensDisabled(RequestError):
+    """The broker has no delegation tokens."""
+
+    code = 61
+
+
+class CredentialNotFound(RequestError):
+    """The user has no such credential."""
+
+    code = 91
+
+
+class CredentialNamedTwice(RequestError):
+    """The request names a user twice."""
+
+    code = 92
