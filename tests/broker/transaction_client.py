@@ -226,13 +226,15 @@ class Producer:
             is_transactional=is_transactional,
         )
         data = {"index": partition, "records": batch}
+        version = self.speaks["produce"] if version is None else version
+        ref = {"name": topic} if version < 13 else self.broker.topic_ref(topic)
         reply = await self.broker.answer(
             Api.PRODUCE,
-            self.speaks["produce"] if version is None else version,
+            version,
             transactional_id=self.transactional_id,
             acks=acks,
             timeout=1000,
-            topic_data=[{"name": topic, "partition_data": [data]}],
+            topic_data=[{**ref, "partition_data": [data]}],
         )
         (answer,) = reply.responses[0].partition_responses
         if answer.error_code == 0 and sequence is None:

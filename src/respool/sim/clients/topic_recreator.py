@@ -1,9 +1,10 @@
 """A simulated client that repeatedly deletes and recreates a topic, and checks which records are in it.
 
 These topics follow each other under the same name. Records of one must never be read in the next, and acknowledged
-records exist as long as their topic does. A topic id identifies one life of the topic. Produce requests name a topic by
-its name, so a leader that does not know the new topic yet appends their records to the old one. Therefore this client
-first asks the leader which topic it knows; a broker never goes back to an older one.
+records exist as long as their topic does. A topic id identifies one life of the topic. Older Produce requests name a
+topic by its name, so a leader that does not know the new topic yet appends their records to the old one. Therefore this
+client first asks the leader which topic it knows; a broker never goes back to an older one. Every other Produce names
+the topic by its id, as newer clients do.
 """
 
 from collections.abc import Mapping
@@ -144,15 +145,19 @@ class TopicRecreator(SimClient):
         value = life.prefix + b"%d" % life.sent
         batch = build_batch([NewRecord(value=value, timestamp_ms=self.clock.now_ms())])
         data = {"index": 0, "records": batch}
-        self._unsure.add(value)
+        by_id = life.sent % 2 == 0
+        if not by_id:
+            self._unsure.add(value)
         reply = await self.ask(
             leader,
             Api.PRODUCE,
-            9,
+            13 if by_id else 9,
             transactional_id=None,
             acks=ACKS_ALL,
             timeout=3_000,
-            topic_data=[{"name": self._topic["name"], "partition_data": [data]}],
+            topic_data=[
+                {"name": self._topic["name"], "topic_id": life.id, "partition_data": [data]}
+            ],
         )
         self._unsure.discard(value)
         (answer,) = reply.responses[0].partition_responses

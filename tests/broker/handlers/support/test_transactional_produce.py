@@ -30,8 +30,8 @@ from respool.wire.api_table import Api
 
 VERSIONS = versions(Api.PRODUCE)
 every_version = pytest.mark.parametrize("version", VERSIONS)
-versions_with_add = pytest.mark.parametrize("version", VERSIONS[:-1])
-versions_without_add = pytest.mark.parametrize("version", VERSIONS[-1:])
+versions_with_add = pytest.mark.parametrize("version", [one for one in VERSIONS if one < 12])
+versions_without_add = pytest.mark.parametrize("version", [one for one in VERSIONS if one >= 12])
 NO_TRANSACTIONAL_ID = 53
 INVALID_RECORD = 87
 
@@ -243,7 +243,7 @@ def test_partitions_of_one_request_are_admitted_one_by_one(
         transactional_id="bank",
         acks=-1,
         timeout=1000,
-        topic_data=[{"name": "rides", "partition_data": data}],
+        topic_data=[{**broker.topic_ref("rides"), "partition_data": data}],
     )
 
     codes = [int(one.error_code) for one in reply.responses[0].partition_responses]
@@ -270,7 +270,7 @@ def test_a_partition_named_twice_in_a_request_is_not_let_in_by_the_second(
         transactional_id="bank",
         acks=-1,
         timeout=1000,
-        topic_data=[{"name": "rides", "partition_data": data}],
+        topic_data=[{**broker.topic_ref("rides"), "partition_data": data}],
     )
 
     codes = {int(one.error_code) for one in reply.responses[0].partition_responses}
@@ -292,7 +292,7 @@ def test_with_acks_0_a_batch_that_may_not_enter_closes_the_connection(
         "timeout": 1000,
         "topic_data": [
             {
-                "name": "rides",
+                **broker.topic_ref("rides"),
                 "partition_data": [{"index": 0, "records": batch_of(zombie, b"v")}],
             }
         ],
@@ -325,7 +325,9 @@ def test_a_transactional_batch_needs_a_producer_an_epoch_and_a_sequence(
         transactional_id="bank",
         acks=-1,
         timeout=1000,
-        topic_data=[{"name": "rides", "partition_data": [{"index": 0, "records": records}]}],
+        topic_data=[
+            {**broker.topic_ref("rides"), "partition_data": [{"index": 0, "records": records}]}
+        ],
     )
 
     refused(broker, reply.responses[0].partition_responses[0], INVALID_RECORD)
