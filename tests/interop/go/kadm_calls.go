@@ -137,8 +137,11 @@ func (c *calls) groups(group string, topic string) {
 
 	offsets := kadm.Offsets{}
 	offsets.AddOffset(topic, 0, 1, -1)
+	offsets.AddOffset(topic, 1, 1, -1)
 	c.note("committed", "", c.admin.CommitAllOffsets(c.ctx, "made-by-kadm", offsets))
-	removed, err := c.admin.DeleteOffsets(c.ctx, "made-by-kadm", offsets.TopicsSet())
+	first := kadm.TopicsSet{}
+	first.Add(topic, 0)
+	removed, err := c.admin.DeleteOffsets(c.ctx, "made-by-kadm", first)
 	c.note("offsetsDeleted", "", firstOf(err, removed.Error()))
 	gone, err := c.admin.DeleteGroup(c.ctx, "made-by-kadm")
 	c.note("groupDeleted", "", firstOf(err, gone.Err))

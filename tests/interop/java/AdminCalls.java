@@ -115,7 +115,7 @@ public class AdminCalls {
         note("altered", () -> admin.incrementalAlterConfigs(Map.of(resource,
             List.of(new AlterConfigOp(new ConfigEntry("retention.ms", "1234567"), AlterConfigOp.OpType.SET)))).all().get());
         note("alteredTo", () -> configs(admin, ConfigResource.Type.TOPIC, List.of(made)).get(resource).get("retention.ms").value());
-        note("committed", () -> admin.alterConsumerGroupOffsets("made-group", Map.of(first, new OffsetAndMetadata(0))).all().get());
+        note("committed", () -> admin.alterConsumerGroupOffsets("made-group", Map.of(first, new OffsetAndMetadata(0), new TopicPartition(made, 1), new OffsetAndMetadata(0))).all().get());
         note("recordsDeleted", () -> admin.deleteRecords(Map.of(first, RecordsToDelete.beforeOffset(-1))).lowWatermarks().get(first).get().lowWatermark());
         note("offsetsDeleted", () -> admin.deleteConsumerGroupOffsets("made-group", Set.of(first)).all().get());
         note("groupDeleted", () -> admin.deleteConsumerGroups(Set.of("made-group")).all().get());
