@@ -11,7 +11,7 @@ from typing import NamedTuple
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import PRODUCER_FENCED, Code, ProduceOutcome, produce_outcome
 from respool.client.kafka.producer_ids import new_producer_id
-from respool.client.kafka.sequenced_writer import BatchRefused, SequencedWriter
+from respool.client.kafka.sequenced_writer import SequencedWriter, WriteRefused
 from respool.records.batch import SEQUENCE_MAX, Codec
 from respool.records.build import build_batch
 from respool.replay.batches import CopyBatch
@@ -99,7 +99,7 @@ class ReplayWriter:
                 assert isinstance(batch, CopyBatch)
                 del self._unacknowledged[id(batch)]
                 done.append(WrittenBatch(batch, offset))
-        except BatchRefused as refusal:
+        except WriteRefused as refusal:
             raise self._rejected(refusal) from refusal
         self._watch(has_progress=bool(done))
         return done
@@ -120,7 +120,7 @@ class ReplayWriter:
                 f"{self._plan.into} has acknowledged nothing for {AWAY_SECONDS_MAX:.0f} seconds{reason}"
             )
 
-    def _rejected(self, refusal: BatchRefused) -> PositionLost | ReplayError:
+    def _rejected(self, refusal: WriteRefused) -> PositionLost | ReplayError:
         batch, code, into = refusal.token, refusal.code, self._plan.into
         assert isinstance(batch, CopyBatch)
         if produce_outcome(code) in _UNEXPECTED_SEQUENCE or code in PRODUCER_FENCED:

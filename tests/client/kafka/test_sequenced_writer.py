@@ -11,7 +11,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
 from respool.client.kafka.errors import BrokerRefused
 from respool.client.kafka.partition_queue import TRANSACTIONAL
-from respool.client.kafka.sequenced_writer import Acknowledged, BatchRefused, SequencedWriter
+from respool.client.kafka.sequenced_writer import Acknowledged, SequencedWriter, WriteRefused
 from respool.records.build import NewRecord, build_batch
 
 PLACE = (TOPIC, 0)
@@ -119,7 +119,7 @@ def test_a_sequence_that_the_broker_does_not_expect_is_refused_with_its_token() 
         writer.add(PLACE, batch(1, b"x"), token="first")
         writer.add(PLACE, batch(2, b"x"), token="second")
         broker.script(Code.out_of_order_sequence_number)
-        with pytest.raises(BatchRefused, match="OUT_OF_ORDER_SEQUENCE_NUMBER") as told:
+        with pytest.raises(WriteRefused, match="OUT_OF_ORDER_SEQUENCE_NUMBER") as told:
             writer.flush(limit_ms=10_000)
         assert told.value.token == "first"
         assert told.value.place == PLACE

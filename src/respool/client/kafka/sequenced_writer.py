@@ -53,7 +53,7 @@ class Acknowledged(NamedTuple):
     base_offset: int
 
 
-class BatchRefused(BrokerRefused):
+class WriteRefused(BrokerRefused):
     """A batch was refused permanently; no later batch of its queue is appended. `token` is the one passed to `add`."""
 
     token: object = None
@@ -141,7 +141,7 @@ class SequencedWriter:
         Transient errors are retried by the next `run`; the last one is in `last_error`.
 
         Raises:
-            BatchRefused: a batch was refused permanently. The writer cannot be used any longer.
+            WriteRefused: a batch was refused permanently. The writer cannot be used any longer.
             UnknownTopic, ClientClosed, Untrusted, VersionUnsupported
         """
         deadline = self._clock() + seconds
@@ -346,9 +346,9 @@ class SequencedWriter:
             raise _refusal(queued.place, failed[0], failure.code, failure.message)
 
 
-def _refusal(place: Place, token: object, code: int, message: str) -> BatchRefused:
+def _refusal(place: Place, token: object, code: int, message: str) -> WriteRefused:
     known = refused(f"writing {place[0]}/{place[1]}", code, message)
-    made = BatchRefused(
+    made = WriteRefused(
         f"writing {place[0]}/{place[1]}", code, known.name, retriable=False, message=message
     )
     made.token, made.place = token, place
