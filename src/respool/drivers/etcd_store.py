@@ -16,8 +16,6 @@ from respool.drivers.etcd_members import EtcdMembers
 from respool.drivers.etcd_options import EtcdOptions
 from respool.drivers.etcd_watch import EtcdWatch, KeySpace
 from respool.ports.metadata_store import (
-    KEY_BYTES_MAX,
-    VALUE_BYTES_MAX,
     EntryTooLarge,
     Guard,
     GuardFailed,
@@ -26,6 +24,7 @@ from respool.ports.metadata_store import (
     Snapshot,
     StoredValue,
     StoreUnavailable,
+    check_entry_size,
 )
 
 # Keys per response: few enough not to block the event loop.
@@ -121,7 +120,7 @@ class EtcdStore:
         puts = dict(puts or {})
         assert puts.keys().isdisjoint(deletes), "a key is either put or deleted"
         for key, value in puts.items():
-            _check_size(key, value)
+            check_entry_size(key, value)
         if lease is not None and not puts:
             # Without a put, etcd would not check the lease.
             await self._check_lease(lease)
@@ -237,11 +236,3 @@ def _rejected_write(failure: CallFailed, ask: msg.TxnRequest, lease: int | None)
             f"transaction of {len(ask.compare)} guards and {len(ask.success)} changes: {reason}"
         )
     return StoreUnavailable(f"etcd: {reason}")
-
-
-def _check_size(key: str, value: bytes) -> None:
-    key_bytes = len(key.encode())
-    if not 0 < key_bytes <= KEY_BYTES_MAX:
-        raise EntryTooLarge(f"key of {key_bytes} bytes, limit {KEY_BYTES_MAX}: {key[:80]!r}")
-    if len(value) > VALUE_BYTES_MAX:
-        raise EntryTooLarge(f"{key!r}: value of {len(value)} bytes, limit {VALUE_BYTES_MAX}")

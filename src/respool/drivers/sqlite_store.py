@@ -18,9 +18,6 @@ from respool.drivers.sqlite_file import SqliteFile
 from respool.drivers.thread_offload import ThreadOffload
 from respool.ports.clock import Clock
 from respool.ports.metadata_store import (
-    KEY_BYTES_MAX,
-    VALUE_BYTES_MAX,
-    EntryTooLarge,
     Guard,
     GuardFailed,
     KeyChanged,
@@ -28,6 +25,7 @@ from respool.ports.metadata_store import (
     Snapshot,
     StoredValue,
     StoreUnavailable,
+    check_entry_size,
 )
 from respool.ports.offload import Offload
 
@@ -97,7 +95,7 @@ class SqliteStore:
         puts = dict(puts or {})
         assert puts.keys().isdisjoint(deletes), "a key is either put or deleted"
         for key, value in puts.items():
-            _check_size(key, value)
+            check_entry_size(key, value)
 
         async def write() -> int:
             for guard in guards:
@@ -284,11 +282,3 @@ class SqliteStore:
 
 async def _nothing() -> None:
     pass
-
-
-def _check_size(key: str, value: bytes) -> None:
-    key_bytes = len(key.encode())
-    if not 0 < key_bytes <= KEY_BYTES_MAX:
-        raise EntryTooLarge(f"key of {key_bytes} bytes, limit {KEY_BYTES_MAX}: {key[:80]!r}")
-    if len(value) > VALUE_BYTES_MAX:
-        raise EntryTooLarge(f"{key!r}: value of {len(value)} bytes, limit {VALUE_BYTES_MAX}")

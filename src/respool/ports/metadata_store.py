@@ -65,6 +65,18 @@ class CompactedRevision(Exception):
     """Changes since that revision are no longer kept; read a snapshot and watch from there."""
 
 
+def check_entry_size(key: str, value: bytes) -> None:
+    """
+    Raises:
+        EntryTooLarge: no store accepts the key or the value.
+    """
+    key_bytes = len(key.encode())
+    if not 0 < key_bytes <= KEY_BYTES_MAX:
+        raise EntryTooLarge(f"key of {key_bytes} bytes, limit {KEY_BYTES_MAX}: {key[:80]!r}")
+    if len(value) > VALUE_BYTES_MAX:
+        raise EntryTooLarge(f"{key!r}: value of {len(value)} bytes, limit {VALUE_BYTES_MAX}")
+
+
 class MetadataStore(Protocol):
     async def get(self, key: str) -> StoredValue | None:
         """The key's value, or None if there is no such key."""

@@ -18,9 +18,6 @@ from respool.drivers.change_history import ChangeHistory
 from respool.drivers.lease_table import LeaseTable
 from respool.ports.clock import Clock
 from respool.ports.metadata_store import (
-    KEY_BYTES_MAX,
-    VALUE_BYTES_MAX,
-    EntryTooLarge,
     Guard,
     GuardFailed,
     KeyChanged,
@@ -28,6 +25,7 @@ from respool.ports.metadata_store import (
     Snapshot,
     StoredValue,
     StoreUnavailable,
+    check_entry_size,
 )
 from respool.sim.runtime.simulated_sources import rng_of
 
@@ -198,7 +196,7 @@ class SimStoreClient:
         wanted = dict(puts or {})
         assert wanted.keys().isdisjoint(deletes), "a key is either put or deleted"
         for key, value in wanted.items():
-            _check_size(key, value)
+            check_entry_size(key, value)
         held, gone = tuple(guards), tuple(deletes)
         return await self._call(lambda: self._store.transact(held, wanted, gone, lease))
 
@@ -276,11 +274,3 @@ class SimStoreClient:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StoreUnavailable("the store is closed")
-
-
-def _check_size(key: str, value: bytes) -> None:
-    key_bytes = len(key.encode())
-    if not 0 < key_bytes <= KEY_BYTES_MAX:
-        raise EntryTooLarge(f"key of {key_bytes} bytes, limit {KEY_BYTES_MAX}: {key[:80]!r}")
-    if len(value) > VALUE_BYTES_MAX:
-        raise EntryTooLarge(f"{key!r}: value of {len(value)} bytes, limit {VALUE_BYTES_MAX}")
