@@ -6,7 +6,7 @@ import pytest
 
 from broker.running_broker import RunningBroker
 from broker.wire_client import versions
-from respool.model.features import FEATURES
+from respool.model.broker_features import FEATURES
 from respool.wire.api_table import Api
 
 INVALID_UPDATE_VERSION = 95

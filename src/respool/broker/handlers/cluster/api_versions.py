@@ -8,8 +8,8 @@ from typing import Any
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
 from respool.broker.outcome import Outcome
+from respool.model.broker_features import FEATURES, Feature
 from respool.model.errors import RebootstrapRequired
-from respool.model.features import FEATURES, Feature
 from respool.wire.api_table import API_TABLE, Api
 from respool.wire.codec import Request, encode_reply
 

@@ -11,8 +11,8 @@ from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import ALTER_CLUSTER
 from respool.broker.outcome import Reply
+from respool.model.broker_features import FEATURES
 from respool.model.errors import InvalidUpdateVersion, RequestError
-from respool.model.features import FEATURES
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
