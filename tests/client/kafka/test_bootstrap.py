@@ -89,7 +89,7 @@ def test_tables_and_messages_go_to_the_broker_of_the_environment(broker: Broker)
     with respool.Producer() as producer:
         producer.send_and_wait("rides", b"by message")
     with respool.Consumer("rides", group="g") as consumer:
-        message = consumer.poll()
+        message = consumer.poll(60)
         assert message is not None
         assert message.value == b"by message"
     respool.write_table(pa.table({"value": [b"by table"]}), "rides")
