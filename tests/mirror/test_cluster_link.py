@@ -24,7 +24,7 @@ class Brokers:
         self.said = said
         self.asked: list[int] = []
         self.link = ClusterLink("the source", Cluster("one:9092"))
-        monkeypatch.setattr(self.link, "ask", self._ask)
+        monkeypatch.setattr(self.link, "request", self._request)
         monkeypatch.setattr(self.link, "_find_brokers", self._find_brokers)
 
     async def _find_brokers(self) -> None:
@@ -36,7 +36,7 @@ class Brokers:
             SimpleNamespace(brokers=brokers, controller_id=-1, cluster_id=None)
         )
 
-    async def _ask(self, number: int, *_: Any) -> Any:
+    async def _request(self, number: int, *_: Any) -> Any:
         self.asked.append(number)
         leaders = self.said[f"b{number}"]
         if leaders is None:

@@ -110,7 +110,7 @@ class Side(ClusterLink):
         self._maybe_fail()
         return self.logs[place].read(offset, 1)
 
-    async def ask(
+    async def request(
         self,
         broker: int,
         api: Api,

@@ -131,7 +131,7 @@ class AnsweringCluster(Cluster):
         self.instead = instead
         self.asked: Counter[Api] = Counter()
 
-    def _ask(
+    def _request_at(
         self,
         address: Address,
         api: Api,

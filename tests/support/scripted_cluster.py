@@ -51,7 +51,7 @@ class ScriptedCluster(Cluster):
         limit_ms = self.retry_ms if limit_ms is None else limit_ms
         return RetryTimer(limit_ms, sleep=self.sleep, monotonic=lambda: self.now)
 
-    def _ask(
+    def _request_at(
         self,
         address: Address,
         api: Api,

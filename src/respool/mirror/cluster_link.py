@@ -49,7 +49,7 @@ class ClusterLink:
     async def close(self) -> None:
         await self._requests.close()
 
-    async def ask(
+    async def request(
         self,
         broker: int,
         api: Api,
@@ -113,7 +113,7 @@ class ClusterLink:
         first: dict[str, TopicMetadata] | None = None
         for broker in brokers:
             try:
-                reply = await self.ask(broker, Api.METADATA, metadata_fields(None))
+                reply = await self.request(broker, Api.METADATA, metadata_fields(None))
             except LinkError as error:
                 failure = error
                 continue
@@ -168,7 +168,7 @@ class ClusterLink:
                 "topics": by_topic(partitions, topic="name"),
             }
             try:
-                reply = await self.ask(leader, Api.LIST_OFFSETS, fields)
+                reply = await self.request(leader, Api.LIST_OFFSETS, fields)
             except LinkError:
                 continue
             for topic in reply.topics:
@@ -187,7 +187,7 @@ class ClusterLink:
         if leader is None:
             raise LinkError(f"{self.name}: {place[0]}/{place[1]} has no leader")
         fields = fetch_fields([(place, offset, -1)], bytes_max=1, wait_ms=0)
-        reply = await self.ask(leader, Api.FETCH, fields, versions=FETCH_BY_NAME)
+        reply = await self.request(leader, Api.FETCH, fields, versions=FETCH_BY_NAME)
         (answer,) = (one for topic in reply.responses for one in topic.partitions)
         if answer.error_code:
             raise LinkError(
@@ -205,7 +205,7 @@ class ClusterLink:
         if leader is None:
             raise LinkError(f"{self.name}: {place[0]}/{place[1]} has no leader")
         fields = {"topics": [{"name": place[0], "partition_indexes": [place[1]]}]}
-        reply = await self.ask(leader, Api.DESCRIBE_PRODUCERS, fields)
+        reply = await self.request(leader, Api.DESCRIBE_PRODUCERS, fields)
         (answer,) = (one for topic in reply.topics for one in topic.partitions)
         if answer.error_code:
             raise LinkError(
@@ -219,7 +219,9 @@ class ClusterLink:
         found: set[bool | None] = set()
         for broker in self.cluster.brokers:
             try:
-                reply = await self.ask(broker, Api.DESCRIBE_CONFIGS, mirror_config_fields(topic))
+                reply = await self.request(
+                    broker, Api.DESCRIBE_CONFIGS, mirror_config_fields(topic)
+                )
             except LinkError:
                 return None
             found.add(is_mirror_in(reply))

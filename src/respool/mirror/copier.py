@@ -179,7 +179,7 @@ class PartitionCopier:
             )
             runs = [copy.run for copy in wanted]
             try:
-                reply = await self._source.ask(
+                reply = await self._source.request(
                     leader,
                     Api.FETCH,
                     fields,
@@ -274,7 +274,7 @@ class PartitionCopier:
         by_place = {piece.copy.place: piece for piece in pieces}
         fields = produce_fields((place, piece.data) for place, piece in by_place.items())
         try:
-            reply = await self._target.ask(
+            reply = await self._target.request(
                 leader, Api.PRODUCE, fields, versions=PRODUCE_VERSIONS, wait_ms=REQUEST_MS
             )
         except LinkError as error:
@@ -337,7 +337,9 @@ class PartitionCopier:
         ]
         fields = {"topics": by_topic(partitions, topic="name"), "timeout": DELETE_MS}
         try:
-            reply = await self._target.ask(leader, Api.DELETE_RECORDS, fields, wait_ms=DELETE_MS)
+            reply = await self._target.request(
+                leader, Api.DELETE_RECORDS, fields, wait_ms=DELETE_MS
+            )
         except LinkError:
             # It will be retried; the reason is reported by a fetch or produce request that fails too.
             await asyncio.sleep(LOG_STARTS_SECONDS)

@@ -134,7 +134,7 @@ class StartOffsetFinder:
         leader = self._target.leader_of(copy.place)
         if leader is None:
             raise LinkError(f"{self._target.name}: {copy.name} has no leader")
-        reply = await self._target.ask(
+        reply = await self._target.request(
             leader,
             Api.PRODUCE,
             produce_fields([(copy.place, data)]),

@@ -194,11 +194,11 @@ class _Surveyor:
         return self._found
 
     def _learn(
-        self, subject: str, ask: Callable[[], None], *, broker: int | None = None, what: str = ""
+        self, subject: str, fetch: Callable[[], None], *, broker: int | None = None, what: str = ""
     ) -> bool:
-        """Call `ask`; record a gap and return False if it gets no answer. `what` begins the gap's message."""
+        """Call `fetch`; record a gap and return False if it gets no answer. `what` begins the gap's message."""
         try:
-            ask()
+            fetch()
         except ClientError as error:
             reason = _reason_of(error)
             text = "no answer in time" if reason is GapReason.TIMEOUT else str(error)
@@ -227,7 +227,7 @@ class _Surveyor:
             self._learn("min_isr", lambda names=names: self._read_min_isr(names))  # type: ignore[misc]
 
     def _read_min_isr(self, names: list[str]) -> None:
-        def ask() -> dict[str, dict[str, configs.ConfigSetting]] | None:
+        def fetch() -> dict[str, dict[str, configs.ConfigSetting]] | None:
             try:
                 return configs.describe_configs(
                     self._cluster, configs.ConfigResource.TOPIC, names, keys=[MIN_ISR]
@@ -237,7 +237,7 @@ class _Surveyor:
                     raise
                 return None
 
-        described = self._cluster.retrying(ask)
+        described = self._cluster.retrying(fetch)
         if described is None:
             # One of them has been deleted in the meantime.
             if len(names) > 1:
@@ -249,23 +249,23 @@ class _Surveyor:
             self._found.min_isr[name] = int(value or 1)
 
     def _moving(self) -> None:
-        def ask() -> None:
+        def fetch() -> None:
             self._found.reassignments = replicas.list_reassignments(self._cluster)
 
-        self._learn("moving", ask)
+        self._learn("moving", fetch)
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
     def _log_dirs(self, broker: int) -> None:
-        def ask() -> None:
+        def fetch() -> None:
             self._found.log_dirs[broker] = self._cluster.retrying(
                 lambda: replicas.describe_log_dirs(self._cluster, broker)
             )
 
-        self._learn("log_dirs", ask, broker=broker)
+        self._learn("log_dirs", fetch, broker=broker)
 
     def _transactions(self, broker: int) -> None:
-        def ask() -> None:
+        def fetch() -> None:
             found = self._cluster.retrying(
                 lambda: transactions.transactions_at(self._cluster, broker, states=_OPEN)
             )
@@ -273,22 +273,22 @@ class _Surveyor:
             if not found:
                 self._found.long_open_transactions[broker] = 0
 
-        def ask_long_open() -> None:
+        def fetch_long_open() -> None:
             found = transactions.transactions_at(
                 self._cluster, broker, states=_OPEN, open_longer_than_ms=LONG_OPEN_MS
             )
             self._found.long_open_transactions[broker] = len(found)
 
         if (
-            self._learn("transactions", ask, broker=broker)
+            self._learn("transactions", fetch, broker=broker)
             and broker not in self._found.long_open_transactions
         ):
-            self._learn("transactions", ask_long_open, broker=broker)
+            self._learn("transactions", fetch_long_open, broker=broker)
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def _groups(self) -> None:
-        def ask() -> None:
+        def fetch() -> None:
             listed = groups.list_groups(self._cluster)
             if not self._found.cluster.brokers.keys() <= listed.unheard.keys():
                 self._found.groups = listed.groups
@@ -298,18 +298,18 @@ class _Surveyor:
                 moving = "the coordinators of some groups are moving"
                 self._gap("groups", GapReason.TRANSIENT, moving)
 
-        self._learn("groups", ask)
+        self._learn("groups", fetch)
 
     def _fetch_offsets(self, names: Iterable[str]) -> None:
         for name in names:
 
-            def ask(name: str = name) -> None:
+            def fetch(name: str = name) -> None:
                 try:
                     self._committed[name] = groups.fetch_offsets(self._cluster, name)
                 except ClientClosed:
                     self._late_groups.append(name)
 
-            self._learn("lag", ask, what=f"offsets of group {name}")
+            self._learn("lag", fetch, what=f"offsets of group {name}")
 
     def _lags(self) -> None:
         committed = self._committed
@@ -347,7 +347,7 @@ class _Surveyor:
         self._learn("lag", lambda: led.update(list_offsets.leaders_of(self._cluster, places)))
         for broker, ones in led.items():
 
-            def ask(ones: list[Place] = ones) -> None:
+            def fetch(ones: list[Place] = ones) -> None:
                 # Up to the log end: a read_uncommitted group may be beyond the last stable offset.
                 found.update(
                     list_offsets.offset_ranges(
@@ -355,7 +355,7 @@ class _Surveyor:
                     )
                 )
 
-            self._learn("lag", ask, broker=broker, what=f"log ends on broker {broker}")
+            self._learn("lag", fetch, broker=broker, what=f"log ends on broker {broker}")
         return found
 
 

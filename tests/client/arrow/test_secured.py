@@ -314,7 +314,7 @@ def test_offsets_that_may_not_be_part_of_a_transaction_keep_it_from_being_commit
             raise LoginRefused("no more")
 
         with monkeypatch.context() as patched:
-            patched.setattr(Coordinator, "ask", not_trusted)
+            patched.setattr(Coordinator, "request", not_trusted)
             with pytest.raises(LoginRefused):
                 producer.send_offsets("fare-job", {("rides", 0): 7})
         with pytest.raises(WrongState):

@@ -23,7 +23,7 @@ from respool.client.kafka.configs import (
     batch_bytes_max,
     describe_configs,
 )
-from respool.client.kafka.controller import ask_controller
+from respool.client.kafka.controller import request_controller
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable, UnknownTopic
 from respool.client.kafka.list_offsets import (
     EARLIEST,
@@ -175,7 +175,7 @@ def test_a_request_that_a_broker_may_have_carried_out_is_not_sent_again() -> Non
         cluster.refresh_brokers()
         broker.metadata_script += [HANG_UP]
         with pytest.raises(BrokerUnreachable, match="closed the connection"):
-            ask_controller(
+            request_controller(
                 cluster, Api.METADATA, metadata_fields([]), doing="it", answers_of=lambda reply: []
             )
         assert not broker.metadata_script

@@ -36,14 +36,14 @@ def local_reads(*, is_on_this_host: bool = True, bytes_max: int = 1_000) -> Loca
 
 
 def test_a_broker_elsewhere_is_not_told_where_we_are() -> None:
-    assert local_reads(is_on_this_host=False).ask() == ""
-    assert local_reads().ask() == this_host()
+    assert local_reads(is_on_this_host=False).host_to_name() == ""
+    assert local_reads().host_to_name() == this_host()
 
 
 def test_what_was_lent_and_what_was_sent_stay_with_their_partitions(tmp_path: Path) -> None:
     first, second = local_read(tmp_path / LOG, b"first"), local_read(tmp_path / OTHER, b"second")
     one = local_reads()
-    one.ask()
+    one.host_to_name()
     parts = [
         fetched_part(0, file_range=first),
         fetched_part(1, records=b"sent"),
@@ -64,25 +64,25 @@ def test_after_a_failure_all_is_sent_for_a_while(
     gone = local_read(tmp_path / LOG, b"first")
     (tmp_path / LOG).unlink()
     one = local_reads()
-    one.ask()
+    one.host_to_name()
     (found,) = one.filled([fetched_part(0, file_range=gone)])
     assert (found.file_range, bytes(found.records)) == (gone, b"")
     # Neither now nor by the next read.
     again = LocalReads(one._address, into=ReplyBuffer(), bytes_max=1_000)
-    assert one.ask() == again.ask() == ""
-    assert local_reads().ask() == this_host()
+    assert one.host_to_name() == again.host_to_name() == ""
+    assert local_reads().host_to_name() == this_host()
     now += AGAIN_AFTER_S
-    assert one.ask() == this_host()
+    assert one.host_to_name() == this_host()
 
 
 def test_who_lends_unasked_or_too_much_is_no_broker(tmp_path: Path) -> None:
     file_range = local_read(tmp_path / LOG, b"x" * 1_001)
     one = local_reads()
-    one.ask()
+    one.host_to_name()
     with pytest.raises(RequestMalformed, match="1001 bytes in file ranges, limit 1000"):
         one.filled([fetched_part(0, file_range=file_range)])
     far = local_reads(is_on_this_host=False)
-    far.ask()
+    far.host_to_name()
     with pytest.raises(RequestMalformed, match="no local read was requested"):
         far.filled([fetched_part(0, file_range=file_range)])
 
@@ -95,12 +95,12 @@ def test_what_lay_unread_for_long_is_asked_for_again(
     monkeypatch.setattr("respool.client.kafka.local_reads.time.monotonic", lambda: now)
     file_range = local_read(tmp_path / LOG, b"first")
     one = local_reads()
-    one.ask()
+    one.host_to_name()
     now += FILE_RANGE_VALID_MS / 1000 + 1
     (found,) = one.filled([fetched_part(0, file_range=file_range)])
     assert (found.file_range, bytes(found.records)) == (file_range, b"")
     # That is nobody's fault.
-    assert one.ask() == this_host()
+    assert one.host_to_name() == this_host()
     (found,) = one.filled([fetched_part(0, file_range=file_range)])
     assert (found.file_range, bytes(found.records)) == (None, b"first")
 

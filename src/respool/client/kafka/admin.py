@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
-from respool.client.kafka.controller import REQUEST_MS, ask_controller
+from respool.client.kafka.controller import REQUEST_MS, request_controller
 from respool.client.kafka.errors import NoLeader
 from respool.client.kafka.list_offsets import (
     answers_by_place,
@@ -80,7 +80,7 @@ def create_topic(
         "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
     }
     fields = {"topics": [topic], "timeout": REQUEST_MS, "validate_only": validate_only}
-    ask_controller(
+    request_controller(
         cluster,
         Api.CREATE_TOPICS,
         fields,
@@ -94,7 +94,7 @@ def delete_topic(cluster: Cluster, name: str) -> None:
     Raises:
         BrokerRefused, BrokerUnreachable
     """
-    ask_controller(
+    request_controller(
         cluster,
         Api.DELETE_TOPICS,
         {"topic_names": [name], "timeout": REQUEST_MS},
@@ -110,7 +110,7 @@ def create_partitions(cluster: Cluster, topic: str, *, count: int) -> None:
         BrokerRefused, BrokerUnreachable
     """
     topics = [{"name": topic, "count": count, "assignments": None}]
-    ask_controller(
+    request_controller(
         cluster,
         Api.CREATE_PARTITIONS,
         {"topics": topics, "timeout": REQUEST_MS, "validate_only": False},

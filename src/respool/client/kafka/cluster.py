@@ -199,7 +199,9 @@ class Cluster:
             BrokerUnreachable: no reply came; it is unknown whether the broker carried the request out.
             VersionUnsupported: the broker serves none of these versions.
         """
-        return self._ask(self.address_of(broker), api, fields, versions=versions, wait_ms=wait_ms)
+        return self._request_at(
+            self.address_of(broker), api, fields, versions=versions, wait_ms=wait_ms
+        )
 
     def features(self, broker: int) -> Mapping[str, int]:
         """The finalized features of the cluster and their levels, as this broker reports them.
@@ -230,7 +232,7 @@ class Cluster:
         while (address := self._next_address(asked)) is not None:
             asked.append(address)
             try:
-                reply = self._ask(address, api, fields, versions=versions)
+                reply = self._request_at(address, api, fields, versions=versions)
             except BrokerUnreachable as error:
                 failures.append(error)
                 with self._lock:
@@ -360,7 +362,7 @@ class Cluster:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _ask(
+    def _request_at(
         self,
         address: tuple[str, int],
         api: Api,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.controller import ask_controller, check_answer
+from respool.client.kafka.controller import check_answer, request_controller
 from respool.client.kafka.errors import BrokerRefused, VersionUnsupported
 from respool.wire.api_table import Api
 
@@ -112,7 +112,7 @@ def alter_configs(
         for key in deleted
     ]
     resources = [{"resource_type": int(resource), "resource_name": name, "configs": configs}]
-    ask_controller(
+    request_controller(
         cluster,
         Api.INCREMENTAL_ALTER_CONFIGS,
         {"resources": resources, "validate_only": validate_only},

@@ -131,7 +131,7 @@ class Connection:
         login = self._settings.security.login
         try:
             self._link.connect()
-            self._ask_versions()
+            self._request_versions()
             if login is not None:
                 authenticate(self, login)
         except (LoginRefused, TlsRefused) as error:
@@ -305,7 +305,7 @@ class Connection:
     def _name(self) -> str:
         return self._link.name
 
-    def _ask_versions(self) -> None:
+    def _request_versions(self) -> None:
         fields = {"client_software_name": "respool", "client_software_version": "0.1.0"}
         oldest, version = VERSIONS[Api.API_VERSIONS]
         self.send(Api.API_VERSIONS, version, fields)

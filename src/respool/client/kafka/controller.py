@@ -12,7 +12,7 @@ from respool.wire.api_table import Api
 REQUEST_MS = 30_000
 
 
-def ask_controller(
+def request_controller(
     cluster: Cluster,
     api: Api,
     fields: Mapping[str, Any],

@@ -21,7 +21,7 @@ class Coordinator:
         self._is_transaction = is_transaction
         self._broker: int | None = None
 
-    def ask(
+    def request(
         self,
         api: Api,
         fields: Mapping[str, Any],

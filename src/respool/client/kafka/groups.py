@@ -133,7 +133,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
         BrokerRefused: the group has members, or does not exist.
         BrokerUnreachable
     """
-    Coordinator(cluster, group, is_transaction=False).ask(
+    Coordinator(cluster, group, is_transaction=False).request(
         Api.DELETE_GROUPS,
         {"groups_names": [group]},
         doing=f"deleting group {group}",
@@ -189,7 +189,7 @@ def fetch_offsets(
     Raises:
         BrokerRefused, BrokerUnreachable: it did not succeed within `limit_ms`, by default the cluster's `retry_ms`.
     """
-    reply = Coordinator(cluster, group, is_transaction=False).ask(
+    reply = Coordinator(cluster, group, is_transaction=False).request(
         Api.OFFSET_FETCH,
         fetch_fields(group, None),
         doing=f"fetching offsets of group {group}",
@@ -213,7 +213,7 @@ def commit_offsets(
     """
     if not places:
         return
-    Coordinator(cluster, group, is_transaction=False).ask(
+    Coordinator(cluster, group, is_transaction=False).request(
         Api.OFFSET_COMMIT,
         commit_fields(group, places),
         doing=f"committing offsets of group {group}",
@@ -286,7 +286,7 @@ def _describe_consumer(
 ) -> dict[str, Any] | None:
     """None if the group is not a KIP-848 group, or the broker does not support KIP-848."""
     try:
-        reply = coordinator.ask(
+        reply = coordinator.request(
             Api.CONSUMER_GROUP_DESCRIBE,
             {"group_ids": [group], "include_authorized_operations": False},
             doing=f"describing group {group}",
@@ -326,7 +326,7 @@ def _describe_consumer(
 
 
 def _describe_classic(coordinator: Coordinator, group: str, limit_ms: int | None) -> dict[str, Any]:
-    reply = coordinator.ask(
+    reply = coordinator.request(
         Api.DESCRIBE_GROUPS,
         {"groups": [group], "include_authorized_operations": False},
         doing=f"describing group {group}",

@@ -84,7 +84,7 @@ def list_offsets(
             left = {place for asked in led.values() for place in asked}
         for broker, asked in led.items():
             try:
-                answers = _ask(cluster, broker, asked, at=at, isolation=isolation)
+                answers = _request(cluster, broker, asked, at=at, isolation=isolation)
             except BrokerUnreachable as error:
                 last_error = error
                 continue
@@ -158,7 +158,7 @@ def refresh_quietly(cluster: Cluster, topics: Iterable[str]) -> None:
             return
 
 
-def _ask(
+def _request(
     cluster: Cluster, broker: int, places: list[Place], *, at: int, isolation: Isolation
 ) -> Mapping[Place, OffsetAt | BrokerRefused | None]:
     fields = {

@@ -38,7 +38,7 @@ class LocalReads:
         self._is_asked = False
         self._asked_at = 0.0
 
-    def ask(self) -> str:
+    def host_to_name(self) -> str:
         """Return the host to name in the next request; empty: the broker sends the records."""
         not_before = _NOT_BEFORE.get(self._address, 0.0)
         self._asked_at = time.monotonic()

@@ -40,7 +40,7 @@ def init_producer_id(
     Raises:
         BrokerUnreachable, BrokerRefused
     """
-    reply = Coordinator(cluster, transactional_id, is_transaction=True).ask(
+    reply = Coordinator(cluster, transactional_id, is_transaction=True).request(
         Api.INIT_PRODUCER_ID,
         _init_fields(transactional_id, timeout_ms=timeout_ms, before=before),
         doing=f"InitProducerId of transactional id {transactional_id!r}",

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import refused
-from respool.client.kafka.controller import REQUEST_MS, ask_controller, check_answer, refusal_of
+from respool.client.kafka.controller import REQUEST_MS, check_answer, refusal_of, request_controller
 from respool.client.kafka.errors import BrokerRefused
 from respool.client.kafka.list_offsets import answers_by_place, by_topic
 from respool.client.kafka.metadata import Place
@@ -87,7 +87,7 @@ def elect_leaders(
         else [{"topic": topic, "partitions": ones} for topic, ones in by_topic(places).items()]
     )
     fields = {"election_type": int(election), "topic_partitions": topics, "timeout": REQUEST_MS}
-    reply = ask_controller(
+    reply = request_controller(
         cluster,
         Api.ELECT_LEADERS,
         fields,
@@ -125,7 +125,7 @@ def list_reassignments(
             {"name": topic, "partition_indexes": ones} for topic, ones in by_topic(places).items()
         ]
     )
-    reply = ask_controller(
+    reply = request_controller(
         cluster,
         Api.LIST_PARTITION_REASSIGNMENTS,
         {"timeout": REQUEST_MS, "topics": topics},

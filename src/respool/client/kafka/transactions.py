@@ -142,7 +142,7 @@ def list_transactions(
     found: dict[str, TransactionListing] = {}
     for broker in sorted(cluster.retrying(cluster.refresh_brokers)):
 
-        def ask(broker: int = broker) -> list[TransactionListing]:
+        def request(broker: int = broker) -> list[TransactionListing]:
             return transactions_at(
                 cluster,
                 broker,
@@ -151,7 +151,7 @@ def list_transactions(
                 open_longer_than_ms=open_longer_than_ms,
             )
 
-        found |= {one.transactional_id: one for one in cluster.retrying(ask)}
+        found |= {one.transactional_id: one for one in cluster.retrying(request)}
     return [found[name] for name in sorted(found)]
 
 
@@ -216,7 +216,7 @@ def describe_transaction(coordinator: Coordinator, transactional_id: str) -> Tra
         BrokerRefused: with `Code.transactional_id_not_found` if no producer ever used the id.
         BrokerUnreachable
     """
-    reply = coordinator.ask(
+    reply = coordinator.request(
         Api.DESCRIBE_TRANSACTIONS,
         {"transactional_ids": [transactional_id]},
         doing=f"describing transactional id {transactional_id}",
@@ -296,7 +296,7 @@ def end_transaction(
     doing = f"{'committing' if is_commit else 'aborting'} {transaction.transactional_id}"
     versions = (TRANSACTIONS_V2 if has_epoch else TRANSACTIONS_V1).end_txn
     try:
-        reply = coordinator.ask(Api.END_TXN, fields, doing=doing, versions=versions)
+        reply = coordinator.request(Api.END_TXN, fields, doing=doing, versions=versions)
     except BrokerRefused as error:
         if error.code in PRODUCER_FENCED:
             raise TransactionFenced(

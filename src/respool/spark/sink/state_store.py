@@ -75,7 +75,7 @@ class StateStore:
         return state
 
     def _pointer(self, *, is_stable: bool) -> tuple[int, str] | None:
-        reply = self._group.ask(
+        reply = self._group.request(
             Api.OFFSET_FETCH,
             {
                 "group_id": self._sink,
@@ -170,7 +170,7 @@ class StateStore:
         try:
             offset = self._produce(decider, state)
             self._point_at(decider, offset, state)
-            self._decider.ask(
+            self._decider.request(
                 Api.END_TXN,
                 self._who(decider) | {"committed": True},
                 versions=TRANSACTIONS_V2.end_txn,
@@ -226,7 +226,7 @@ class StateStore:
             self._sink, {(STATE_TOPIC, _PARTITION): OffsetAndMetadata(offset, _text_of(state))}
         )
         del fields["generation_id_or_member_epoch"]
-        self._group.ask(
+        self._group.request(
             Api.TXN_OFFSET_COMMIT,
             self._who(decider) | fields | {"generation_id": NO_GENERATION},
             doing=f"deciding for {self._sink}",

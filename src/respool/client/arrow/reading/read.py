@@ -256,24 +256,24 @@ def _ranges(
     isolation: Isolation,
     lateness: timedelta | None,
 ) -> tuple[PartitionRange, ...]:
-    def ask(at: int, isolation: Isolation = isolation) -> dict[int, OffsetAt | None]:
+    def look_up(at: int, isolation: Isolation = isolation) -> dict[int, OffsetAt | None]:
         return offsets_for(cluster, request.topic, partitions, at, isolation=isolation)
 
     # The ends first: a message that arrives during these requests lies beyond them, whatever its time.
-    ends = ask(LATEST)
+    ends = look_up(LATEST)
     highs = (
-        ask(LATEST, "read_uncommitted")
+        look_up(LATEST, "read_uncommitted")
         if isinstance(request.since, AtOffset | PartitionOffsets)
         else ends
     )
-    starts = ask(EARLIEST)
+    starts = look_up(EARLIEST)
     nothing: dict[int, OffsetAt | None] = {}
     is_time = isinstance(request.since, AtTime)
-    since_at = ask(request.since.ms) if isinstance(request.since, AtTime) else nothing
-    firsts = ask(0) if is_time else nothing
+    since_at = look_up(request.since.ms) if isinstance(request.since, AtTime) else nothing
+    firsts = look_up(0) if is_time else nothing
     until_at = nothing
     if isinstance(request.until, AtTime) and lateness is not None:
-        until_at = ask(request.until.ms + lateness // _MILLISECOND)
+        until_at = look_up(request.until.ms + lateness // _MILLISECOND)
     has_deleted = any(one is not None and one.offset > 0 for one in starts.values())
     retention = retention_of(cluster, request.topic) if is_time and has_deleted else None
     ranges = []

@@ -158,12 +158,12 @@ class ProducerTransactions:
         self._is_begun_there = True
         try:
             if not self._has_epoch_each:
-                self._coordinator.ask(
+                self._coordinator.request(
                     Api.ADD_OFFSETS_TO_TXN,
                     self._who() | {"group_id": group},
                     doing=f"adding group {group} to {self._id}",
                 )
-            Coordinator(self._cluster, group, is_transaction=False).ask(
+            Coordinator(self._cluster, group, is_transaction=False).request(
                 Api.TXN_OFFSET_COMMIT,
                 self._who()
                 | {
@@ -205,7 +205,7 @@ class ProducerTransactions:
             {"name": topic, "partitions": sorted(number for _, number in new)}
         ]
         try:
-            self._coordinator.ask(
+            self._coordinator.request(
                 Api.ADD_PARTITIONS_TO_TXN,
                 fields,
                 doing=f"adding {len(new)} partitions of {topic} to {self._id}",

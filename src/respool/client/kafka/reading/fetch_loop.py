@@ -266,7 +266,9 @@ class FetchLoop:
             wanted,
             settings=self._settings,
             may_name_replica=may_name,
-            reader_host=line.local_reads.ask() if line.version == LOCAL_READ_FETCH_VERSION else "",
+            reader_host=line.local_reads.host_to_name()
+            if line.version == LOCAL_READ_FETCH_VERSION
+            else "",
         )
 
     # -- replies -------------------------------------------------------------------------------------------------------
