@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,8 +18,10 @@ from respool.broker.handlers.support.produced_batch import (
 from respool.model.errors import (
     InvalidTopic,
     NotEnoughReplicas,
+    NotLeader,
     OutOfOrderSequence,
     PolicyViolation,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from respool.model.ids import Offset
@@ -27,26 +30,27 @@ from respool.records.mirrored_batches import prepare
 
 
 def write_of(
-    broker: RunningBroker, topic: str = "rides", *, acks: int = ACKS_ALL, **batch: Any
+    broker: RunningBroker, topic: str | UUID = "rides", *, acks: int = ACKS_ALL, **batch: Any
 ) -> ProducedBatch:
     records = build_batch([NewRecord(value=b"v", timestamp_ms=broker.clock.now_ms())], **batch)
     return write_of_records(broker, topic, records, acks=acks)
 
 
 def write_of_records(
-    broker: RunningBroker, topic: str, records: bytes, *, acks: int = ACKS_ALL
+    broker: RunningBroker, topic: str | UUID, records: bytes, *, acks: int = ACKS_ALL
 ) -> ProducedBatch:
-    request: Any = SimpleNamespace(
-        body=SimpleNamespace(acks=acks, transactional_id=None), version=9
-    )
     return ProducedBatch(
         topic,
         0,
         records,
-        request=request,
+        request=request_of(acks),
         broker=broker.broker,
         now_ms=broker.clock.now_ms(),
     )
+
+
+def request_of(acks: int = ACKS_ALL) -> Any:
+    return SimpleNamespace(body=SimpleNamespace(acks=acks, transactional_id=None), version=9)
 
 
 def append(broker: RunningBroker, write: ProducedBatch) -> None:
@@ -64,6 +68,20 @@ def idempotent(sequence: int) -> dict[str, Any]:
 def broker(running_broker: RunningBroker) -> RunningBroker:
     running_broker.create_topic("rides")
     return running_broker
+
+
+def test_a_batch_that_waited_while_its_topic_was_recreated_is_not_admitted_to_the_new_one(
+    broker: RunningBroker,
+) -> None:
+    write = write_of(broker, broker.topic_ref("rides")["topic_id"])
+    assert isinstance(write.stage, Admitted)
+    write.refuse(NotLeader("an epoch transition, for example"))
+    broker.run(broker.broker.topics.delete("rides"))
+    broker.create_topic("rides")
+
+    write.admit_again(request_of(), broker.broker, broker.clock.now_ms())
+
+    assert isinstance(write.error, UnknownTopicId)
 
 
 def test_an_admitted_batch_is_appended_and_its_records_are_released(broker: RunningBroker) -> None:
