@@ -35,6 +35,7 @@ from support.broker_process import BrokerProcess
 from support.kafka_python_client import KafkaPythonClient
 from support.message import Message
 from support.topics import Topics
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("kafka-python-admin")]
 
@@ -242,7 +243,11 @@ def test_transactions_are_listed_and_described(
     assert described.topic_partitions == {TopicPartition(topic, 0)}
 
     producer.commit_transaction()
-    assert admin.describe_transactions(["payer"])["payer"].topic_partitions == set()
+    # The commit is answered before its markers are written.
+    wait_until(
+        lambda: not admin.describe_transactions(["payer"])["payer"].topic_partitions,
+        "the markers are written",
+    )
     producer.close()
 
 
