@@ -60,13 +60,20 @@ def test_a_feature_that_is_not_there_is_not_upgraded(tools: KafkaTools) -> None:
     assert "Could not upgrade share.version" in printed.out
 
 
-def test_what_stands_for_a_quorum_is_said(tools: KafkaTools) -> None:
-    """The metadata is in etcd, which has tools of its own."""
-    for what in ("--status", "--replication"):
-        printed = tools.ask("kafka-metadata-quorum", "describe", what)
-        assert printed.code == 1
-        assert "there is no KRaft quorum" in printed.err
-        assert "etcd" in printed.err
+def test_the_controller_is_shown_as_the_leader_of_a_quorum(
+    cluster: BrokerCluster, tools: KafkaTools
+) -> None:
+    """The metadata is in etcd, and each broker that runs may be elected controller."""
+    printed = tools("kafka-metadata-quorum", "describe", "--status")
+    leader = re.search(r"LeaderId:\s+(\d+)", printed)
+    assert leader
+    assert int(leader[1]) in cluster.brokers
+    voters = next(line for line in printed.splitlines() if line.startswith("CurrentVoters:"))
+    assert re.findall(r'"id": (\d+)', voters) == ["1", "2", "3"]
+    replicas = rows(tools("kafka-metadata-quorum", "describe", "--replication"))
+    assert {row["NodeId"]: row["Status"] for row in replicas} == {
+        number: "Leader" if number == leader[1] else "Follower" for number in ("1", "2", "3")
+    }
 
 
 def test_access_lists_are_said_to_be_off(tools: KafkaTools) -> None:
