@@ -319,6 +319,8 @@ class ClusterHistory(RuleBasedStateMachine):
                     image,
                 )
                 assert len(image.isr) >= image.min_isr(rules.min_isr)
+            # Who leaves deletes its copy, and has nothing when it is added again.
+            self.world.complete[of] &= {*image.replicas}
 
     @invariant()
     def what_must_hold(self) -> None:
@@ -347,6 +349,18 @@ def run(examples: int, steps: int) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_a_broker_that_left_has_no_copy_when_it_is_added_again() -> None:
+    """A history that failed, because broker 1 still counted as complete: to go back to broker 2 is right."""
+    history = ClusterHistory()
+    history.start(is_about_moves=False, racks=[None])
+    history.move(goal=[BrokerId(2)], pick=1)
+    history.everything_settles()
+    history.move(goal=[BrokerId(1)], pick=1)
+    history.restart_before_anybody_notices(pick=1, was_clean=False)
+    history.cancel(pick=0)
+    history.what_must_hold()
 
 
 def test_random_histories_keep_what_was_committed() -> None:
