@@ -174,6 +174,8 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
         ("authorizer.class.name=org.apache.kafka.X", "no authorizer"),
         ("remote.log.storage.system.enable=true", "no tiered storage"),
         ("leader.replication.throttled.rate=5", "while the broker runs"),
+        ("log.flush.interval.messages=10000", "batches are synced one by one"),
+        ("log.preallocate=true", "not allocated in advance"),
         ("num_partitions=5", "neither a setting of Apache Kafka"),
     ],
 )

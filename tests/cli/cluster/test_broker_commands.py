@@ -108,6 +108,18 @@ def test_a_removed_broker_is_not_throttled_for_the_next_of_its_number(
     assert shown(run, cluster) == {}
 
 
+def test_changed_defaults_of_topics_are_no_throttles(run: Run, cluster: StoredCluster) -> None:
+    theirs = {"log.retention.ms": "7"}
+    for name in ("", "2"):
+        cluster.configure(name, theirs)
+    assert "no throttles are set" in cluster.command(run, "throttle").err
+    cluster.command(run, "throttle", "1000b")
+    cluster.command(run, "throttle", "none")
+    assert shown(run, cluster) == {}
+    stored = cluster.view().broker_overrides
+    assert {name: one.values for name, one in stored.items()} == {"": theirs, "2": theirs}
+
+
 def test_what_other_tools_have_set_is_shown_and_left(run: Run, cluster: StoredCluster) -> None:
     theirs = {"leader.replication.throttled.rate": "7"}
     cluster.configure("2", theirs)

@@ -88,6 +88,9 @@ def test_a_brokers_own_default_goes_before_that_of_all_and_that_before_the_setti
         ),
         ({"compression.type": "zstd"}, "compression_type", "zstd"),
         ({"respool.flush": "os"}, "respool_flush", "os"),
+        ({"log.flush.interval.ms": "5"}, "respool_flush", "interval"),
+        ({"log.flush.interval.ms": "5"}, "respool_flush_interval_ms", 5),
+        ({"compression.type": "gzip", "compression.gzip.level": "9"}, "compression_gzip_level", 9),
     ],
 )
 def test_every_default_has_kafkas_name(
@@ -108,6 +111,8 @@ def test_every_default_has_kafkas_name(
         ("log.retention.hours", "1.5", INVALID_CONFIG),
         ("log.retention.hours", "-2", INVALID_CONFIG),
         ("log.roll.hours", "0", INVALID_CONFIG),
+        ("log.preallocate", "true", INVALID_CONFIG),
+        ("log.flush.interval.messages", "10000", INVALID_CONFIG),
         # It contradicts the other limit.
         ("log.cleaner.min.compaction.lag.ms", "9223372036854775807", INVALID_CONFIG),
         # A topic's name for it, and names that nobody knows.

@@ -244,6 +244,21 @@ def test_what_is_changed_while_a_broker_runs_comes_from_itself_from_all_or_from_
 
 
 @every_version
+def test_what_follows_from_another_default_is_told_as_it_is_in_force(
+    start_broker: StartBroker, version: int
+) -> None:
+    broker = start_broker(topic={"respool.flush": "os"})
+    broker.create_topic("rides")
+    broker.set_for_broker("", {"log.flush.interval.ms": "5"})
+
+    for kind, name in ((TOPIC, "rides"), (BROKER, "1")):
+        (result,) = ask(broker, version, (kind, name), include_synonyms=True)
+        entries = {one.name: one for one in result.configs}
+        assert synonyms(entries["respool.flush"]) == [("respool.flush", "interval", FROM_DEFAULT)]
+        assert entries["respool.flush.interval.ms"].value == "5"
+
+
+@every_version
 def test_a_groups_settings_are_its_own_or_those_of_all_groups(
     start_broker: StartBroker, version: int
 ) -> None:

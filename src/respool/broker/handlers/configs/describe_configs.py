@@ -49,6 +49,8 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
     with_doc = getattr(body, "include_documentation", False)
     has_long_texts = request.version >= LONG_TEXTS_FROM_VERSION
     shown_text = partial(_shown_text, bytes_max=inf if has_long_texts else SHORT_TEXT_BYTES_MAX)
+    # Once for all topics of the request, which may be thousands.
+    layers = _layers(broker)
     results = []
     for resource in body.resources:
         error: RequestError | None = None
@@ -58,7 +60,7 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
                 _entry_fields(
                     entry, with_synonyms=with_synonyms, with_doc=with_doc, shown_text=shown_text
                 )
-                for entry in _entries(broker, resource)
+                for entry in _entries(broker, resource, layers)
                 # No names means all settings; an unknown name is omitted.
                 if not resource.configuration_keys or entry.name in resource.configuration_keys
             ]
@@ -75,24 +77,24 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
     return [encode_reply(request, {"throttle_time": 0, "results": results})]
 
 
-def _entries(broker: Broker, resource: Any) -> Iterator[ConfigEntry]:
+def _entries(broker: Broker, resource: Any, layers: BrokerLayers) -> Iterator[ConfigEntry]:
     name = resource.resource_name
     kind = resource.resource_type
     if kind == ResourceType.TOPIC:
         topic = broker.image.topics.get(name)
         if topic is None:
             raise why_unknown(name)
-        return topic_entries(topic, _layers(broker))
+        return topic_entries(topic, layers)
     if kind == ResourceType.BROKER:
         check_is_this_broker(name, broker)
         entries = all_brokers_entries if name == ALL_BROKERS else broker_entries
-        return entries(_layers(broker))
+        return entries(layers)
     if kind == ResourceType.BROKER_LOGGER:
         return logger_entries(name, broker)
     if kind == ResourceType.GROUP:
         if not name:
             raise InvalidRequest("Group name must not be empty")
-        return group_entries(broker.image.group_configs.get(name), _layers(broker))
+        return group_entries(broker.image.group_configs.get(name), layers)
     raise InvalidRequest(f"resources of type {kind} have no settings here")
 
 

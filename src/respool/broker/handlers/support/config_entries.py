@@ -6,7 +6,7 @@ it runs, else from what was changed for all, else from the settings it was start
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from respool.model.broker_config import ALL_BROKERS, BROKER_RULES, BrokerConfig
@@ -86,6 +86,8 @@ class BrokerLayers:
     defaults: TopicConfig
     # How many brokers can have a replica.
     broker_count: int = 1
+    # Filled as it is asked: a request may be about thousands of topics.
+    _of_default: dict[str, tuple[Synonym, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -106,6 +108,12 @@ class BrokerLayers:
 
     def of_default(self, setting: str) -> tuple[Synonym, ...]:
         """The sources of the default of a topic setting; in each, the finer unit comes first."""
+        found = self._of_default.get(setting)
+        if found is None:
+            found = self._of_default[setting] = self._sources_of(setting)
+        return found
+
+    def _sources_of(self, setting: str) -> tuple[Synonym, ...]:
         names = names_of_default(setting)
         coarsest, default = names[-1], _KAFKA_DEFAULTS.as_text[setting]
         if coarsest in TOPIC_DEFAULTS_IN_UNITS:

@@ -67,8 +67,11 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
         for one in created.values():
             broker.admin_log.log(request, _log_text(one))
         refused |= await _unled(broker, created, timeout_ms=milliseconds(body.timeout))
+    layers = BrokerLayers.of(
+        broker.settings, broker.image.broker_overrides, defaults=broker.catalog.topic_defaults
+    )
     results = [
-        _refused(name, refused[name]) if name in refused else _created(broker, created[name])
+        _refused(name, refused[name]) if name in refused else _created(created[name], layers)
         for name in times_named
     ]
     return [encode_reply(request, {"throttle_time": 0, "topics": results})]
@@ -127,10 +130,7 @@ def _log_text(topic: TopicImage) -> str:
     return f"created topic {topic.name!r}: {listed(facts)}"
 
 
-def _created(broker: Broker, topic: TopicImage) -> dict[str, object]:
-    layers = BrokerLayers.of(
-        broker.settings, broker.image.broker_overrides, defaults=broker.catalog.topic_defaults
-    )
+def _created(topic: TopicImage, layers: BrokerLayers) -> dict[str, object]:
     return {
         "name": topic.name,
         "topic_id": topic.id,
