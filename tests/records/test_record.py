@@ -21,9 +21,16 @@ from records.record_examples import (
     rows_of,
 )
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
+from respool.model.ids import Offset
 from respool.records.batch import CODEC_MASK, Codec, RecordBatch, records_of, seal
 from respool.records.build import NewRecord, append_record, build_batch
-from respool.records.record import Record, iterate_records, iterate_times, read_records
+from respool.records.record import (
+    Record,
+    find_time,
+    iterate_records,
+    iterate_times,
+    read_records,
+)
 from respool.records.varint import append_varint
 
 
@@ -241,6 +248,67 @@ def test_times_are_told_without_the_rest(records: Sequence[NewRecord]) -> None:
 def test_in_a_batch_with_the_brokers_time_all_records_have_that() -> None:
     batch = batch_of(build_batch(THREE, log_append_time=True, max_timestamp=NOON_MS))
     assert list(iterate_times(batch, limit=LIMIT)) == [(at, NOON_MS) for at in range(3)]
+
+
+def strictly(
+    batch: RecordBatch, timestamp_ms: int, from_offset: int
+) -> tuple[int, int] | type[Exception] | None:
+    try:
+        for offset, timestamp in iterate_times(batch, limit=LIMIT):
+            if offset >= from_offset and timestamp >= timestamp_ms:
+                return offset, timestamp
+    except CorruptMessage:
+        return CorruptMessage
+    return None
+
+
+def quickly(
+    batch: RecordBatch, timestamp_ms: int, from_offset: int
+) -> tuple[int, int] | type[Exception] | None:
+    try:
+        return find_time(batch, timestamp_ms, from_offset=Offset(from_offset), limit=LIMIT)
+    except CorruptMessage:
+        return CorruptMessage
+
+
+@settings(max_examples=FUZZ_EXAMPLES)
+@given(
+    deltas=st.lists(
+        st.one_of(st.integers(-200, 200), st.integers(-(2**22), 2**22), st.integers(0, 2**40)),
+        min_size=1,
+        max_size=200,
+    ),
+    wanted=st.one_of(st.integers(-200, 200), st.integers(-(2**40), 2**40)),
+    from_offset=st.integers(0, 260),
+    is_ours=st.booleans(),
+    damage=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=2),
+)
+def test_a_time_is_found_as_if_every_record_were_read(
+    deltas: list[int],
+    wanted: int,
+    from_offset: int,
+    is_ours: bool,
+    damage: list[tuple[int, int]],
+) -> None:
+    records = [NewRecord(value=b"v" * 9, timestamp_ms=NOON_MS + delta) for delta in deltas]
+    batch = batch_of(build_batch(records, base_offset=50, log_append_time=is_ours))
+    body = bytearray(records_of(batch))
+    for at, byte in damage:
+        body[at % len(body)] = byte
+    batch = seal(batch.header, body)
+    told = quickly(batch, NOON_MS + wanted, from_offset)
+    assert told == strictly(batch, NOON_MS + wanted, from_offset)
+
+
+def test_a_time_that_does_not_fit_is_not_found_but_corrupt() -> None:
+    largest = 2**63 - 1
+    batch = batch_of(build_batch([NewRecord(value=b"v", timestamp_ms=largest - 1)] * 2))
+    batch = changed(batch, base_timestamp=largest)
+    body = bytearray()
+    append_record(body, NewRecord(timestamp_ms=largest), offset_delta=0, base_timestamp=largest - 5)
+    append_record(body, NewRecord(timestamp_ms=largest), offset_delta=1, base_timestamp=largest - 5)
+    batch = seal(batch.header, body)
+    assert quickly(batch, 0, 0) is CorruptMessage
 
 
 REFUSALS = (CorruptMessage, MessageTooLarge, UnsupportedCompressionType)

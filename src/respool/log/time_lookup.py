@@ -14,7 +14,7 @@ from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import MIB
 from respool.ports.disk import NotCached
 from respool.records.batch import BatchHeader
-from respool.records.record import iterate_times
+from respool.records.record import find_time, iterate_times
 
 # Larger batches (decompressed) are not opened; the lookup stops at their first record.
 DECOMPRESSED_BYTES_MAX = 128 * MIB
@@ -182,9 +182,9 @@ def _first_record(
         raise NotCached
     opened = segment.read_batch(batch, cached_only=quickly)
     try:
-        for offset, timestamp in iterate_times(opened, limit=DECOMPRESSED_BYTES_MAX):
-            if offset >= log_start and timestamp >= timestamp_ms:
-                return TimestampedOffset(offset, timestamp, header.leader_epoch)
+        found = find_time(opened, timestamp_ms, from_offset=log_start, limit=DECOMPRESSED_BYTES_MAX)
+        if found is not None:
+            return TimestampedOffset(*found, header.leader_epoch)
         if header.base_offset < log_start:
             # The matching record was deleted.
             return None

@@ -57,6 +57,93 @@ def iterate_times(batch: RecordBatch, *, limit: int) -> Iterator[tuple[Offset, i
         yield offset, timestamp
 
 
+def find_time(
+    batch: RecordBatch, timestamp_ms: int, *, from_offset: Offset, limit: int
+) -> tuple[Offset, int] | None:
+    """Return the first record at or after `from_offset` with that time or a later one, and its time.
+
+    Raises as `read_records`, for what comes before that record.
+    """
+    data = _records_data(batch, limit)
+    header = batch.header
+    if not header.is_log_append_time and abs(header.base_timestamp) < TIMESTAMP_MAX // 2:
+        try:
+            return _find_quickly(
+                data,
+                header,
+                delta_min=timestamp_ms - header.base_timestamp,
+                offset_delta_min=from_offset - header.base_offset,
+            )
+        except (_Unusual, IndexError):
+            # The strict way finds it too, or says what is wrong.
+            pass
+    for offset, timestamp, _, _ in _walk(data, header):
+        if offset >= from_offset and timestamp >= timestamp_ms:
+            return offset, timestamp
+    return None
+
+
+class _Unusual(Exception):
+    """A number with more bytes than usual, or a malformed record."""
+
+
+def _find_quickly(
+    data: bytes, header: BatchHeader, *, delta_min: int, offset_delta_min: int
+) -> tuple[Offset, int] | None:
+    """As `find_time`, with the numbers decoded in place: a call for each takes ten times as long."""
+    position = 0
+    offset_delta_last = -1
+    offset_delta_max = header.last_offset_delta
+    for _ in range(header.record_count):
+        folded = data[position]
+        at = position + 1
+        if folded > 0x7F:
+            byte = data[at]
+            at += 1
+            if byte > 0x7F:
+                raise _Unusual
+            folded = folded & 0x7F | byte << 7
+        if folded & 1:
+            raise _Unusual
+        position = at + (folded >> 1)
+        # Without the attributes byte.
+        timestamp = data[at + 1]
+        at += 2
+        if timestamp > 0x7F:
+            byte = data[at]
+            at += 1
+            timestamp = timestamp & 0x7F | (byte & 0x7F) << 7
+            if byte > 0x7F:
+                byte = data[at]
+                at += 1
+                if byte > 0x7F:
+                    raise _Unusual
+                timestamp |= byte << 14
+        offset = data[at]
+        at += 1
+        if offset > 0x7F:
+            byte = data[at]
+            at += 1
+            if byte > 0x7F:
+                raise _Unusual
+            offset = offset & 0x7F | byte << 7
+        offset_delta = offset >> 1
+        if (
+            offset & 1
+            or at > position
+            or position > len(data)
+            or not offset_delta_last < offset_delta <= offset_delta_max
+        ):
+            raise _Unusual
+        offset_delta_last = offset_delta
+        delta = (timestamp >> 1) ^ -(timestamp & 1)
+        if delta >= delta_min and offset_delta >= offset_delta_min:
+            return Offset(header.base_offset + offset_delta), header.base_timestamp + delta
+    if position != len(data):
+        raise _Unusual
+    return None
+
+
 def _walk(data: bytes, header: BatchHeader) -> Iterator[tuple[Offset, int, int, int]]:
     """Yield offset, timestamp, start of the key and end of each record."""
     position = 0
