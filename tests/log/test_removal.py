@@ -5,7 +5,7 @@ import pytest
 from log.log_world import FOLDER, LogWorld
 from respool.log.partition_log import ReadSpec
 from respool.log.removal import remove_log
-from respool.model.errors import OffsetOutOfRange
+from respool.model.errors import DiskFailed, OffsetOutOfRange
 from respool.model.ids import Offset
 
 
@@ -30,6 +30,26 @@ def test_removed_files_are_renamed_and_later_deleted() -> None:
         one.delete()
     assert not [name for name in world.disk.list_folder(FOLDER) if name.endswith(".deleted")]
     world.check()
+
+
+def test_segments_of_a_log_that_is_gone_are_gone_without_an_error() -> None:
+    """DeleteRecords, then the topic was deleted: its folder is gone before the segments' turn comes."""
+    world = expired_world()
+    (first, second) = world.apply_retention(world.log_end)
+    whole = world.log.delete()
+    assert whole is not None
+    first.delete()
+    whole.delete()
+    second.delete()
+    assert world.disk.list_folder("") == []
+
+
+def test_a_folder_that_cannot_be_synced_is_an_error_while_it_is_there() -> None:
+    world = expired_world()
+    first, *_ = world.apply_retention(world.log_end)
+    world.disk.faults.fail("sync_folder", path=FOLDER)
+    with pytest.raises(DiskFailed):
+        first.delete()
 
 
 def test_a_reader_that_has_a_removed_segment_goes_on_reading() -> None:

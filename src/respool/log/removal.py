@@ -8,6 +8,7 @@ from respool.log.file_names import DELETED, deleted_folder_name
 from respool.log.index.segment_indexes import index_paths
 from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.segment import Segment
+from respool.model.errors import StorageError
 from respool.model.ids import Offset
 from respool.ports.disk import Disk
 
@@ -26,8 +27,14 @@ class RemovedSegment:
 
     def delete(self) -> None:
         """Delete the files. From any thread."""
-        # Sync the renames first: otherwise a power cut could restore one file without the others.
-        self.disk.sync_folder(self.folder)
+        try:
+            # Sync the renames first: otherwise a power cut could restore one file without the others.
+            self.disk.sync_folder(self.folder)
+        except StorageError:
+            if self.disk.exists(self.folder):
+                raise
+            # The whole log was removed meanwhile.
+            return
         for path in self.paths:
             self.disk.delete(path)
         if self.aborted_of is not None:
