@@ -1,8 +1,8 @@
-"""What replication costs: three brokers and three replicas beside one broker; then how a cluster changes."""
+"""What replication costs: three replicas beside one broker; what several brokers take; how a cluster changes."""
 
 from statistics import median
 
-from bench import cluster_failover, cluster_moving, librdkafka
+from bench import cluster_failover, cluster_moving, cluster_rates, librdkafka
 from bench.broker_process import BrokerProcess
 from bench.cluster_process import ClusterProcess, partitions_of
 from bench.disk_speed import disk_bytes_per_s
@@ -39,6 +39,7 @@ def run(scale: Scale, report: Report) -> None:
     # Three replicas take three times the pages.
     with WarmMemory(3 * scale.cell_bytes_max) as memory:
         _share(scale, report, memory)
+    cluster_rates.run(scale, report)
     cluster_failover.run(scale, report)
     cluster_moving.run(scale, report)
 

@@ -71,18 +71,20 @@ class ClusterProcess:
         one = next(one for one in self.brokers.values() if one.is_running)
         return Client(one.host, one.port)
 
-    def create_topic(self, name: str, *, partitions: int = 1, settings: Any = None) -> None:
+    def create_topic(
+        self, name: str, *, partitions: int = 1, replicas: int = 3, settings: Any = None
+    ) -> None:
         """Create it, and wait until all its replicas are in sync."""
         with self.client() as client:
             client.create_topic(name, partitions=partitions, settings=settings)
-        self.wait_until_in_sync(name)
+        self.wait_until_in_sync(name, replicas=replicas)
 
-    def wait_until_in_sync(self, topic: str) -> None:
+    def wait_until_in_sync(self, topic: str, *, replicas: int = 3) -> None:
         deadline = time.monotonic() + WELL_SECONDS_MAX
         while time.monotonic() < deadline:
             with self.client() as client:
                 found = partitions_of(client, topic)
-            if all(len(one.isr_nodes) == len(one.replica_nodes) >= 3 for one in found):
+            if all(len(one.isr_nodes) == len(one.replica_nodes) >= replicas for one in found):
                 return
             time.sleep(0.1)
         raise BrokerFailed(f"the replicas of {topic} were not in sync in {WELL_SECONDS_MAX:.0f} s")
