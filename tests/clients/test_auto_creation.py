@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import KafkaError
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
 from respool.testing import Broker
@@ -170,3 +170,24 @@ def test_kafka_pythons_producer_goes_on_after_a_first_message_that_was_too_large
     assert topic not in names(broker)
     assert sender.send(topic, b"v").get(20).offset == 0
     sender.close()
+
+
+def test_a_deleted_topic_stays_gone_while_clients_ask_for_it(
+    broker: Broker, topics: Topics
+) -> None:
+    """Their questions allow the topic's creation, so the first one would create it."""
+    sender, reader = producer(broker.bootstrap), KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    try:
+        topics.create("short-lived")
+        topics.admin.delete_topics(["short-lived"])["short-lived"].result(10)
+        for _ in range(3):
+            answer = sender.list_topics("short-lived", timeout=10).topics["short-lived"]
+            assert answer.error is not None
+            assert answer.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            assert not reader.partitions_for_topic("short-lived")
+        assert "short-lived" not in names(broker)
+        # A client that asks for the creation gets it at once.
+        topics.create("short-lived")
+        assert "short-lived" in names(broker)
+    finally:
+        reader.close()

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from respool.broker.membership.hosted_replicas import HostedReplicas
 from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.deleted_topics import DeletedTopics
 from respool.broker.metadata.topics import Topics
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
@@ -52,10 +53,12 @@ class AutoCreatedTopics:
         partitions: Partitions,
         hosted_replicas: HostedReplicas,
         roles: Roles,
+        deleted: DeletedTopics,
         is_clustered: bool,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._topics = topics
+        self._deleted = deleted
         self._catalog = catalog
         self._partitions = partitions
         self._hosted_replicas = hosted_replicas
@@ -158,6 +161,8 @@ class AutoCreatedTopics:
                 await self._catalog.refresh()
         is_deleted = topic.id not in self._catalog.image.topics_by_id
         if is_deleted:
+            # No client has asked for this: the producer may create it again with its next, smaller message.
+            self._deleted.forget(topic.name)
             self._topics.on_changed()
         await self._hosted_replicas.reconcile([topic.name])
         return is_deleted

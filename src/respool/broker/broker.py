@@ -19,6 +19,7 @@ from respool.broker.membership.hosted_replicas import HostedReplicas
 from respool.broker.memory import MemoryBudget
 from respool.broker.metadata.broker_configs import BrokerConfigs
 from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.deleted_topics import DeletedTopics
 from respool.broker.metadata.topics import Topics
 from respool.broker.metrics.broker_metrics import BrokerMetrics
 from respool.broker.partitions.compactor import Compactor
@@ -78,6 +79,8 @@ class Broker:
         )
         self.deferred_deletion = DeferredDeletion(disk=world.disk, offload=world.offload)
         self.deadlines = Deadlines()
+        self.deleted_topics = DeletedTopics(world.clock)
+        self.catalog.on_deleted = self.deleted_topics.on_deleted
         # How many partitions the start has to open; None when all are open.
         self._partitions_to_open: int | None = None
         # None for a single broker.
@@ -180,6 +183,7 @@ class Broker:
         self.topics = Topics(catalog=self.catalog, hosted_replicas=self.hosted_replicas)
         self.auto_created = AutoCreatedTopics(
             topics=self.topics,
+            deleted=self.deleted_topics,
             catalog=self.catalog,
             partitions=self.partitions,
             hosted_replicas=self.hosted_replicas,

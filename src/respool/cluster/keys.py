@@ -79,6 +79,11 @@ def topic_key(name: str) -> str:
     return TOPICS + name
 
 
+def topic_names(changed: Iterable[str]) -> list[str]:
+    """The names of the topics among these keys, in an order that does not depend on theirs."""
+    return sorted(key.removeprefix(TOPICS) for key in changed if key.startswith(TOPICS))
+
+
 def partition_key(topic_id: TopicId, partition: int) -> str:
     return f"{PARTITIONS}{topic_id.hex}/{partition}"
 
@@ -237,8 +242,12 @@ def _brokers(values: Iterable[int]) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(one) for one in values)
 
 
+# Made once: `json.dumps` makes one per call.
+_TO_JSON = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
+
+
 def _dump(fields: Mapping[str, object]) -> bytes:
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+    return _TO_JSON(fields).encode()
 
 
 def _hex(one: UUID | None) -> str | None:

@@ -47,12 +47,14 @@ class Catalog:
         self._feed = CatalogFeed(store, on_changed=self._on_changed)
         self.settings = settings
         self.rng = rng
-        self._is_alone = is_alone
+        self.is_alone = is_alone
         self.me = BrokerId(settings.broker_id)
         # Topics whose partitions this broker is writing.
         self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self.me)
         self._reader = ImageReader(me=self.me, defaults=settings.topic_defaults)
+        # Called with the name of each topic that was deleted, by any broker.
+        self.on_deleted: Callable[[str], None] = lambda _: None
         # Called when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
         # Set on every change of the image, and then replaced by a new event.
@@ -75,7 +77,7 @@ class Catalog:
         """Read all metadata."""
         self.image = ClusterImage(cluster_id=cluster_id, brokers={me.id: me}, controller=me.id)
         await self._feed.load()
-        if self._is_alone:
+        if self.is_alone:
             # There is no controller to remove strays, and no topic is being created now.
             for write in strays.collect(self.view()):
                 await self.write(write)
@@ -120,7 +122,7 @@ class Catalog:
     ) -> ClusterView:
         """Return the view of this broker's image, guarded by `controller_revision`, by default the current one."""
         values, image = self._feed.values, self.image
-        if not self._is_alone and not self.is_registered:
+        if not self.is_alone and not self.is_registered:
             # Decisions consider only registered brokers.
             running = {one: at for one, at in image.brokers.items() if one != self.me}
             image = replace(image, brokers=running)
@@ -237,9 +239,13 @@ class Catalog:
         return TopicConfig.parse(overrides, base=self.topic_defaults)
 
     def _on_changed(self, changed: frozenset[str]) -> None:
+        before = self.image
         self.image = self._reader.read(
-            self._feed.values, changed, self.image, revision=self._feed.revision
+            self._feed.values, changed, before, revision=self._feed.revision
         )
+        for name in keys.topic_names(changed):
+            if name in before.topics and name not in self.image.topics:
+                self.on_deleted(name)
         self._changed.set()
         self._changed = asyncio.Event()
         self.on_changed()

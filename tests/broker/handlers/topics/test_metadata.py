@@ -100,6 +100,42 @@ def test_an_unknown_topic_is_created_where_client_and_settings_allow(
     assert broker.produce("new", 2) == 0
 
 
+def test_a_deleted_topic_is_not_created_again_by_those_who_wait_to_see_it_gone(
+    running_broker: RunningBroker,
+) -> None:
+    newest = VERSIONS[-1]
+
+    def code_of(name: str) -> int:
+        wish = named(name)
+        return int(
+            ask(running_broker, newest, wish, allow_auto_topic_creation=True).topics[0].error_code
+        )
+
+    running_broker.create_topic("rides")
+    running_broker.run(running_broker.broker.topics.delete("rides"))
+
+    assert code_of("rides") == UNKNOWN_TOPIC
+    running_broker.clock.advance(9_999)
+    assert code_of("rides") == UNKNOWN_TOPIC
+    assert "rides" not in running_broker.broker.image.topics
+    assert code_of("others") == 0
+    running_broker.clock.advance(1)
+    assert code_of("rides") == 0
+
+
+def test_a_deleted_topic_is_created_at_once_where_a_client_asks_for_that(
+    running_broker: RunningBroker,
+) -> None:
+    running_broker.create_topic("rides")
+    running_broker.run(running_broker.broker.topics.delete("rides"))
+    running_broker.create_topic("rides")
+
+    (told,) = ask(
+        running_broker, VERSIONS[-1], named("rides"), allow_auto_topic_creation=True
+    ).topics
+    assert told.error_code == 0
+
+
 @every_version
 def test_an_unknown_topic_is_not_created_where_the_settings_forbid_it(
     start_broker: StartBroker, version: int

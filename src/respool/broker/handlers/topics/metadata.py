@@ -1,6 +1,7 @@
 """Metadata (key 3): the brokers, the topics, and the leaders of their partitions.
 
-Clients send this first and often. A request for a topic by name may create it, if the client and the settings allow.
+Clients send this first and often. A request for a topic by name may create it, if the client and the settings allow,
+and unless it was deleted a moment ago (`broker/metadata/deleted_topics.py`).
 
 | version | all topics | none       | topics are named by                                        |
 |---------|------------|------------|------------------------------------------------------------|
@@ -75,6 +76,9 @@ async def _find_or_create(
 ) -> TopicImage | RequestError:
     found = _find(broker, asked)
     if not isinstance(found, UnknownTopicOrPartition) or not isinstance(asked, str):
+        return found
+    if asked in broker.deleted_topics:
+        # The client that deleted it may be waiting for this reply.
         return found
     try:
         topic, is_new = await broker.topics.create_if_missing(
