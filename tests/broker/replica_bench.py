@@ -113,6 +113,9 @@ class Bench:
             now_ms=self.clock.now_ms(),
             is_replicated=True,
         )
+        # As if it had had records: a new one enters its epoch without the disk.
+        log._parts.ensure_folder()
+        log._parts.ledger.make_folder_durable()
         return Partition(
             name=name,
             topic_id=topic_id,

@@ -21,10 +21,13 @@ from respool.coordination.groups.offset_requests import OffsetRequests
 from respool.coordination.transactions.transaction_coordinator_shard import (
     TransactionCoordinatorShard,
 )
+from respool.log import pending_sync
 from respool.log.index.transaction_index import TransactionIndex
+from respool.log.partition_folder import METADATA_NAME, NEW_METADATA_NAME
 from respool.log.partition_log import PartitionLog
 from respool.log.producers import producer_check, producer_states
 from respool.log.recovery import recovery, segment_scan
+from respool.ports.disk import Disk
 from respool.replication.effects import BeginEpoch
 from respool.replication.leader import Leader
 from respool.sim.disk.simulated_files import SimLogFile
@@ -67,6 +70,16 @@ def failed_sync_is_forgiven(patch: pytest.MonkeyPatch) -> None:
 def recovery_believes_the_page_cache(patch: pytest.MonkeyPatch) -> None:
     """What a failed sync left in memory is read after a restart as if it were on the disk."""
     patch.setattr(SimLogFile, "forget_cached", lambda self: None)
+
+
+def first_record_before_its_folder(patch: pytest.MonkeyPatch) -> None:
+    """The first record of a new log is acknowledged before the log's folder is synced."""
+
+    def rename_only(disk: Disk, folder: str) -> None:
+        if disk.exists(f"{folder}/{NEW_METADATA_NAME}"):
+            disk.rename(f"{folder}/{NEW_METADATA_NAME}", f"{folder}/{METADATA_NAME}")
+
+    patch.setattr(pending_sync, "make_folder_durable", rename_only)
 
 
 def retries_are_not_recognised(patch: pytest.MonkeyPatch) -> None:
@@ -171,6 +184,7 @@ PLANTS: tuple[Plant, ...] = (
     torn_batches_are_kept,
     failed_sync_is_forgiven,
     recovery_believes_the_page_cache,
+    first_record_before_its_folder,
     retries_are_not_recognised,
     transactions_are_not_verified,
     open_transactions_are_stable,

@@ -6,6 +6,10 @@ So no entry may outlive its data: truncating the log truncates the epochs, also 
 
 The file, in Kafka's text, may be behind at its start, because opening truncates there again. At its end it is never
 behind: an epoch is durable before its first batch, and removed before its data is.
+
+A new log has no file until its first sync (folder_durability.py). Until then it is empty or nothing in it is durable,
+so it has at most one epoch that a power cut could make it forget: the one that starts where the log does. The next
+leader's epoch, which starts there too, replaces it anyway.
 """
 
 from bisect import bisect_left, bisect_right
@@ -137,10 +141,14 @@ class EpochCache:
 
 
 class EpochFile:
-    def __init__(self, disk: Disk, folder: str, epochs: EpochCache) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, epochs: EpochCache, *, is_on_disk: bool = True
+    ) -> None:
         self._disk = disk
         self._path = f"{folder}/{EPOCHS_NAME}"
         self._epochs = epochs
+        # False for a new log, until its first sync.
+        self.is_on_disk = is_on_disk
 
     @classmethod
     def read(cls, disk: Disk, folder: str) -> EpochCache | None:
@@ -166,7 +174,9 @@ class EpochFile:
         return self._epochs.epoch_at(offset)
 
     def begin(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Enter the epoch of a leader that starts at this offset, the log end. Durable when this returns.
+        """Enter the epoch of a leader that starts at this offset, the log end.
+
+        Durable when this returns; in a new log, with its first sync.
 
         Raises:
             DiskFull, DiskFailed: the epoch was not written, and is not entered in memory either.
@@ -174,7 +184,8 @@ class EpochFile:
         assert epoch >= self.latest, f"leader epoch {epoch} after {self.latest}"
         epochs = EpochCache.decode(self._epochs.encode())
         if epochs.assign(epoch, start_offset):
-            self._disk.replace_file(self._path, epochs.encode())
+            if self.is_on_disk:
+                self._disk.replace_file(self._path, epochs.encode())
             self._epochs = epochs
 
     def truncate_start(self, offset: Offset) -> None:
@@ -182,9 +193,22 @@ class EpochFile:
         self._epochs.truncate_start(offset)
 
     def truncate_end(self, offset: Offset) -> None:
-        """Remove epochs after the new log end. Durable when this returns."""
-        if self._epochs.truncate_end(offset):
+        """Remove epochs after the new log end. Durable when this returns, unless the log is new."""
+        if self._epochs.truncate_end(offset) and self.is_on_disk:
             self.write()
 
     def write(self) -> None:
         self._disk.replace_file(self._path, self._epochs.encode())
+
+    # -- the first sync of a new log -----------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        return self._epochs.encode()
+
+    def write_first(self, content: bytes) -> None:
+        """Write the result of an earlier `encode`. From any thread; then call `on_written`."""
+        self._disk.replace_file(self._path, content)
+
+    def on_written(self, content: bytes) -> None:
+        """The file has this content. An epoch that began meanwhile is written with the next sync."""
+        self.is_on_disk = self.is_on_disk or content == self._epochs.encode()

@@ -76,6 +76,7 @@ class RollRule:
 
 class LogParts:
     __slots__ = (
+        "_create_folder",
         "config",
         "disk",
         "end",
@@ -114,9 +115,11 @@ class LogParts:
         self.log_start = loaded.log_start
         self.producers = loaded.producers
         self.producer_expiration_ms = producer_expiration_ms
-        self.epochs = EpochFile(disk, folder, loaded.epochs)
+        # Creates the folder of a log that has none yet.
+        self._create_folder = loaded.create_folder
+        self.epochs = EpochFile(disk, folder, loaded.epochs, is_on_disk=self.has_folder)
         self.snapshots = loaded.snapshots
-        self.ledger = SyncLedger(disk, folder, self.snapshots)
+        self.ledger = SyncLedger(disk, folder, self.snapshots, self.epochs)
         self.tail = LogTail(tails)
         # Incremented when a truncation begins and when it ends: odd while one is running.
         self.truncations = 0
@@ -159,7 +162,7 @@ class LogParts:
         ):
             segment = self.roll(now_ms)
         if not segment.is_writable:
-            segment.make_writable(log_end=base_offset)
+            self.make_writable(segment)
         if leader_epoch > self.epochs.latest:
             self.epochs.begin(leader_epoch, base_offset)
         head = stamp(header, base_offset=base_offset, leader_epoch=leader_epoch)
@@ -212,8 +215,31 @@ class LogParts:
             )
         self.end = LogPoint(last.next_offset, segment, segment.size)
 
+    @property
+    def has_folder(self) -> bool:
+        """False for a new log until its first append."""
+        return self._create_folder is None
+
+    def ensure_folder(self) -> None:
+        """Create the folder of a new log. It is durable with the first sync (folder_durability.py)."""
+        if self._create_folder is not None:
+            self._create_folder()
+            self.segments.active.create_file()
+            self._create_folder = None
+            self.ledger.on_names_changed()
+
+    @property
+    def is_folder_durable(self) -> bool:
+        """False for a new log until its first sync: a power cut may remove its folder."""
+        return self.epochs.is_on_disk
+
     def make_writable(self, segment: Segment) -> None:
-        """Prepare the active segment for appends."""
+        """Prepare the active segment for appends.
+
+        Raises:
+            DiskFull, HandlesExhausted: there is no room for its indexes, or for the folder of a new log.
+        """
+        self.ensure_folder()
         if not segment.is_writable:
             segment.make_writable(log_end=self.end.offset)
 

@@ -40,6 +40,16 @@ class LogReader:
         return self._parts.synced.offset
 
     @property
+    def has_folder(self) -> bool:
+        """False for a new log until its first append."""
+        return self._parts.has_folder
+
+    @property
+    def is_folder_durable(self) -> bool:
+        """False for a new log until its first sync: a power cut may remove its folder."""
+        return self._parts.is_folder_durable
+
+    @property
     def size_bytes(self) -> int:
         return self._parts.segments.size_bytes
 

@@ -25,7 +25,8 @@ class LogRetention:
             bound=bound,
             now_ms=now_ms,
         )
-        if not expired:
+        if not expired or not parts.is_folder_durable:
+            # A new log's first sync has been requested with its first record.
             return []
         if expired == len(parts.segments):
             parts.roll(now_ms)

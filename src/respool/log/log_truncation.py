@@ -46,6 +46,8 @@ class LogTruncation:
             parts.epochs.truncate_end(offset)
             return
         with self._announced():
+            parts.ensure_folder()
+            parts.ledger.make_folder_durable()
             truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
             parts.segments, log_end = truncation.truncate(parts.segments, offset)
             self._finish_truncation(log_end, log_start=min(parts.log_start, log_end))
@@ -55,6 +57,8 @@ class LogTruncation:
         parts = self._parts
         parts.tail.clear()
         with self._announced():
+            parts.ensure_folder()
+            parts.ledger.make_folder_durable()
             truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
             parts.segments = truncation.restart(parts.segments, offset, parts.index_settings)
             parts.epochs.truncate_end(Offset(0))
@@ -92,7 +96,7 @@ class LogTruncation:
         for segment in parts.ledger.finished:
             if segment in parts.segments.all:
                 segment.sync_all()
-        parts.ledger = SyncLedger(parts.disk, parts.folder, parts.snapshots)
+        parts.ledger = SyncLedger(parts.disk, parts.folder, parts.snapshots, parts.epochs)
         active.sync_log()
         parts.disk.sync_folder(parts.folder)
         parts.synced = parts.end

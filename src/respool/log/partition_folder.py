@@ -14,6 +14,8 @@ from respool.model.errors import InvalidTopic
 from respool.model.ids import TopicId, TopicPartition, check_topic_name
 
 METADATA_NAME = "partition.metadata"
+# Its name until the log's first sync (folder_durability.py).
+NEW_METADATA_NAME = METADATA_NAME + ".new"
 STRAY = "-stray"
 _PARTITION_MAX = 2**31 - 1
 _ASIDE = re.compile(r"(.+)\.[0-9a-f]{32}-[a-z]+")

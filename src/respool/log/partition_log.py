@@ -11,7 +11,7 @@ One thread owns the log and calls everything here. Other threads may call the me
 and `Compaction.run` at the same time: the state they use is replaced as a whole and never changed in place.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from respool.log.compaction.compaction import Compaction, CompactionTools
@@ -115,9 +115,12 @@ class PartitionLog(LogReader):
         cleaned_end: Offset | None = None,
         high_watermark: Offset | None = None,
         is_replicated: bool = False,
+        create_folder: Callable[[], None] | None = None,
         tails: TailMemory | None = None,
     ) -> "PartitionLog":
         """Open the log in this folder, or create one there that starts at `log_start`.
+
+        With `create_folder`, there is no folder: the first append calls it, and the first sync makes it durable.
 
         `recovery_point` is a checkpointed `synced_end`. `clean` means that it is the last one: `close` returned and
         nothing was done since; then no file is read. After a crash the log is checked from the recovery point on.
@@ -136,6 +139,7 @@ class PartitionLog(LogReader):
             producer_expiration_ms=producer_expiration_ms,
             may_have_gaps=config.is_compacted or cleaned_end is not None,
             is_replicated=is_replicated,
+            create_folder=create_folder,
         )
         loaded = loader.load(
             log_start=log_start,
@@ -286,7 +290,12 @@ class PartitionLog(LogReader):
         return True
 
     def on_leader_epoch(self, epoch: LeaderEpoch) -> None:
-        """A leader with this epoch starts at the log end. Durable when this returns, even if it never writes."""
+        """A leader with this epoch starts at the log end. Durable when this returns, even if it never writes.
+
+        Without a folder it is durable with the first sync. If the folder is not durable, no sync may be running.
+        """
+        if self.has_folder:
+            self._parts.ledger.make_folder_durable()
         self._parts.epochs.begin(epoch, self.log_end)
 
     @property
@@ -341,10 +350,11 @@ class PartitionLog(LogReader):
 
         No reader and no sync may be active.
         """
-        self._compaction.abandon()
+        self.abandon()
         parts = self._parts
-        parts.tail.clear()
         active = parts.segments.active
+        if not parts.has_folder:
+            return
         try:
             parts.ledger.check()
             if active.is_writable or parts.snapshots.newest != self.log_end:
@@ -359,11 +369,11 @@ class PartitionLog(LogReader):
             for segment in parts.segments.all:
                 segment.release()
 
-    def delete(self) -> RemovedLog:
-        """Rename the folder so that it can be deleted later. Active readers continue; any other use is over."""
-        self._compaction.abandon()
-        self._parts.tail.clear()
-        return remove_log(self._parts.disk, self._parts.folder)
+    def delete(self) -> RemovedLog | None:
+        """Rename the folder, if any; delete it later. Active readers continue; any other use is over."""
+        self.abandon()
+        parts = self._parts
+        return remove_log(parts.disk, parts.folder) if parts.has_folder else None
 
     def abandon(self) -> None:
         """End the use of this object; the folder stays as it is and may be opened again. Active readers continue."""

@@ -91,8 +91,12 @@ class Segment:
             DiskFull: there is no space for it.
         """
         segment = cls(disk, folder, base_offset, settings, size=0, now_ms=now_ms)
-        segment._own_file(create=True)
+        segment.create_file()
         return segment
+
+    def create_file(self) -> None:
+        """Create the file of a segment that was constructed without one."""
+        self._own_file(create=True)
 
     @property
     def path(self) -> str:

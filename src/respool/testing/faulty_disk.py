@@ -114,6 +114,9 @@ class FaultyDisk:
 
     def replace_file(self, path: str, content: bytes) -> None:
         self.check("replace", path, takes_room=True)
+        with self._lock:
+            # It is another file from now on, and durable.
+            self._known.pop(path, None)
         if self._waits_for_disk:
             self._inner.replace_file(path, content)
             return

@@ -386,4 +386,5 @@ def test_a_coordinator_that_is_offline_takes_only_its_own_ids_with_it(
     assert here.end(commit=True) == 0
     settle(broker)
     assert read(broker, "rides") == [b"v", b"v"]
-    assert broker.offset("rides", at=LATEST) == 4
+    # The crash may have taken the record that the other transaction is complete: its marker is written again.
+    assert broker.offset("rides", at=LATEST) in {4, 5}

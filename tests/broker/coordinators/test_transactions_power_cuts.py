@@ -198,8 +198,9 @@ def test_a_power_cut_takes_no_transactions_end_from_a_topic_that_promises_less(
     producer.write("weak", 0, b"v")
     # As the system may do at any time.
     pending = weak.log.begin_sync()
-    assert pending is not None
-    pending.run()
+    # The folder of a new log is synced with its first record anyway.
+    if pending is not None:
+        pending.run()
     assert producer.end(commit=is_commit) == 0
     settle(broker)
     assert state_of(broker) == ("CompleteCommit" if is_commit else "CompleteAbort")

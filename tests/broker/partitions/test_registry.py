@@ -8,6 +8,7 @@ def test_a_partition_is_deleted_when_nobody_changes_its_log_any_more(
 ) -> None:
     """Another thread may be cutting it off; and the name may be used again at once."""
     running_broker.create_topic("rides")
+    running_broker.produce("rides")
     partition = running_broker.broker.partitions.find("rides", 0)
     running_broker.run(partition.changing.acquire())
     deletion = running_broker.start(running_broker.broker.topics.delete("rides"))

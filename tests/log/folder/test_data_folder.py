@@ -1,6 +1,7 @@
 """The data folder: ours and nobody else's, and believed after a crash no further than it deserves."""
 
 import os
+from contextlib import suppress
 from itertools import count
 from random import Random
 from typing import Any
@@ -23,6 +24,8 @@ from respool.log.partition_log import PartitionLog
 from respool.model.errors import (
     DataFolderMismatch,
     DiskFailed,
+    DiskFull,
+    HandlesExhausted,
     PartitionFolderMissing,
     PartitionFolderUnclear,
     SegmentCorrupt,
@@ -33,8 +36,9 @@ from respool.model.topic_config import TopicConfig
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker
-from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.disk.disk_faults import DiskCall, ProcessGone
 from respool.sim.disk.simulated_disk import SimDisk
+from sim.planted_bugs import first_record_before_its_folder
 
 EXAMPLES = 3_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 100
 NOON = 1_700_000_000_000
@@ -63,9 +67,18 @@ def open_log(
     return folder.open_partition(name, topic_id=topic_id, config=CONFIG, now_ms=NOON)
 
 
-def append(log: PartitionLog, text: str = "a ride") -> None:
+def append(log: PartitionLog, text: str = "a ride", *, epoch: int = 0) -> None:
     data = build_batch([NewRecord(value=text.encode(), timestamp_ms=NOON)])
-    log.append(RecordBatch(read_header(data), data), leader_epoch=LeaderEpoch(0), now_ms=NOON)
+    batch = RecordBatch(read_header(data), data)
+    log.append(batch, leader_epoch=LeaderEpoch(epoch), now_ms=NOON)
+
+
+def open_with_record(folder: DataFolder, name: TopicPartition = ORDERS) -> PartitionLog:
+    """A log that has a folder: it has a synced record."""
+    log = open_log(folder, name)
+    append(log)
+    sync(log)
+    return log
 
 
 def in_transaction(log: PartitionLog) -> None:
@@ -140,7 +153,7 @@ def test_another_brokers_folder_is_refused_and_left_as_it_is() -> None:
 
 def test_partitions_without_meta_properties_are_not_taken_over() -> None:
     disk = a_disk()
-    open_log(open_folder(disk))
+    open_with_record(open_folder(disk))
     disk.delete(IDENTITY_NAME)
     with pytest.raises(DataFolderMismatch, match=r"no meta\.properties"):
         open_folder(disk)
@@ -225,7 +238,10 @@ def test_a_log_that_is_not_among_those_closed_makes_the_stop_unclean() -> None:
 def test_a_log_that_could_not_be_opened_makes_the_stop_unclean_and_disturbs_no_other() -> None:
     disk = a_disk()
     folder = open_folder(disk)
-    disk.faults.fail("open", path="orders-0/*", times=None)
+    assert close(folder, {ORDERS: open_with_record(folder)})
+    disk = disk.reopen()
+    folder = open_folder(disk)
+    disk.faults.fail("read", path="orders-0/*", times=None)
     with pytest.raises(StorageError):
         open_log(folder, ORDERS)
     rides = open_log(folder, RIDES)
@@ -235,7 +251,7 @@ def test_a_log_that_could_not_be_opened_makes_the_stop_unclean_and_disturbs_no_o
     folder = open_folder(disk)
     assert not folder.was_clean
     assert open_log(folder, RIDES).log_end == 1
-    assert open_log(folder, ORDERS).log_end == 0
+    assert open_log(folder, ORDERS).log_end == 1
 
 
 def test_a_log_that_does_not_close_makes_the_stop_unclean() -> None:
@@ -247,8 +263,7 @@ def test_a_log_that_does_not_close_makes_the_stop_unclean() -> None:
     disk.faults.fail("sync", path="orders-0/*", times=None)
     assert not close(folder, {ORDERS: orders, RIDES: rides})
     # The other one was closed and written down all the same.
-    assert checkpoint(disk, RECOVERY_POINT)[RIDES] == 1
-    assert checkpoint(disk, RECOVERY_POINT)[ORDERS] == 0
+    assert checkpoint(disk, RECOVERY_POINT) == {RIDES: 1}
     assert not disk.exists(CLEAN_MARKER)
 
 
@@ -261,7 +276,7 @@ def test_a_log_that_closes_without_being_synced_makes_the_stop_unclean(
     append(log)
     monkeypatch.setattr(PartitionLog, "close", lambda _: None)
     assert not close(folder, {ORDERS: log})
-    assert checkpoint(disk, RECOVERY_POINT) == {ORDERS: 0}
+    assert checkpoint(disk, RECOVERY_POINT) == {}
 
 
 def test_without_its_checkpoints_a_stop_is_not_clean() -> None:
@@ -278,7 +293,7 @@ def test_without_its_checkpoints_a_stop_is_not_clean() -> None:
 def test_a_log_nobody_opened_stays_clean_only_if_it_was() -> None:
     disk = a_disk()
     folder = open_folder(disk)
-    assert close(folder, {ORDERS: open_log(folder)})
+    assert close(folder, {ORDERS: open_with_record(folder)})
     disk = disk.reopen()
     # Not opened this time: as clean as before.
     assert close(open_folder(disk), {})
@@ -294,7 +309,7 @@ def test_a_log_put_there_while_the_broker_was_down_is_not_taken_for_clean(
 ) -> None:
     disk = a_disk()
     folder = open_folder(disk)
-    assert close(folder, {ORDERS: open_log(folder)})
+    assert close(folder, {ORDERS: open_with_record(folder)})
     disk = disk.reopen()
     disk.rename("orders-0", "rides-3")
     assert [clean for _, clean in opened_with(monkeypatch, open_folder(disk), RIDES)] == [False]
@@ -303,7 +318,7 @@ def test_a_log_put_there_while_the_broker_was_down_is_not_taken_for_clean(
 def test_a_partition_opened_twice_is_clean_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = a_disk()
     folder = open_folder(disk)
-    assert close(folder, {ORDERS: open_log(folder)})
+    assert close(folder, {ORDERS: open_with_record(folder)})
     folder = open_folder(disk.reopen())
     assert [clean for _, clean in opened_with(monkeypatch, folder, ORDERS, ORDERS)] == [True, False]
 
@@ -457,19 +472,217 @@ def test_a_damaged_checkpoint_is_told_and_done_without(
 def test_the_folders_of_partitions_are_found() -> None:
     disk = a_disk()
     folder = open_folder(disk)
-    logs = {name: open_log(folder, name) for name in (ORDERS, RIDES, TopicPartition("a-1", 2))}
+    names = (ORDERS, RIDES, TopicPartition("a-1", 2))
+    logs = {name: open_with_record(folder, name) for name in names}
     folder.remove_partition(RIDES, logs.pop(RIDES))
     assert folder.partition_folders() == [TopicPartition("a-1", 2), ORDERS]
 
 
-def test_a_new_partitions_folder_survives_a_power_cut_and_says_whose_it_is() -> None:
+def test_a_new_partition_has_a_folder_from_its_first_record_on() -> None:
     disk = a_disk()
-    open_log(open_folder(disk))
-    disk.crash()
-    disk = disk.reopen()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    assert folder.partition_folders() == []
+    append(log)
+    assert folder.partition_folders() == [ORDERS]
+    sync(log)
     assert disk.read_file("orders-0/partition.metadata") == (
         b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
     )
+
+
+def test_an_empty_log_without_a_folder_is_closed_cleanly_and_opened_again() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    log.on_leader_epoch(LeaderEpoch(3))
+    assert log.begin_sync() is None
+    assert close(folder, {ORDERS: log})
+    folder = open_folder(disk.reopen())
+    assert folder.was_clean
+    assert folder.partition_folders() == []
+    log = open_log(folder)
+    assert (log.log_end, log.latest_epoch) == (0, -1)
+    assert folder.remove_partition(ORDERS, log) is None
+
+
+def end_after_power_cut(seed: int) -> Offset:
+    """The end of a log whose first record was synced just before."""
+    disk = SimDisk(Random(seed))
+    folder = open_folder(disk)
+    log = open_log(folder)
+    log.on_leader_epoch(LeaderEpoch(0))
+    append(log)
+    sync(log)
+    folder.write_checkpoints({ORDERS: log}, {ORDERS: Offset(1)})
+    disk.crash()
+    log = open_log(open_folder(disk.reopen()))
+    assert log.latest_epoch == 0
+    return log.log_end
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_first_record_that_is_synced_survives_a_power_cut_with_all_its_names(seed: int) -> None:
+    assert end_after_power_cut(seed) == 1
+
+
+def test_a_first_record_synced_before_its_folder_is_found_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planted bug that the test above is there for."""
+    first_record_before_its_folder(monkeypatch)
+    with pytest.raises(StorageError):
+        {end_after_power_cut(seed) for seed in range(20)}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_first_record_that_was_not_synced_leaves_nothing_that_is_in_the_way(seed: int) -> None:
+    disk = SimDisk(Random(seed))
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    # A checkpoint of it would make a missing folder look like a loss.
+    folder.write_checkpoints({ORDERS: log}, {ORDERS: Offset(1)})
+    disk.crash()
+    disk = disk.reopen()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    assert log.log_end in (0, 1)
+    append(log)
+    sync(log)
+    end = log.log_end
+    # Recovered or new, from here on it is durable.
+    disk.crash()
+    assert open_log(open_folder(disk.reopen())).log_end == end
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_at_any_change_of_the_first_sync_is_survived(seed: int) -> None:
+    for changes in count():
+        disk = SimDisk(Random(1000 * seed + changes))
+        folder = open_folder(disk)
+        log = open_log(folder)
+        append(log)
+        pending = log.begin_sync()
+        assert pending is not None
+        disk.faults.cut_power_after(changes)
+        try:
+            pending.run()
+        except ProcessGone:
+            disk = disk.reopen()
+            log = open_log(open_folder(disk))
+            assert log.log_end in (0, 1)
+            append(log)
+            sync(log)
+            assert open_log(open_folder(disk.reopen())).log_end == log.log_end
+        else:
+            break
+    assert changes > 5
+
+
+@pytest.mark.parametrize("changes", range(7))
+@pytest.mark.parametrize("seed", range(10))
+def test_a_process_killed_during_the_first_sync_leaves_it_to_the_next(
+    seed: int, changes: int
+) -> None:
+    """The next one finds all in the page cache, and must not count it as durable."""
+    disk = SimDisk(Random(100 * seed + changes))
+    log = open_log(open_folder(disk))
+    append(log)
+    pending = log.begin_sync()
+    assert pending is not None
+    for call in ("open", "sync", "rename", "sync_folder", "replace")[: changes + 1][-1:]:
+        disk.faults.fail(call, nth=1 + changes // 5, path="orders-0*")  # type: ignore[arg-type]
+    with suppress(StorageError):
+        pending.run()
+    disk = disk.reopen()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    end = log.log_end
+    folder.write_checkpoints({ORDERS: log}, {ORDERS: end})
+    disk.crash()
+    assert open_log(open_folder(disk.reopen())).log_end == end == 1
+
+
+def test_an_epoch_that_begins_during_the_first_sync_gets_another_one() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    log.on_leader_epoch(LeaderEpoch(0))
+    append(log)
+    pending = log.begin_sync()
+    assert pending is not None
+    append(log, epoch=1)
+    pending.run()
+    log.finish_sync(pending)
+    assert log.synced_end == 1
+    assert not log.is_folder_durable
+    sync(log)
+    assert log.is_folder_durable
+    assert disk.read_file("orders-0/leader-epoch-checkpoint") == b"0\n2\n0 0\n1 1\n"
+
+
+def test_a_full_disk_does_not_fail_the_first_sync() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    log.on_leader_epoch(LeaderEpoch(0))
+    append(log)
+    disk.faults.fail("replace", path="orders-0/*", error=DiskFull)
+    sync(log)
+    assert log.synced_end == 1
+    disk.crash()
+    log = open_log(open_folder(disk.reopen()))
+    assert (log.log_end, log.latest_epoch) == (1, 0)
+
+
+def test_too_many_open_files_delay_the_first_sync() -> None:
+    disk = a_disk()
+    folder = open_folder(disk)
+    log = open_log(folder)
+    append(log)
+    disk.faults.fail("sync_folder", path="orders-0", error=HandlesExhausted)
+    pending = log.begin_sync()
+    assert pending is not None
+    with pytest.raises(HandlesExhausted):
+        pending.run()
+    append(log)
+    sync(log)
+    disk.crash()
+    assert open_log(open_folder(disk.reopen())).log_end == 2
+
+
+def test_a_failed_first_sync_is_final() -> None:
+    disk = a_disk()
+    log = open_log(open_folder(disk))
+    append(log)
+    disk.faults.fail("sync", path="orders-0/partition.metadata.new")
+    pending = log.begin_sync()
+    assert pending is not None
+    with pytest.raises(DiskFailed):
+        pending.run()
+    with pytest.raises(DiskFailed):
+        append(log)
+
+
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [
+        ("append", "orders-0/partition.metadata.new"),
+        ("open", "orders-0/*.log"),
+        ("map", "orders-0/*"),
+    ],
+)
+def test_a_first_append_that_finds_no_room_changes_nothing(call: DiskCall, path: str) -> None:
+    disk = a_disk()
+    log = open_log(open_folder(disk))
+    disk.faults.fail(call, path=path, error=DiskFull)
+    with pytest.raises(DiskFull):
+        append(log)
+    assert log.log_end == 0
+    append(log)
+    sync(log)
+    assert open_log(open_folder(disk.reopen())).log_end == 1
 
 
 def test_a_removed_partition_is_out_of_the_way_at_once_and_deleted_later() -> None:
@@ -526,7 +739,7 @@ def test_checkpoints_forget_a_removed_partition_with_the_next_writing() -> None:
 def test_removing_what_could_not_be_opened_or_is_not_there() -> None:
     disk = a_disk()
     folder = open_folder(disk)
-    open_log(folder)
+    open_with_record(folder)
     assert folder.remove_partition(ORDERS, None) is not None
     assert folder.remove_partition(ORDERS, None) is None
     assert close(folder, {})
@@ -590,7 +803,7 @@ def test_checkpoints_collected_before_a_removal_do_not_speak_of_the_new_log() ->
 
 def test_a_log_without_metadata_is_neither_read_nor_lost() -> None:
     disk = a_disk()
-    open_log(open_folder(disk))
+    open_with_record(open_folder(disk))
     disk = disk.reopen()
     disk.delete("orders-0/partition.metadata")
     folder = open_folder(disk)
@@ -720,8 +933,7 @@ def test_a_lost_partition_that_is_no_longer_wanted_is_forgotten() -> None:
 def test_strays_are_put_aside_not_deleted_and_forgotten() -> None:
     disk = a_disk()
     folder = open_folder(disk)
-    logs = {ORDERS: open_log(folder, ORDERS), RIDES: open_log(folder, RIDES)}
-    append(logs[RIDES])
+    logs = {name: open_with_record(folder, name) for name in (ORDERS, RIDES)}
     assert close(folder, logs)
     disk = disk.reopen()
     folder = open_folder(disk)
@@ -731,7 +943,7 @@ def test_strays_are_put_aside_not_deleted_and_forgotten() -> None:
     assert folder.partition_folders() == [ORDERS]
     assert folder.folders_to_delete() == []
     assert close(folder, {ORDERS: orders})
-    assert checkpoint(disk, RECOVERY_POINT) == {ORDERS: 0}
+    assert checkpoint(disk, RECOVERY_POINT) == {ORDERS: 1}
 
 
 # Several threads

@@ -379,8 +379,8 @@ class Partition:
             return
         if flush is Flush.INTERVAL:
             self.syncs.request_sync_within(self, log.config.respool_flush_interval_ms)
-        elif has_rolled:
-            # This sync is not needed for durability; it shortens a later recovery.
+        elif has_rolled or not log.is_folder_durable:
+            # This sync is not needed for durability; it shortens a later recovery. But a log's folder is made durable.
             self.syncs.request_sync(self)
         self.role.on_durable(log.log_end, self._watermarks.bytes_appended)
 

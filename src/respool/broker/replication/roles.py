@@ -12,9 +12,10 @@ from typing import Any, Protocol
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import Partition
 from respool.broker.run_uncancelled import run_uncancelled
+from respool.log.partition_log import PartitionLog
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.errors import DiskFull, HandlesExhausted, StorageError
-from respool.model.ids import BrokerId
+from respool.model.ids import BrokerId, LeaderEpoch
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 from respool.replication.effects import BeginEpoch, LeaderEffect
@@ -171,9 +172,7 @@ class Roles:
         for effect in leader.begin():
             if isinstance(effect, BeginEpoch):
                 try:
-                    await run_uncancelled(
-                        self._offload.run(lambda: log.on_leader_epoch(leader.leader_epoch))
-                    )
+                    await self._enter_epoch(partition, log, leader.leader_epoch)
                 except (DiskFull, HandlesExhausted) as error:
                     logger.error("%s: it cannot be led yet: %s", partition.name, error)
                     self._retry_soon(partition)
@@ -200,6 +199,21 @@ class Roles:
             if self._following is not None:
                 logger.info("%s: led here, epoch %d", partition.name, image.leader_epoch)
             self.on_changed(partition)
+
+    async def _enter_epoch(
+        self, partition: Partition, log: PartitionLog, epoch: LeaderEpoch
+    ) -> None:
+        if not log.has_folder:
+            # A new and empty log enters its epoch without the disk.
+            log.on_leader_epoch(epoch)
+            return
+        is_durable = log.is_folder_durable
+        if not is_durable:
+            # Both would make the folder durable. No sync begins while the partition is changing.
+            await partition.syncs.drain_partition(partition)
+        await run_uncancelled(self._offload.run(lambda: log.on_leader_epoch(epoch)))
+        if not is_durable:
+            partition.syncs.request_sync(partition)
 
     def _apply_settings(self, partition: Partition) -> None:
         min_isr = partition.config.min_insync_replicas

@@ -15,6 +15,8 @@ Invariants at every moment, even if the power fails:
   durably removed before `open` returns, and written last by `close`.
 - A recovery point is at or below the synced end. So it is durably lowered before a log is truncated: a log that ends
   before its recovery point counts as damaged, and after a crash new bytes below an old point would be trusted.
+- A new log has no checkpoint until its folder is durable (folder_durability.py). So where there is a checkpoint and the
+  folder is missing, it was lost.
 - A checkpoint describes the log in the folder, never an earlier one of the same name. So its entry is durably removed
   before an earlier topic's folder is renamed, and before a removed partition's folder is deleted. A partition with a
   checkpoint but without a folder was therefore lost, and is not created again.
@@ -27,6 +29,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Self
 from uuid import UUID
 
@@ -146,9 +149,6 @@ class DataFolder:
             self._opened[name] = None
             has_folder = self._prepare(name, topic_id)
             clean = self.was_clean and untouched and name in points
-        if not has_folder:
-            # No other thread uses this folder; and what is prepared for many partitions can be synced once.
-            self._folders.make(name, topic_id)
         log = PartitionLog.open(
             disk=self._disk,
             folder=folder_name(name),
@@ -161,6 +161,7 @@ class DataFolder:
             cleaned_end=self._checkpoints.cleaned_end(name),
             high_watermark=self.high_watermark(name) if is_replicated else None,
             is_replicated=is_replicated,
+            create_folder=None if has_folder else partial(self._folders.make, name, topic_id),
             tails=self._tails,
         )
         # A log that lost its end is refused: once it grew again, it would be trusted up to the old point.
@@ -234,8 +235,8 @@ class DataFolder:
         `log` is None if it could not be opened. Returns None if there is no folder.
         """
         with self._guard:
-            aside = None if log is None else log.delete().path
-            path = aside or self._folders.put_aside(name, FOLDER_DELETED)
+            removed = None if log is None else log.delete()
+            path = removed.path if removed else self._folders.put_aside(name, FOLDER_DELETED)
             self._opened.pop(name, None)
             # Not written here: deleting a topic with a thousand partitions would write four thousand files.
             self._checkpoints.forget_soon([name])
@@ -343,13 +344,24 @@ class DataFolder:
         # Everything below the log start was deleted, or its loss accepted (accepted_loss.py): it continues there.
         if recorded > self._checkpoints.log_starts.get(name):
             raise PartitionFolderMissing(_missing(self._disk, name, recorded))
+        path = self._folders.remove_unsynced(name)
+        if path is not None:
+            logger.warning(
+                "%s: records that were never synced lost their metadata; they are in %s", name, path
+            )
         return False
 
     def _current(
         self, logs: Mapping[TopicPartition, PartitionLog]
     ) -> dict[TopicPartition, PartitionLog]:
-        """Without partitions that were removed or created again after the caller collected the logs."""
-        return {name: log for name, log in logs.items() if self._opened.get(name) is log}
+        """Without partitions that were removed or created again after the caller collected the logs, and without those
+        whose folder is not durable.
+        """
+        return {
+            name: log
+            for name, log in logs.items()
+            if self._opened.get(name) is log and log.is_folder_durable
+        }
 
     def _are_all_clean(self, closed: set[TopicPartition]) -> bool:
         untouched = set(self._folders.names()) - self._opened.keys()

@@ -2,9 +2,12 @@
 
 from uuid import UUID
 
-from respool.log.file_names import FOLDER_DELETED
+from respool.log.file_names import FOLDER_DELETED, LOG
+from respool.log.folder_durability import was_folder_durable
 from respool.log.partition_folder import (
     METADATA_NAME,
+    NEW_METADATA_NAME,
+    STRAY,
     decode_metadata,
     encode_metadata,
     folder_name,
@@ -38,7 +41,7 @@ class PartitionFolders:
         return any(is_aside(one, folder) for one in self.with_suffix(FOLDER_DELETED))
 
     def topic_id(self, name: TopicPartition) -> TopicId | None:
-        """The topic whose data the folder holds; None if there is no data.
+        """The topic whose data the folder holds; None if there is no data, or none that was ever durable.
 
         Raises:
             PartitionFolderUnclear: there is data, but its topic is unknown.
@@ -46,12 +49,7 @@ class PartitionFolders:
         folder = folder_name(name)
         data = self._disk.read_file(f"{folder}/{METADATA_NAME}")
         if data is None:
-            # The metadata is written first, so without it there is no log of ours.
-            if any(file.endswith(".log") for file in self._disk.list_folder(folder)):
-                raise PartitionFolderUnclear(
-                    f"{folder} holds a log but no {METADATA_NAME}: put that file back, or move the folder away"
-                )
-            return None
+            return self._topic_id_of_new(folder)
         try:
             return decode_metadata(data)
         except ValueError as error:
@@ -59,12 +57,46 @@ class PartitionFolders:
                 f"{folder}/{METADATA_NAME} is damaged ({error}): repair it, or move the folder away"
             ) from error
 
+    def _topic_id_of_new(self, folder: str) -> TopicId | None:
+        data = self._disk.read_file(f"{folder}/{NEW_METADATA_NAME}")
+        if data is not None:
+            try:
+                return decode_metadata(data)
+            except ValueError:
+                # A power cut came before the first sync.
+                return None
+        # A power cut before the first sync may leave a log without metadata. After it there are epochs, too.
+        if self._logs_in(folder) and was_folder_durable(self._disk, folder):
+            raise PartitionFolderUnclear(
+                f"{folder} holds a log but no {METADATA_NAME}: put that file back, or move the folder away"
+            )
+        return None
+
     def make(self, name: TopicPartition, topic_id: TopicId) -> None:
-        """Create the folder for this topic, durably."""
+        """Create the folder for this topic. The log's first sync makes it durable (folder_durability.py)."""
         folder = folder_name(name)
         self._disk.make_folder(folder)
-        self._disk.replace_file(f"{folder}/{METADATA_NAME}", encode_metadata(topic_id))
-        self._disk.sync_folder(ROOT)
+        metadata = self._disk.open_log(f"{folder}/{NEW_METADATA_NAME}")
+        if not metadata.size:
+            # Not written by an earlier attempt.
+            metadata.append((encode_metadata(topic_id),))
+        metadata.close()
+
+    def remove_unsynced(self, name: TopicPartition) -> str | None:
+        """Make way for a new log, where a power cut left a folder of which nothing was durable.
+
+        Returns the new path of a folder with records: they were never synced, but somebody may miss them.
+        """
+        folder = folder_name(name)
+        if not self._disk.exists(folder):
+            return None
+        if any(self._disk.size(f"{folder}/{file}") for file in self._logs_in(folder)):
+            return self.put_aside(name, STRAY)
+        self._disk.delete(folder)
+        return None
+
+    def _logs_in(self, folder: str) -> list[str]:
+        return [file for file in self._disk.list_folder(folder) if file.endswith(LOG)]
 
     def put_aside(self, name: TopicPartition, suffix: str) -> str | None:
         """Rename the folder, durably; return its new path, or None if there is no folder."""

@@ -4,9 +4,15 @@ After a clean stop, no log file is read: the stop wrote a producer snapshot at t
 snapshot and equals the recovery point, the log ends there. Otherwise `recovery.py` checks the log.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from respool.log.file_names import EPOCHS_NAME
+from respool.log.folder_durability import (
+    make_folder_durable,
+    make_found_folder_durable,
+    was_folder_durable,
+)
 from respool.log.index.segment_indexes import IndexSettings
 from respool.log.leader_epochs import EpochCache, EpochFile
 from respool.log.partition_folder import advice_on_loss
@@ -15,7 +21,6 @@ from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.recovery.log_folder import LogFolder, delete_segment
 from respool.log.recovery.log_walk import epochs_of, replay_batch, replay_producers, walk_log
 from respool.log.recovery.recovery import LogRecovery, Recovery
-from respool.log.removal import parent_folder
 from respool.log.segment import Segment
 from respool.log.segments import Segments
 from respool.model.errors import SegmentCorrupt
@@ -33,6 +38,8 @@ class LoadedLog:
     log_end: Offset
     # What crash recovery repaired; None after a clean stop.
     recovery: Recovery | None
+    # Creates the folder of a log that has none yet.
+    create_folder: Callable[[], None] | None = None
 
 
 class LogLoader:
@@ -48,8 +55,12 @@ class LogLoader:
         producer_expiration_ms: int,
         may_have_gaps: bool = False,
         is_replicated: bool = False,
+        create_folder: Callable[[], None] | None = None,
     ) -> None:
-        """A log that may have been compacted may have gaps; a replica of one may have gaps up to its end."""
+        """A log that may have been compacted may have gaps; a replica of one may have gaps up to its end.
+
+        With `create_folder`, there is no folder yet, and the first append calls it.
+        """
         self._disk = disk
         self._folder = folder
         self._settings = settings
@@ -57,7 +68,12 @@ class LogLoader:
         self._expiration_ms = producer_expiration_ms
         self._may_have_gaps = may_have_gaps
         self._is_replicated = is_replicated
-        found = LogFolder.open(disk, folder, settings, now_ms=now_ms)
+        found = (
+            LogFolder(segments=[], snapshots=SnapshotFiles(disk, folder, ()))
+            if create_folder is not None
+            else LogFolder.open(disk, folder, settings, now_ms=now_ms)
+        )
+        self._create_folder = create_folder
         # Oldest first; none is opened yet.
         self._segments = found.segments
         self._snapshots = found.snapshots
@@ -118,14 +134,15 @@ class LogLoader:
                 f"{self._folder} has no segment, but it was synced up to offset {synced_end}; "
                 f"{advice_on_loss(self._folder)}"
             )
-        self._disk.make_folder(self._folder)
-        # Snapshots may remain of a log that was being removed when the power failed.
-        self._disk.delete(f"{self._folder}/{EPOCHS_NAME}")
-        segment = Segment.create(
-            self._disk, self._folder, log_start, self._settings, now_ms=self._now_ms
+        segment = Segment(
+            self._disk, self._folder, log_start, self._settings, size=0, now_ms=self._now_ms
         )
-        self._disk.sync_folder(self._folder)
-        self._disk.sync_folder(parent_folder(self._folder))
+        if self._create_folder is None:
+            self._disk.make_folder(self._folder)
+            # Snapshots may remain of a log that was being removed when the power failed.
+            self._disk.delete(f"{self._folder}/{EPOCHS_NAME}")
+            segment.create_file()
+            make_folder_durable(self._disk, self._folder)
         return LoadedLog(
             segments=Segments([segment]),
             snapshots=self._snapshots,
@@ -134,6 +151,7 @@ class LogLoader:
             log_start=log_start,
             log_end=log_start,
             recovery=None,
+            create_folder=self._create_folder,
         )
 
     def _no_producers(self) -> ProducerStates:
@@ -195,6 +213,9 @@ class LogLoader:
         done = recovery.run(Segments(self._segments), log_start=log_start, synced_end=synced_end)
         segments, producers, epochs = recovery.segments, recovery.producers, recovery.epochs
         self._tidy(segments, producers, epochs, log_start=log_start, log_end=done.log_end)
+        if not was_folder_durable(self._disk, self._folder):
+            # The previous process ended before the log's first sync.
+            make_found_folder_durable(self._disk, self._folder)
         recovery.make_durable()
         return LoadedLog(
             segments=segments,
