@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from respool.ports.metadata_store import Guard
 
@@ -9,6 +10,8 @@ from respool.ports.metadata_store import Guard
 # delays fewer other changes.
 OPERATIONS_MAX = 100
 REASONS_TOLD_MAX = 3
+
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +21,18 @@ class GuardedWrite:
     deletes: tuple[str, ...] = ()
     # A sentence for the log.
     why: str
+    # The limit of the store; None: it has none.
+    operations_max: int | None = field(default=OPERATIONS_MAX, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        operations = len(self.guards) + len(self.puts) + len(self.deletes)
-        assert operations <= OPERATIONS_MAX, f"{operations} operations, limit {OPERATIONS_MAX}"
+        limit = self.operations_max
+        assert limit is None or self.operations <= limit, (
+            f"{self.operations} operations, limit {limit}"
+        )
+
+    @property
+    def operations(self) -> int:
+        return len(self.guards) + len(self.puts) + len(self.deletes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +68,41 @@ def in_writes(
     if packed:
         writes.append(_write(packed, guard, why))
     return writes
+
+
+def merged(
+    writes: Mapping[Name, GuardedWrite], *, operations_max: int | None
+) -> list[tuple[list[Name], GuardedWrite]]:
+    """Merge independent writes into as few as possible, each with the names of those that it contains."""
+    found: list[tuple[list[Name], GuardedWrite]] = []
+    names: list[Name] = []
+    guards: set[Guard] = set()
+    size = 0
+    for name, write in writes.items():
+        changes = len(write.puts) + len(write.deletes)
+        added = changes + len({*write.guards} - guards)
+        if names and operations_max is not None and size + added > operations_max:
+            found.append((names, _union([writes[one] for one in names], operations_max)))
+            names, guards, size = [], set(), 0
+            added = write.operations
+        names.append(name)
+        guards.update(write.guards)
+        size += added
+    if names:
+        found.append((names, _union([writes[one] for one in names], operations_max)))
+    return found
+
+
+def _union(writes: list[GuardedWrite], operations_max: int | None) -> GuardedWrite:
+    if len(writes) == 1:
+        return writes[0]
+    return GuardedWrite(
+        guards=tuple(dict.fromkeys(guard for one in writes for guard in one.guards)),
+        puts={key: value for one in writes for key, value in one.puts.items()},
+        deletes=tuple(key for one in writes for key in one.deletes),
+        why=_sentence([one.why for one in writes]),
+        operations_max=operations_max,
+    )
 
 
 def _write(changes: list[KeyChange], guard: Guard, why: str) -> GuardedWrite:

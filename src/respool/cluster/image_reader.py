@@ -29,6 +29,7 @@ from respool.ports.metadata_store import StoredValue
 logger = logging.getLogger(__name__)
 
 Values = Mapping[str, StoredValue]
+Configs = dict[tuple[tuple[str, str], ...], StoredTopicConfig]
 
 
 class ImageReader:
@@ -58,9 +59,11 @@ class ImageReader:
         if any(key.startswith(keys.BROKER_CONFIGS) for key in changed):
             before = self._with_broker_configs(before, values)
         topics = dict(before.topics)
+        # Topics that are created together mostly have the same configuration.
+        configs: Configs = {}
         # Sorted, so that a simulated run is reproducible.
         for name in sorted(self._names_of(changed, before)):
-            topic = self.read_topic(values, name, before.topics.get(name))
+            topic = self.read_topic(values, name, before.topics.get(name), configs=configs)
             self._note_incomplete(values, name, is_complete=topic is not None)
             if topic is None:
                 topics.pop(name, None)
@@ -115,7 +118,7 @@ class ImageReader:
         return replace(image, topics=topics)
 
     def _with_defaults(self, topic: TopicImage) -> TopicImage:
-        config = self._read_config(topic.name, topic.overrides)
+        config = self._read_config(topic.name, topic.overrides, {})
         # Unchanged topics stay the same objects: their partitions are left alone.
         return topic if config == topic.config else replace(topic, config=config)
 
@@ -147,9 +150,17 @@ class ImageReader:
         return names
 
     def read_topic(
-        self, values: Values, name: str, before: TopicImage | None = None
+        self,
+        values: Values,
+        name: str,
+        before: TopicImage | None = None,
+        *,
+        configs: Configs | None = None,
     ) -> TopicImage | None:
-        """The topic as stored; None if its key or one of its partitions is missing."""
+        """The topic as stored; None if its key or one of its partitions is missing.
+
+        `configs` are those that were read before, by the overrides.
+        """
         stored = values.get(keys.topic_key(name))
         if stored is None:
             return None
@@ -164,7 +175,7 @@ class ImageReader:
             # Partitions change more often than the configuration, which may take long to parse.
             config = before.config
         else:
-            config = self._read_config(name, record.overrides)
+            config = self._read_config(name, record.overrides, {} if configs is None else configs)
         return TopicImage(
             name=name,
             id=record.id,
@@ -175,11 +186,16 @@ class ImageReader:
             revision=stored.revision,
         )
 
-    def _read_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+    def _read_config(
+        self, topic: str, overrides: Mapping[str, str], configs: Configs
+    ) -> TopicConfig:
         """The configuration, as far as this version knows the settings: brokers are upgraded one by one."""
         if not overrides:
             return self.defaults
-        read = StoredTopicConfig.read(overrides, base=self.defaults)
+        key = tuple(overrides.items())
+        if key not in configs:
+            configs[key] = StoredTopicConfig.read(overrides, base=self.defaults)
+        read = configs[key]
         for complaint in read.complaints:
             logger.warning("topic %s: a setting is not as it is stored: %s", topic, complaint)
         return read.config

@@ -45,6 +45,8 @@ def place(
     if partition_count < 1:
         raise InvalidPartitions(f"a topic needs at least 1 partition, not {partition_count}")
     check_replication_factor(replication_factor, brokers=len(racks))
+    if len(racks) == 1:
+        return [tuple(racks)] * partition_count
     placer = _Placer(racks, start=start, held=held or {}, of_topic=of_topic)
     placed = [placer.place_one(replication_factor) for _ in range(partition_count)]
     found = dict(enumerate(placed))

@@ -44,10 +44,12 @@ def create_topic(
     partition_count: int = 0,
     replication_factor: int = 0,
     assignment: Mapping[int, Sequence[BrokerId]] | None = None,
+    held: Counter[BrokerId] | None = None,
 ) -> list[GuardedWrite]:
     """The writes that create a topic, in this order; it exists once the last one has succeeded.
 
-    The last of several must be `sealed`. Without `assignment`, replicas are placed by `placement.py`.
+    The last of several must be `sealed`. Without `assignment`, replicas are placed by `placement.py`. `held` is
+    `replica_counts` of the view and of topics decided since; this one's replicas are added.
 
     Raises:
         RequestError: the name, a number or the assignment is invalid, or the topic exists.
@@ -55,6 +57,8 @@ def create_topic(
     check_topic_name(name)
     if name in view.topics:
         raise TopicAlreadyExists(f"there is a topic {name!r} already")
+    if held is None:
+        held = replica_counts(view)
     if assignment:
         replicas = _assigned(assignment, view, first=0)
     else:
@@ -63,8 +67,10 @@ def create_topic(
             partition_count=partition_count,
             replication_factor=replication_factor,
             start=topic_id.int,
-            held=_replica_counts(view),
+            held=held,
         )
+    for brokers in replicas:
+        held.update(brokers)
     record = TopicRecord(id=topic_id, overrides=overrides, partition_count=len(replicas))
     return _written(view, name, record, replicas, first=0, revision=0)
 
@@ -96,7 +102,7 @@ def grow_topic(
             partition_count=partition_count - have,
             replication_factor=len(of_topic[0]),
             start=topic.id.int + have,
-            held=_replica_counts(view),
+            held=replica_counts(view),
             of_topic=of_topic,
         )
     record = TopicRecord(id=topic.id, overrides=topic.overrides, partition_count=partition_count)
@@ -207,7 +213,8 @@ def _assigned(
     return replicas
 
 
-def _replica_counts(view: ClusterView) -> Counter[BrokerId]:
+def replica_counts(view: ClusterView) -> Counter[BrokerId]:
+    """The number of replicas that each broker has."""
     held: Counter[BrokerId] = Counter()
     for topic in view.topics.values():
         for image in topic.partitions:

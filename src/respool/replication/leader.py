@@ -353,6 +353,11 @@ class Leader:
         if not self.is_leading or not in_sync.may_propose:
             return []
         image = in_sync.image
+        if image.replicas == image.isr == (self.me,) and not (
+            image.offline or image.elr or in_sync.must_rewrite
+        ):
+            # The usual case on a single broker.
+            return []
         followers, high_watermark = self._followers, self.high_watermark
         lost = {
             one

@@ -17,7 +17,9 @@ from respool.model.ids import BrokerId
 
 OPEN_AGAIN_S = 5.0
 # Taking a role keeps the event loop busy for about 0.1 ms.
-STARTED_AT_ONCE = 50
+STARTED_AT_ONCE = 20
+# New partitions that are created in one call to another thread.
+OPENED_TOGETHER = 20
 
 
 class HostedReplicas:
@@ -117,7 +119,7 @@ class HostedReplicas:
                 for number in range(len(topic.partitions))
                 if number not in held and self._is_mine(topic, number)
             ]
-        await self._partitions.open_all(missing)
+        await self._partitions.open_all(missing, together=OPENED_TOGETHER)
         for topic in topics:
             # They may have changed meanwhile.
             self.apply_settings(topic.name)

@@ -6,7 +6,8 @@ returns to its value before our own write.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NoReturn
 
 from respool.pacing.rate_limited_log import RateLimitedLog
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 ALL = "/"
 RETRY_DELAY_S = 0.5
+# Keys of one write that become visible in one step; more would keep the event loop busy for too long.
+APPLIED_AT_ONCE = 150
 
 
 class CatalogFeed:
@@ -109,19 +112,27 @@ class CatalogFeed:
         if revision <= self.revision:
             # The reply is late: the watch has delivered this write, and perhaps later changes of the same keys.
             return revision
+        waiting = iter([*(puts or {}).items(), *((key, None) for key in deletes)])
+        while some := list(islice(waiting, APPLIED_AT_ONCE)):
+            self._apply_own(some, revision)
+            if len(some) == APPLIED_AT_ONCE:
+                # Serve requests before the next ones.
+                await asyncio.sleep(0)
+        return revision
+
+    def _apply_own(self, changes: Iterable[tuple[str, bytes | None]], revision: int) -> None:
         changed = set()
-        for key, value in (puts or {}).items():
-            if self._is_news(key, revision):
-                self._own[key] = revision
-                self.values[key] = StoredValue(value=value, revision=revision)
-                changed.add(key)
-        for key in deletes:
-            if key in self.values and self.values[key].revision < revision:
+        for key, value in changes:
+            if value is not None:
+                if self._is_news(key, revision):
+                    self._own[key] = revision
+                    self.values[key] = StoredValue(value=value, revision=revision)
+                    changed.add(key)
+            elif key in self.values and self.values[key].revision < revision:
                 self._own[key] = revision
                 del self.values[key]
                 changed.add(key)
         self._note(changed, revision)
-        return revision
 
     async def follow(self) -> NoReturn:
         """Apply the changes of other brokers, forever."""

@@ -5,22 +5,31 @@ hold. A topic exists, or has more partitions, with the last of its writes; it is
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
 
 from respool.broker.metadata.catalog import Catalog, Decide, retry_on_conflict
+from respool.broker.metadata.write_each import write_each
 from respool.cluster import topic_requests
 from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.topic_requests import replica_counts
 from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
-from respool.model.errors import InvalidPartitions, InvalidRequest, UnknownTopicId
+from respool.model.errors import InvalidPartitions, InvalidRequest, RequestError, UnknownTopicId
 from respool.model.ids import BrokerId, TopicId
 from respool.model.stored_topic_config import understood
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 USE_DEFAULT = -1
+# Topics that are created or deleted in one write of a single broker's store, so that it syncs once for all.
+TOPICS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,34 +52,97 @@ class TopicChanges:
         self._settings = catalog.settings
 
     async def create(self, wanted: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        name, count = wanted.name, wanted.partition_count
         topic_id = TopicId(self._catalog.rng.uuid())
-        assigned = None if not wanted.assignment else _brokers_of(wanted.assignment)
-        if count == USE_DEFAULT:
-            count = self._settings.topics.num_partitions
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
-            factor = wanted.replication_factor
-            if factor == USE_DEFAULT:
-                # A request without a factor gets at most as many replicas as there are brokers.
-                factor = min(
-                    self._settings.topics.default_replication_factor, max(1, len(view.candidates()))
-                )
-            if name not in view.topics:
-                self._check_room(view, len(assigned) if assigned else count, factor=factor)
-            return topic_requests.create_topic(
-                view,
-                name,
-                topic_id=topic_id,
-                overrides=wanted.overrides,
-                partition_count=count,
-                replication_factor=factor,
-                assignment=assigned,
-            )
+            return self._decide_creation(view, wanted, topic_id, replica_counts(view))
 
         # An override that cannot be parsed must not get into the store.
         self._catalog.parse_config(wanted.overrides)
-        return await self._make(name, decide, topic_id=topic_id, validate_only=validate_only)
+        return await self._make(wanted.name, decide, topic_id=topic_id, validate_only=validate_only)
+
+    async def create_each(
+        self, wanted: Iterable[NewTopic], done: dict[str, TopicImage | RequestError]
+    ) -> None:
+        """Create these topics, many in one write. `done` gets each result as soon as it is known.
+
+        Raises:
+            StoreUnavailable: it is unknown whether the topics that are not in `done` were created.
+        """
+        configs: dict[tuple[tuple[str, str], ...], RequestError | None] = {}
+        for chunk in _chunks(wanted):
+            drafts: dict[str, tuple[NewTopic, TopicId]] = {}
+            for one in chunk:
+                overrides = tuple(one.overrides.items())
+                if overrides not in configs:
+                    configs[overrides] = self._config_error(one)
+                error = configs[overrides]
+                if error is None:
+                    drafts[one.name] = one, TopicId(self._catalog.rng.uuid())
+                else:
+                    done[one.name] = error
+            await self._create_together(drafts, done)
+
+    async def _create_together(
+        self,
+        drafts: Mapping[str, tuple[NewTopic, TopicId]],
+        done: dict[str, TopicImage | RequestError],
+    ) -> None:
+        held: Counter[BrokerId] = Counter()
+
+        def begin(view: ClusterView) -> None:
+            held.clear()
+            held.update(replica_counts(view))
+
+        def decide(view: ClusterView, name: str) -> list[GuardedWrite]:
+            return self._decide_creation(view, *drafts[name], held)
+
+        ids = [topic_id for _, topic_id in drafts.values()]
+        self._catalog.creating.update(ids)
+        try:
+            await write_each(
+                self._catalog,
+                list(drafts),
+                decide,
+                begin=begin,
+                write_parts=self._write_all,
+                outcome=self._catalog.topic,
+                done=done,
+            )
+        finally:
+            self._catalog.creating.difference_update(ids)
+
+    def _config_error(self, wanted: NewTopic) -> RequestError | None:
+        try:
+            self._catalog.parse_config(wanted.overrides)
+        except RequestError as error:
+            return error
+        return None
+
+    def _decide_creation(
+        self, view: ClusterView, wanted: NewTopic, topic_id: TopicId, held: Counter[BrokerId]
+    ) -> list[GuardedWrite]:
+        count, factor = wanted.partition_count, wanted.replication_factor
+        assigned = None if not wanted.assignment else _brokers_of(wanted.assignment)
+        if count == USE_DEFAULT:
+            count = self._settings.topics.num_partitions
+        takers = len(view.candidates())
+        if factor == USE_DEFAULT:
+            # A request without a factor gets at most as many replicas as there are brokers.
+            factor = min(self._settings.topics.default_replication_factor, max(1, takers))
+        if wanted.name not in view.topics:
+            added = len(assigned) if assigned else count
+            self._check_room(takers, held.total(), added, factor=factor)
+        return topic_requests.create_topic(
+            view,
+            wanted.name,
+            topic_id=topic_id,
+            overrides=wanted.overrides,
+            partition_count=count,
+            replication_factor=factor,
+            assignment=assigned,
+            held=held,
+        )
 
     async def grow(
         self,
@@ -88,7 +160,9 @@ class TopicChanges:
             have = 0 if topic is None else len(topic.partitions)
             if topic is not None and partition_count > have:
                 factor = len(topic.partitions[0].target)
-                self._check_room(view, partition_count - have, factor=factor)
+                replicas = replica_counts(view).total()
+                takers = len(view.candidates())
+                self._check_room(takers, replicas, partition_count - have, factor=factor)
             return topic_requests.grow_topic(
                 view,
                 name,
@@ -134,16 +208,37 @@ class TopicChanges:
                 raise InvalidRequest(f"the topic {name!r} has been changed meanwhile")
             return topic_requests.delete_topic(view, name)
 
-        async def write(writes: Sequence[GuardedWrite]) -> None:
-            await self._catalog.write(writes[0])
-            try:
-                for one in writes[1:]:
-                    await self._catalog.write(one)
-            except (GuardFailed, StoreUnavailable) as error:
-                # The partition keys are no longer used, and are garbage collected later.
-                logger.info("partitions of the deleted topic %r are left for now: %s", name, error)
+        await retry_on_conflict(self._catalog, decide, self._write_deletion)
 
-        await retry_on_conflict(self._catalog, decide, write)
+    async def delete_each(
+        self, ids: Mapping[str, TopicId | None], done: dict[str, RequestError | None]
+    ) -> None:
+        """Delete these topics, many in one write, each as `delete` does. `done` and errors as in `create_each`."""
+
+        def decide(view: ClusterView, name: str) -> list[GuardedWrite]:
+            topic = self._catalog.topic(name)
+            if ids[name] not in (None, topic.id):
+                raise UnknownTopicId(f"the topic {name!r} with id {ids[name]} was just deleted")
+            return topic_requests.delete_topic(view, name)
+
+        for chunk in _chunks(ids):
+            await write_each(
+                self._catalog,
+                chunk,
+                decide,
+                write_parts=self._write_deletion,
+                outcome=lambda _: None,
+                done=done,
+            )
+
+    async def _write_deletion(self, writes: Sequence[GuardedWrite]) -> None:
+        await self._catalog.write(writes[0])
+        try:
+            for one in writes[1:]:
+                await self._catalog.write(one)
+        except (GuardFailed, StoreUnavailable) as error:
+            # The partition keys are no longer used, and are garbage collected later.
+            logger.info("some partitions' keys are left for now: %s: %s", writes[0].why, error)
 
     async def _make(
         self,
@@ -172,10 +267,9 @@ class TopicChanges:
         if len(writes) > 1:
             await self._catalog.write(topic_requests.sealed(writes, first_revision=first_revision))
 
-    def _check_room(self, view: ClusterView, added: int, *, factor: int) -> None:
-        """Refuse partitions beyond the limit, before replicas are assigned."""
-        takers = max(1, len(view.candidates()))
-        have = sum(len(one.target) for topic in view.topics.values() for one in topic.partitions)
+    def _check_room(self, takers: int, have: int, added: int, *, factor: int) -> None:
+        """Refuse partitions beyond the limit, before replicas are assigned. `have` is the number of replicas now."""
+        takers = max(1, takers)
         after = have + added * max(1, min(factor, takers))
         limit = self._settings.topics.partitions_max * takers
         if after > limit:
@@ -183,6 +277,12 @@ class TopicChanges:
                 f"{added} more partitions would make {after} replicas on {takers} broker(s), limit {limit} "
                 f"(partitions_max = {self._settings.topics.partitions_max} on each)"
             )
+
+
+def _chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    waiting = iter(items)
+    while chunk := list(islice(waiting, TOPICS_AT_ONCE)):
+        yield chunk
 
 
 def _brokers_of(assignment: Mapping[int, Iterable[int]]) -> dict[int, tuple[BrokerId, ...]]:

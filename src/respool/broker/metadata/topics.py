@@ -5,9 +5,8 @@ authoritative: the next start opens the partitions that it names, and moves othe
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Protocol, TypeVar
 
 from respool.broker.metadata.catalog import Catalog
@@ -28,6 +27,7 @@ from respool.model.internal_topics import (
 from respool.ports.metadata_store import StoreUnavailable
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class LocalReplicas(Protocol):
@@ -74,12 +74,19 @@ class Topics:
         self, wanted: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicImage | RequestError]:
         """Create several topics, each on its own; their partitions are opened together. Return the results by name."""
+        topics = {one.name: one for one in wanted}
 
-        async def create(one: NewTopic) -> TopicImage:
-            _refuse_internal(one.name)
-            return await self._writes.create(one, validate_only=validate_only)
+        async def create(done: dict[str, TopicImage | RequestError]) -> None:
+            await self._writes.create_each(_public(topics, done).values(), done)
 
-        return await self._change_each({one.name: partial(create, one) for one in wanted})
+        async def validate(done: dict[str, TopicImage | RequestError]) -> None:
+            for name, one in _public(topics, done).items():
+                try:
+                    done[name] = await self._writes.create(one, validate_only=True)
+                except RequestError as error:
+                    done[name] = error
+
+        return await self._change_each(topics, validate if validate_only else create)
 
     async def create_internal(self, name: str, *, partition_count: int) -> TopicImage:
         """Create one of the broker's own topics, or return the existing one."""
@@ -116,14 +123,17 @@ class Topics:
         `on_created` is called before the partitions have roles, and before the next change.
         """
 
-        async def create() -> TopicImage:
-            _refuse_internal(name)
-            topic = await self._writes.create(NewTopic(name=name))
-            on_created(topic)
-            return topic
+        async def create(done: dict[str, TopicImage | RequestError]) -> None:
+            try:
+                _refuse_internal(name)
+                topic = await self._writes.create(NewTopic(name=name))
+                on_created(topic)
+                done[name] = topic
+            except RequestError as error:
+                done[name] = error
 
         try:
-            return _raised((await self._change_each({name: create}))[name]), True
+            return _raised((await self._change_each([name], create))[name]), True
         except TopicAlreadyExists:
             return self._catalog.topic(name), False
 
@@ -164,11 +174,10 @@ class Topics:
     ) -> dict[str, RequestError | None]:
         """Delete these topics, each only if it still has this id: another one may have been created with its name."""
 
-        async def delete(name: str) -> None:
-            _refuse_internal(name)
-            await self._writes.delete(name, topic_id=ids[name])
+        async def delete(done: dict[str, RequestError | None]) -> None:
+            await self._writes.delete_each(_public(ids, done), done)
 
-        return await self._change_each({name: partial(delete, name) for name in ids})
+        return await self._change_each(ids, delete)
 
     async def delete_unchanged(self, topic: TopicImage) -> None:
         """Delete the topic from the catalog if nobody changed it since this image. Its partitions are the caller's.
@@ -180,27 +189,28 @@ class Topics:
         await self._writes.delete(topic.name, topic_id=topic.id, revision=topic.revision)
 
     async def _change_each(
-        self, changes: Mapping[str, Callable[[], Awaitable[T]]]
+        self,
+        names: Collection[str],
+        change: Callable[[dict[str, T | RequestError]], Awaitable[None]],
     ) -> dict[str, T | RequestError]:
-        """Make several changes; a failed one does not affect the others. Then update the partitions of all."""
+        """Make several changes; a failed one does not affect the others. Then update the partitions of all.
+
+        `change` puts each result into its argument as soon as it is known.
+        """
         done: dict[str, T | RequestError] = {}
-        if not changes:
+        if not names:
             return done
         try:
-            async with self._change(*changes):
-                for name, change in changes.items():
-                    if self._doubtful.intersection(done):
-                        # If the store is unavailable, this fails once instead of once per topic.
-                        await self._catalog.read_view()
-                    try:
-                        done[name] = await change()
-                    except RequestError as error:
-                        done[name] = error
-                    except StoreUnavailable as error:
-                        self._doubtful.add(name)
-                        done[name] = _unanswered(error)
+            async with self._change(*names):
+                try:
+                    await change(done)
+                except StoreUnavailable as error:
+                    # If the store is unavailable, this fails once instead of once per topic.
+                    unknown = [name for name in names if name not in done]
+                    self._doubtful.update(unknown)
+                    done.update(dict.fromkeys(unknown, _unanswered(error)))
         except RequestTimedOut as error:
-            return dict.fromkeys(changes, error) | done
+            return dict.fromkeys(names, error) | done
         return done
 
     @asynccontextmanager
@@ -258,6 +268,19 @@ def _raised(outcome: T | RequestError) -> T:
 
 def _unanswered(error: StoreUnavailable) -> RequestTimedOut:
     return RequestTimedOut(f"the metadata store does not answer: {error}")
+
+
+def _public(names: Mapping[str, Item], done: dict[str, T | RequestError]) -> dict[str, Item]:
+    """The names that clients may change; the others get their error in `done`."""
+    public = {}
+    for name, item in names.items():
+        try:
+            _refuse_internal(name)
+        except RequestError as error:
+            done[name] = error
+        else:
+            public[name] = item
+    return public
 
 
 def _refuse_internal(name: str) -> None:

@@ -9,6 +9,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 
 from respool.model.errors import StorageError
 from respool.ports.disk import Disk
@@ -17,6 +18,8 @@ from respool.ports.offload import Offload
 logger = logging.getLogger(__name__)
 
 DELAY_MS_MAX = 24 * 3_600_000
+# Folders that are deleted in one call to another thread.
+DELETED_TOGETHER = 20
 
 
 class DeferredDeletion:
@@ -29,26 +32,28 @@ class DeferredDeletion:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def delete_later(self, paths: Iterable[str], *, delay_ms: int) -> None:
-        for path in paths:
-            self.run_later(partial(self._disk.delete, path), delay_ms=delay_ms)
+        waiting = iter(paths)
+        while some := list(islice(waiting, DELETED_TOGETHER)):
+            self._run_later([partial(self._disk.delete, path) for path in some], delay_ms=delay_ms)
 
     def run_later(self, delete: Callable[[], None], *, delay_ms: int) -> None:
+        self._run_later([delete], delay_ms=delay_ms)
+
+    def _run_later(self, deletions: list[Callable[[], None]], *, delay_ms: int) -> None:
         number = next(self._numbers)
         # The setting may exceed the range of a timer, so the delay is limited.
         delay_s = min(delay_ms, DELAY_MS_MAX) / 1000
         loop = asyncio.get_running_loop()
-        self._timers[number] = loop.call_later(delay_s, self._start, number, delete)
+        self._timers[number] = loop.call_later(delay_s, self._start, number, deletions)
 
-    def _start(self, number: int, delete: Callable[[], None]) -> None:
+    def _start(self, number: int, deletions: list[Callable[[], None]]) -> None:
         del self._timers[number]
-        task = asyncio.get_running_loop().create_task(self._delete(delete))
+        task = asyncio.get_running_loop().create_task(self._delete(deletions))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _delete(self, delete: Callable[[], None]) -> None:
-        try:
-            await self._offload.run(delete)
-        except StorageError as error:
+    async def _delete(self, deletions: list[Callable[[], None]]) -> None:
+        for error in await self._offload.run(lambda: _run_each(deletions)):
             logger.warning("could not delete what is out of use: %s", error)
 
     async def stop(self) -> None:
@@ -58,3 +63,13 @@ class DeferredDeletion:
         self._timers.clear()
         if self._tasks:
             await asyncio.gather(*self._tasks)
+
+
+def _run_each(deletions: Iterable[Callable[[], None]]) -> list[StorageError]:
+    errors = []
+    for delete in deletions:
+        try:
+            delete()
+        except StorageError as error:
+            errors.append(error)
+    return errors

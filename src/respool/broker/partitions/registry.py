@@ -2,8 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
+from itertools import islice
+from typing import TypeAlias
 
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.partition import IsrProposals, Partition
@@ -21,6 +24,10 @@ logger = logging.getLogger(__name__)
 
 # Opening a log may mean scanning it; a few at a time keep the disk busy without flooding it.
 OPENING_AT_ONCE = 8
+# Partitions whose folders are renamed in one call to another thread.
+REMOVED_TOGETHER = 50
+
+_Removed: TypeAlias = tuple[Partition, PartitionLog | None]
 
 
 class Partitions:
@@ -141,17 +148,33 @@ class Partitions:
         self._forget(unopened)
         unopened.detach()
 
-    async def open_all(self, wanted: Iterable[tuple[TopicImage, int]]) -> None:
-        """Open these partitions of the topics. A partition that cannot be opened is registered as offline."""
-        turns = asyncio.Semaphore(OPENING_AT_ONCE)
-        async with asyncio.TaskGroup() as group:
-            for topic, number in wanted:
-                group.create_task(self._open(topic, number, turns))
+    async def open_all(
+        self, wanted: Iterable[tuple[TopicImage, int]], *, together: int = 1
+    ) -> None:
+        """Open these partitions of the topics. A partition that cannot be opened is registered as offline.
 
-    async def _open(self, topic: TopicImage, number: int, turns: asyncio.Semaphore) -> None:
-        name = TopicPartition(topic.name, number)
+        New ones are opened `together` in one call to another thread. Those that may have to be recovered are not: each
+        call takes as long as all its scans.
+        """
+        turns = asyncio.Semaphore(OPENING_AT_ONCE)
+        waiting = iter(wanted)
+        async with asyncio.TaskGroup() as group:
+            while some := list(islice(waiting, together)):
+                group.create_task(self._open(some, turns))
+
+    async def _open(
+        self, wanted: Sequence[tuple[TopicImage, int]], turns: asyncio.Semaphore
+    ) -> None:
         async with turns:
-            log = await self._offload.run(lambda: self._open_log(name, topic))
+            logs = await self._offload.run(
+                lambda: [self._open_log(topic, number) for topic, number in wanted]
+            )
+        for (topic, number), log in zip(wanted, logs, strict=True):
+            self._add(TopicPartition(topic.name, number), topic, log)
+
+    def _add(
+        self, name: TopicPartition, topic: TopicImage, log: PartitionLog | StorageError
+    ) -> None:
         high_watermark = None
         if isinstance(log, PartitionLog) and self._is_clustered:
             known = self._folder.high_watermark(name)
@@ -171,7 +194,8 @@ class Partitions:
         if partition.failure is not None:
             self._on_offline(partition)
 
-    def _open_log(self, name: TopicPartition, topic: TopicImage) -> PartitionLog | StorageError:
+    def _open_log(self, topic: TopicImage, number: int) -> PartitionLog | StorageError:
+        name = TopicPartition(topic.name, number)
         try:
             return self._folder.open_partition(
                 name,
@@ -186,29 +210,17 @@ class Partitions:
 
     async def remove(self, partitions: Iterable[Partition]) -> list[str]:
         """Take the partitions out of service immediately; return the paths to delete from disk."""
-        removed = []
-        for partition in partitions:
+        removed: list[_Removed] = []
+        for count, partition in enumerate(partitions, start=1):
             self._forget(partition)
             removed.append((partition, partition.detach()))
+            if count % REMOVED_TOGETHER == 0:
+                # Serve requests before the next ones.
+                await asyncio.sleep(0)
         to_delete = []
-        for partition, log in removed:
-            name = partition.name
-            # Another thread may be truncating the log. And a sync in flight may write files beside the log, which
-            # would end up in the folder of the next topic with this name.
-            async with partition.changing:
-                await self._syncs.drain_partition(partition)
-                try:
-                    path = await self._offload.run(
-                        partial(self._folder.remove_partition, name, log)
-                    )
-                except StorageError as error:
-                    # The catalog no longer names the partition, so the next start moves its folder aside.
-                    logger.warning(
-                        "%s is deleted, but its folder stays until a restart: %s", name, error
-                    )
-                    continue
-            if path is not None:
-                to_delete.append(path)
+        waiting = iter(removed)
+        while some := list(islice(waiting, REMOVED_TOGETHER)):
+            to_delete += await self._move_aside(some)
         names = [partition.name for partition, _ in removed]
         try:
             await self._offload.run(partial(self._folder.on_removed, names))
@@ -217,6 +229,33 @@ class Partitions:
             logger.warning("deleted partitions' folders stay until a restart: %s", error)
             return []
         return to_delete
+
+    async def _move_aside(self, removed: Sequence[_Removed]) -> list[str]:
+        async with AsyncExitStack() as locks:
+            for partition, _ in removed:
+                # Another thread may be truncating the log. And a sync in flight may write files beside the log, which
+                # would end up in the folder of the next topic with this name.
+                await locks.enter_async_context(partition.changing)
+                await self._syncs.drain_partition(partition)
+            logs = [(partition.name, log) for partition, log in removed]
+            return await self._offload.run(lambda: self._remove_folders(logs))
+
+    def _remove_folders(
+        self, logs: Iterable[tuple[TopicPartition, PartitionLog | None]]
+    ) -> list[str]:
+        paths = []
+        for name, log in logs:
+            try:
+                path = self._folder.remove_partition(name, log)
+            except StorageError as error:
+                # The catalog no longer names the partition, so the next start moves its folder aside.
+                logger.warning(
+                    "%s is deleted, but its folder stays until a restart: %s", name, error
+                )
+                continue
+            if path is not None:
+                paths.append(path)
+        return paths
 
     def _forget(self, partition: Partition) -> None:
         topic, number = partition.name

@@ -4,6 +4,7 @@ The reply is sent when the new partitions have leaders, or when the request time
 all the same, but the client should verify that.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection
 from typing import Any
@@ -31,6 +32,10 @@ from respool.model.errors import (
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
+
+CONFIGS_FROM_VERSION = 5
+# Topics of a reply between which other requests are served.
+SHOWN_AT_ONCE = 50
 
 
 @serves(
@@ -67,13 +72,15 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
         for one in created.values():
             broker.admin_log.log(request, _log_text(one))
         refused |= await _unled(broker, created, timeout_ms=milliseconds(body.timeout))
-    layers = BrokerLayers.of(
-        broker.settings, broker.image.broker_overrides, defaults=broker.catalog.topic_defaults
-    )
-    results = [
-        _refused(name, refused[name]) if name in refused else _created(created[name], layers)
-        for name in times_named
-    ]
+    shown = _ShownConfigs(broker, request.version)
+    results: list[dict[str, object]] = []
+    for name in times_named:
+        if len(results) % SHOWN_AT_ONCE == 0:
+            # Serve requests before the next ones.
+            await asyncio.sleep(0)
+        results.append(
+            _refused(name, refused[name]) if name in refused else _created(created[name], shown)
+        )
     return [encode_reply(request, {"throttle_time": 0, "topics": results})]
 
 
@@ -130,23 +137,42 @@ def _log_text(topic: TopicImage) -> str:
     return f"created topic {topic.name!r}: {listed(facts)}"
 
 
-def _created(topic: TopicImage, layers: BrokerLayers) -> dict[str, object]:
+class _ShownConfigs:
+    """The settings in a reply: topics that are created together mostly have the same."""
+
+    def __init__(self, broker: Broker, version: int) -> None:
+        self._layers = BrokerLayers.of(
+            broker.settings, broker.image.broker_overrides, defaults=broker.catalog.topic_defaults
+        )
+        self._version = version
+        self._shown: dict[tuple[tuple[str, str], ...], list[dict[str, object]]] = {}
+
+    def of(self, topic: TopicImage) -> list[dict[str, object]]:
+        if self._version < CONFIGS_FROM_VERSION:
+            return []
+        key = tuple(topic.overrides.items())
+        if key not in self._shown:
+            self._shown[key] = [
+                {
+                    "name": entry.name,
+                    "value": entry.value,
+                    "read_only": entry.read_only,
+                    "config_source": entry.source,
+                    "is_sensitive": False,
+                }
+                for entry in topic_entries(topic, self._layers)
+            ]
+        return self._shown[key]
+
+
+def _created(topic: TopicImage, shown: _ShownConfigs) -> dict[str, object]:
     return {
         "name": topic.name,
         "topic_id": topic.id,
         **error_fields(None),
         "num_partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas),
-        "configs": [
-            {
-                "name": entry.name,
-                "value": entry.value,
-                "read_only": entry.read_only,
-                "config_source": entry.source,
-                "is_sensitive": False,
-            }
-            for entry in topic_entries(topic, layers)
-        ],
+        "configs": shown.of(topic),
     }
 
 
