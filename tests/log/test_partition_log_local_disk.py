@@ -108,7 +108,9 @@ def test_a_log_on_real_files_lives_through_stops_and_kills(tmp_path: Path) -> No
     real.log.close()
     real.open(recovery_point=650, clean=True, log_start=400)
     real.check(650, first=400)
-    real.log.delete().delete()
+    deleted = real.log.delete()
+    assert deleted is not None
+    deleted.delete()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -82,6 +82,7 @@ def test_a_deleted_logs_folder_is_renamed_and_its_name_free() -> None:
     world = LogWorld.new()
     world.fill(3)
     removed = world.log.delete()
+    assert removed is not None
     assert removed.path.startswith(f"{FOLDER}.")
     assert removed.path.endswith("-delete")
     assert not world.disk.exists(FOLDER)
@@ -96,5 +97,7 @@ def test_a_second_log_of_that_name_gets_another_name_out_of_use() -> None:
     first = world.log.delete()
     world.disk.make_folder(FOLDER)
     second = remove_log(world.disk, FOLDER)
+    assert first is not None
+    assert second is not None
     assert first.path != second.path
     assert world.disk.list_folder("") == sorted([first.path, second.path])

@@ -1,6 +1,7 @@
 """What bound a rate: the resource that was used up, or none."""
 
 from dataclasses import replace
+from typing import Any
 
 from bench.cluster_rates import Rate, bound_by, table_of
 
@@ -16,7 +17,7 @@ IDLE = Rate(
 
 
 def test_the_resource_that_is_used_most_bound_the_rate() -> None:
-    def bound(**fields: float) -> str:
+    def bound(**fields: Any) -> str:
         return bound_by(replace(IDLE, **fields), disk_bytes_per_s=500 * MB)
 
     assert bound(machine_share=0.95) == "the machine's CPU"
