@@ -52,6 +52,9 @@ class Worker(JavaProcess):
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "500",
             "scheduled.rebalance.max.delay.ms": "0",
+            # Whoever follows reads Connect's own topics to their end first, past what a killed one has left open.
+            "transaction.timeout.ms": "10000",
+            "producer.transaction.timeout.ms": "10000",
         }
         for store in ("offset", "config", "status"):
             settings[f"{store}.storage.topic"] = f"connect-{store}"
