@@ -18,7 +18,7 @@ help:
 	@echo "make bench   figures and ratios; nothing is asserted"
 	@echo "make bench-kafka   beside Apache Kafka, fetched for it: ratios, docs/benchmarks; in minutes: QUICK=1"
 	@echo "make interop-spark  Spark's own Kafka connector against Respool (needs Maven Central)"
-	@echo "make interop-kafka  the columnar client against an Apache Kafka with TLS and logins (the same)"
+	@echo "make interop-kafka  Kafka's tools, Streams, Connect and MirrorMaker 2 against Respool (the same)"
 	@echo "make setup   only the virtual environment, from hashed locks"
 
 setup: $(STAMP)
@@ -63,7 +63,8 @@ sim: setup
 interop-spark: setup
 	SPARK_INTEROP=1 $(BIN)/python -m pytest tests/interop
 
-# Kafka's own tools with a cluster, and the columnar client against Apache Kafka with TLS and logins; fetched as above, unless `make bench-kafka` has done it.
+# Kafka's own tools, Streams, Connect and MirrorMaker 2 with a cluster, and the columnar client against Apache Kafka with TLS and logins;
+# fetched as above.
 interop-kafka: setup
 	KAFKA_INTEROP=1 $(BIN)/python -m pytest tests/interop
 
