@@ -120,7 +120,7 @@ def test_partitions_that_miss_a_broker_are_reported(
     finally:
         cluster.brokers[3].start()
         cluster.wait_until_well()
-    assert reported(REPORTS[0]) == set()
+    wait_until(lambda: reported(REPORTS[0]) == set(), "nobody misses it any more")
 
 
 def test_settings_of_topics_are_changed_and_shown(tools: KafkaTools) -> None:
