@@ -168,10 +168,10 @@ def test_a_kafka_brokers_settings_that_are_missing_are_not_found(
 def test_print_config_says_on_standard_error_which_settings_have_a_new_name(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RESPOOL_REPLICA_FETCH_AHEAD_BYTES", "7")
+    monkeypatch.setenv("RESPOOL_REPLICA_HURRY_BYTES", "7")
     ended = run("serve", "--etcd", "localhost", "--set", "lend_files=false", "--print-config")
     assert "lend_files: is called local_reads now" in ended.err
-    assert "RESPOOL_REPLICA_FETCH_AHEAD_BYTES: is called replica_fetch_ahead_bytes now" in ended.err
+    assert "RESPOOL_REPLICA_HURRY_BYTES: is called replica_fetch_ahead_bytes now" in ended.err
     printed = tomllib.loads(ended.out)
     assert printed["local_reads"] is False
     assert printed["replica_fetch_ahead_bytes"] == 7

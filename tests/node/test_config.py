@@ -418,7 +418,7 @@ def test_secrets_are_read_from_everywhere_and_written_nowhere(file: Path) -> Non
 
 
 def test_a_settings_old_name_is_accepted_with_a_warning(file: Path) -> None:
-    variable = "RESPOOL_REPLICA_FETCH_AHEAD_BYTES"
+    variable = "RESPOOL_REPLICA_HURRY_BYTES"
     goes = "the old name goes with the next release"
     loaded = load(
         file,

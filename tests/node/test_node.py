@@ -2,11 +2,14 @@
 
 import errno
 import json
+import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from respool.drivers.etcd_failures import EtcdRefused
@@ -25,6 +28,15 @@ from respool.node.node import (
     run,
 )
 from support.broker_process import BrokerProcess
+
+
+@pytest.fixture(autouse=True)
+def _own_signal_handlers() -> Iterator[None]:
+    """A broker keeps its handlers until its process ends, so that a second SIGTERM does not kill it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_a_broker_that_is_to_join_a_cluster_does_not_serve_alone_instead(
@@ -123,6 +135,10 @@ def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
         admin = AdminClient({"bootstrap.servers": broker.address})
         [made] = admin.create_topics([NewTopic("rides", 2)]).values()
         made.result(30)
+        # A partition has a folder from its first record on.
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce("rides", b"requested", partition=0)
+        assert producer.flush(30) == 0
     for path in (tmp_path / "data").glob("metadata.sqlite*"):
         path.unlink()
     if left == "a new and empty":
