@@ -114,6 +114,21 @@ def test_all_refused_lines_are_said_at_once_with_their_numbers(tmp_path: Path) -
     assert "accepted is only true" in problems[4]
 
 
+def test_a_topics_setting_is_refused_with_the_name_of_its_default(tmp_path: Path) -> None:
+    # Kafka's brokers ignore it, so the messages may be older than it says.
+    assert refused(tmp_path, "retention.ms=1000\n") == [
+        "line 1: retention.ms: is a topic's setting; the default of all topics is log.retention.ms"
+    ]
+    problems = refused(tmp_path, "log.retention.ms=5\nretention.ms=1000\nmax.message.bytes=1\n")
+    assert [line.split(": ")[1] for line in problems] == ["retention.ms", "max.message.bytes"]
+
+
+@pytest.mark.parametrize("line", ["log.retention.hours=0", "log.retention.ms= 0 "])
+def test_a_retention_that_keeps_nothing_is_refused_as_in_kafka(tmp_path: Path, line: str) -> None:
+    (problem,) = refused(tmp_path, line)
+    assert "would delete all messages" in problem
+
+
 def test_lines_that_contradict_each_other_are_said_with_those_that_are_refused(
     tmp_path: Path,
 ) -> None:

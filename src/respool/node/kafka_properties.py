@@ -15,10 +15,10 @@ from pathlib import Path
 from respool.model.errors import SettingsError
 from respool.model.java_properties import JavaProperty, java_properties
 from respool.model.kafka_lines import kafka_line
-from respool.model.setting_fields import ALIASES, TOPIC_DEFAULTS_IN_UNITS
+from respool.model.setting_fields import ALIASES, TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS
 from respool.model.topic_config import CONFIG_RULES
-from respool.model.topic_defaults import in_topic_unit, names_of_default
+from respool.model.topic_defaults import SETTING_OF_DEFAULT, in_topic_unit, names_of_default
 
 # A setting by its name here (`topic.` before those of topics), its value, and its line.
 Line = tuple[str, str, str]
@@ -119,7 +119,7 @@ class _Reader:
             read(one)
             return
         name = ALIASES.get(one.name, one.name)
-        if one.name in CONFIG_RULES and name == one.name:
+        if one.name in SETTING_OF_DEFAULT and name == one.name:
             # Such as compression.type, which has the same name for a broker and a topic.
             name = f"topic.{one.name}"
         if name.removeprefix("topic.") in CONFIG_RULES and name.startswith("topic."):
@@ -143,9 +143,20 @@ class _Reader:
         text = one.value.strip()
         if one.name in TOPIC_DEFAULTS_IN_UNITS and not text.removeprefix("-").isdecimal():
             raise self._problem(one, f"{text!r} is not a whole number")
-        self._add(one, f"topic.{setting}", in_topic_unit(one.name, text))
+        value = in_topic_unit(one.name, text)
+        if setting == "retention.ms" and value == "0":
+            raise self._problem(
+                one, "0 would delete all messages; as in Kafka it is at least 1, or -1 for ever"
+            )
+        self._add(one, f"topic.{setting}", value)
 
     def _read_other(self, one: JavaProperty) -> None:
+        default = TOPIC_DEFAULT_NAMES.get(one.name)
+        if default is not None:
+            # Kafka's brokers ignore it: here it would not be known which of the two was meant.
+            raise self._problem(
+                one, f"is a topic's setting; the default of all topics is {default}"
+            )
         line, value = kafka_line(one.name), one.value.strip()
         if line is None:
             raise self._problem(
