@@ -47,6 +47,10 @@ def test_the_finer_unit_takes_precedence_in_one_place() -> None:
     [
         ("log.retention.hours", "x"),
         ("log.retention.hours", "-2"),
+        # Kafka's brokers refuse it as well: it would delete everything.
+        ("log.retention.hours", "0"),
+        ("log.retention.minutes", "0"),
+        ("log.retention.ms", "0"),
         ("log.retention.hours", str(2**31)),
         ("log.roll.hours", "0"),
         ("log.roll.jitter.hours", "-1"),

@@ -52,6 +52,20 @@ def _in_unit(setting: str, unit_ms: int, rule: ConfigRule) -> ConfigRule:
     return ConfigRule(kind=ConfigKind.INT, doc=f"In {unit}: {rule.doc}", parse=parse)
 
 
+def _retention(rule: ConfigRule) -> ConfigRule:
+    """The rule without 0, which Kafka's brokers refuse too: one topic may keep nothing, but not all by default."""
+
+    def parse(text: str) -> object:
+        found = rule.parse(text)
+        if found == 0:
+            raise InvalidConfig(
+                "0 would delete the messages of every topic without a retention of its own; -1 keeps them for ever"
+            )
+        return found
+
+    return replace(rule, parse=parse)
+
+
 def _in_ms(setting: str, count: int, unit_ms: int) -> str:
     # -1 is for ever, in every unit.
     is_for_ever = count == -1 and setting == "retention.ms"
@@ -80,13 +94,16 @@ SETTING_OF_DEFAULT: Mapping[str, str] = {
     for name in names_of_default(setting)
 }
 
+
+def _rule(name: str, setting: str) -> ConfigRule:
+    rule = CONFIG_RULES[setting]
+    if name in TOPIC_DEFAULTS_IN_UNITS:
+        rule = _in_unit(setting, TOPIC_DEFAULTS_IN_UNITS[name][1], rule)
+    return _retention(rule) if setting == "retention.ms" else rule
+
+
 TOPIC_DEFAULT_RULES: Mapping[str, ConfigRule] = {
-    name: (
-        _in_unit(setting, TOPIC_DEFAULTS_IN_UNITS[name][1], CONFIG_RULES[setting])
-        if name in TOPIC_DEFAULTS_IN_UNITS
-        else CONFIG_RULES[setting]
-    )
-    for name, setting in SETTING_OF_DEFAULT.items()
+    name: _rule(name, setting) for name, setting in SETTING_OF_DEFAULT.items()
 }
 
 
