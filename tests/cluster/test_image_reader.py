@@ -9,6 +9,7 @@ from respool.model.cluster import NO_CONTROLLER, BrokerEndpoint, ClusterImage
 from respool.model.topic_config import TopicConfig
 from respool.ports.metadata_store import StoredValue
 
+SESSION = "consumer.session.timeout.ms"
 RATE = "leader.replication.throttled.rate"
 
 
@@ -17,6 +18,8 @@ def world() -> ClusterWorld:
     cluster.create("rides", partitions=2, factor=2, overrides=SYNCED)
     cluster.create("fares", partitions=1, factor=1, overrides={})
     cluster.put(keys.broker_config_key("2"), keys.encode_overrides({RATE: "7", "newer": "1"}))
+    cluster.put(keys.group_config_key("riders"), keys.encode_overrides({SESSION: "50000"}))
+    cluster.put(keys.group_config_key("drivers"), keys.encode_overrides({SESSION: "60000"}))
     return cluster
 
 
@@ -141,3 +144,15 @@ def test_a_topic_and_a_default_that_change_at_once_are_both_read() -> None:
     changed = frozenset(cluster.values) - before
     image = reader.read(cluster.values, changed, image, revision=3)
     assert {one.config.segment_ms for one in image.topics.values()} == {3_600_000}
+
+
+def test_a_change_of_one_group_leaves_the_others_alone() -> None:
+    cluster = world()
+    reader = ImageReader(me=None, defaults=TopicConfig())
+    before = reader.read_all(cluster.values)
+    changed = keys.group_config_key("riders")
+    cluster.put(changed, keys.encode_overrides({SESSION: "45000"}))
+    after = reader.read(cluster.values, frozenset([changed]), before, revision=1)
+    assert after.group_configs["riders"].consumer_session_timeout_ms == 45_000
+    # Not read again: with many groups, that would take long at every change.
+    assert after.group_configs["drivers"] is before.group_configs["drivers"]

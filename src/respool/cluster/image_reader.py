@@ -79,23 +79,14 @@ class ImageReader:
             image = replace(image, brokers=self._read_brokers(values, before))
         if any(key.startswith(keys.REGISTRY) for key in changed):
             image = replace(image, registry=_read_registry(values))
-        if any(key.startswith(keys.GROUP_CONFIGS) for key in changed):
-            stored = _read_overrides(values, keys.GROUP_CONFIGS)
-            image = replace(
-                image,
-                stored_group_overrides=stored,
-                group_configs={
-                    group_id: GroupConfig.parse(
-                        _understood(overrides.values, GroupConfig.parse, of=f"group {group_id!r}")
-                    )
-                    for group_id, overrides in stored.items()
-                },
-            )
+        group_keys = [key for key in changed if key.startswith(keys.GROUP_CONFIGS)]
+        if group_keys:
+            image = _with_group_configs(image, values, group_keys)
         return self._with_controller(image, values)
 
     def _with_broker_configs(self, image: ClusterImage, values: Values) -> ClusterImage:
         """The image with the brokers' configuration, and with topics whose defaults may have changed with it."""
-        stored = _read_overrides(values, keys.BROKER_CONFIGS)
+        stored = _read_broker_overrides(values)
         image = replace(
             image,
             stored_broker_overrides=stored,
@@ -240,12 +231,34 @@ def _read_registry(values: Values) -> dict[BrokerId, RegistryEntry]:
     }
 
 
-def _read_overrides(values: Values, prefix: str) -> dict[str, StoredOverrides]:
+def _read_broker_overrides(values: Values) -> dict[str, StoredOverrides]:
     return {
-        key.removeprefix(prefix): keys.decode_overrides(stored.value, revision=stored.revision)
+        key.removeprefix(keys.BROKER_CONFIGS): keys.decode_overrides(
+            stored.value, revision=stored.revision
+        )
         for key, stored in values.items()
-        if key.startswith(prefix)
+        if key.startswith(keys.BROKER_CONFIGS)
     }
+
+
+def _with_group_configs(
+    image: ClusterImage, values: Values, changed: Iterable[str]
+) -> ClusterImage:
+    """The image with these groups' configuration. Others are not read again: any client may configure many groups."""
+    stored, configs = dict(image.stored_group_overrides), dict(image.group_configs)
+    for key in sorted(changed):
+        group_id = key.removeprefix(keys.GROUP_CONFIGS)
+        value = values.get(key)
+        if value is None:
+            stored.pop(group_id, None)
+            configs.pop(group_id, None)
+            continue
+        overrides = keys.decode_overrides(value.value, revision=value.revision)
+        stored[group_id] = overrides
+        configs[group_id] = GroupConfig.parse(
+            _understood(overrides.values, GroupConfig.parse, of=f"group {group_id!r}")
+        )
+    return replace(image, stored_group_overrides=stored, group_configs=configs)
 
 
 def _understood(
