@@ -6,10 +6,11 @@ import pytest
 
 from cluster.cluster_world import ONE, ClusterWorld
 from respool.cluster import keys
-from respool.cluster.group_config_requests import GROUP_ID_LENGTH_MAX, configure_group
+from respool.cluster.group_config_requests import GROUP_ID_BYTES_MAX, configure_group
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.group_config import GroupConfig
+from respool.ports.metadata_store import EntryTooLarge, check_entry_size
 
 SESSION = "consumer.session.timeout.ms"
 GROUP = "riders/of the north"
@@ -50,7 +51,9 @@ def test_a_change_that_changes_nothing_is_not_written() -> None:
     ("group_id", "overrides", "error"),
     [
         ("", {SESSION: "50000"}, InvalidRequest),
-        ("x" * (GROUP_ID_LENGTH_MAX + 1), {SESSION: "50000"}, InvalidRequest),
+        ("x" * (GROUP_ID_BYTES_MAX + 1), {SESSION: "50000"}, InvalidRequest),
+        # Few characters, many bytes.
+        ("\U0001f6b2" * 255, {SESSION: "50000"}, InvalidRequest),
         (GROUP, {SESSION: "1"}, InvalidConfig),
         (GROUP, {SESSION: "50000", "no.such": "1"}, InvalidConfig),
     ],
@@ -70,3 +73,10 @@ def test_what_a_newer_version_has_set_stays_and_is_in_nobodys_way() -> None:
     assert configure(cluster, theirs | {"consumer.heartbeat.interval.ms": "6000"}) == {
         GROUP: theirs | {"consumer.heartbeat.interval.ms": "6000"}
     }
+
+
+def test_the_longest_group_id_fits_a_key_of_the_store() -> None:
+    key = keys.group_config_key("x" * GROUP_ID_BYTES_MAX)
+    check_entry_size(key, b"")
+    with pytest.raises(EntryTooLarge):
+        check_entry_size(key + "x", b"")

@@ -10,8 +10,10 @@ from respool.model.config_rules import parse_each
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.group_config import GROUP_RULES, GroupConfig, check_group_config
+from respool.ports.metadata_store import KEY_BYTES_MAX
 
-GROUP_ID_LENGTH_MAX = 255
+# In UTF-8: what is left of a key of the metadata store.
+GROUP_ID_BYTES_MAX = KEY_BYTES_MAX - len(keys.GROUP_CONFIGS)
 
 
 def configure_group(
@@ -29,9 +31,10 @@ def configure_group(
     """
     if not group_id:
         raise InvalidRequest("Group name must not be empty")
-    if len(group_id) > GROUP_ID_LENGTH_MAX:
+    byte_count = len(group_id.encode())
+    if byte_count > GROUP_ID_BYTES_MAX:
         raise InvalidRequest(
-            f"a group id of {len(group_id)} characters can have no configuration, limit {GROUP_ID_LENGTH_MAX}"
+            f"a group id of {byte_count} bytes can have no configuration, limit {GROUP_ID_BYTES_MAX}"
         )
     before = view.image.stored_group_overrides.get(group_id, StoredOverrides(values={}))
     wanted = rewrite(before.values)

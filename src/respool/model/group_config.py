@@ -43,11 +43,9 @@ class GroupConfig:
             InvalidConfig: a name is unknown, a value is invalid, or the setting is of a kind of group not served.
         """
         for name in overrides:
-            for prefix, kind in _NOT_SERVED.items():
+            for prefix, why in _NOT_SERVED.items():
                 if name.startswith(prefix):
-                    raise InvalidConfig(
-                        f"{name}: {kind} are not served, so it would have no effect"
-                    )
+                    raise InvalidConfig(f"{name} would have no effect: {why}")
             if name not in GROUP_RULES:
                 known = ", ".join(GROUP_RULES)
                 raise InvalidConfig(f"Unknown group config name: {name}; there are {known}")
