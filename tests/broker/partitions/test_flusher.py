@@ -157,6 +157,23 @@ def test_with_an_interval_the_log_is_synced_when_the_time_has_come() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("flush", ["os", "interval"])
+def test_a_shorter_interval_acts_at_once_and_on_what_was_appended_before(flush: str) -> None:
+    async def story() -> None:
+        bench = Bench()
+        rides = bench.partition(respool_flush=flush, respool_flush_interval_ms="3600000")
+        append(rides)
+        rides.update_config(TopicConfig.parse({"flush.ms": "1"}))
+        async with asyncio.timeout(60):
+            while not bench.offload.held:
+                await asyncio.sleep(0.001)
+        bench.offload.release()
+        await bench.flusher.drain()
+        assert rides.log.synced_end == 1
+
+    asyncio.run(story())
+
+
 def test_partitions_are_synced_together_and_shared_among_the_workers() -> None:
     async def story() -> None:
         bench = Bench(workers_max=2)

@@ -66,10 +66,15 @@ class Flusher:
             worker.add_done_callback(self._workers.discard)
 
     def request_sync_within(self, partition: Partition, delay_ms: int) -> None:
-        """Sync after `delay_ms` what the partition has appended by then; a second request before that has no effect."""
-        if partition not in self._timers:
-            loop = asyncio.get_running_loop()
-            self._timers[partition] = loop.call_later(delay_ms / 1000, self._on_interval, partition)
+        """Sync after at most `delay_ms` what the partition has appended by then."""
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(partition)
+        if timer is not None:
+            # The interval may have been shortened since.
+            if timer.when() <= loop.time() + delay_ms / 1000:
+                return
+            timer.cancel()
+        self._timers[partition] = loop.call_later(delay_ms / 1000, self._on_interval, partition)
 
     def _on_interval(self, partition: Partition) -> None:
         del self._timers[partition]

@@ -147,9 +147,11 @@ class Partition:
         if self._log is None:
             return
         self._log.update_config(config)
+        # Both cover batches that were appended before the change, too.
         if config.respool_flush is Flush.ALWAYS:
-            # This covers batches that were appended before the change, too.
             self.syncs.request_sync(self)
+        elif config.respool_flush is Flush.INTERVAL:
+            self.syncs.request_sync_within(self, config.respool_flush_interval_ms)
 
     @property
     def is_online(self) -> bool:
