@@ -1,6 +1,6 @@
 """Several decisions in one write: as few writes as the store's limit allows, and nothing left out."""
 
-from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite, merged
+from respool.cluster.guarded_write import MERGED_BYTES_MAX, OPERATIONS_MAX, GuardedWrite, merged
 from respool.ports.metadata_store import Guard
 
 CONTROLLER = Guard(key="/controller", revision=7)
@@ -38,6 +38,21 @@ def test_a_large_write_stays_alone() -> None:
     found = merged({"a": write(0), "b": large, "c": write(2)}, operations_max=OPERATIONS_MAX)
     assert [names for names, _ in found] == [["a"], ["b"], ["c"]]
     assert found[1][1] is large
+
+
+def test_writes_with_large_values_are_not_merged_to_more_than_etcd_takes() -> None:
+    writes = {
+        name: GuardedWrite(guards=(CONTROLLER,), puts={name: bytes(size)}, why=name)
+        for name, size in {
+            "a": 10,
+            "b": MERGED_BYTES_MAX - 10,
+            "c": 1,
+            "d": MERGED_BYTES_MAX * 4,
+            "e": 2,
+        }.items()
+    }
+    found = merged(writes, operations_max=OPERATIONS_MAX)
+    assert [names for names, _ in found] == [["a", "b"], ["c"], ["d"], ["e"]]
 
 
 def test_nothing_is_merged_from_nothing() -> None:

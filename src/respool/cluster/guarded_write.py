@@ -9,6 +9,8 @@ from respool.ports.metadata_store import Guard
 # Guards, puts and deletes of one write together. etcd's limit is 128 of each kind; with fewer, a conflict on one key
 # delays fewer other changes.
 OPERATIONS_MAX = 100
+# Of the values in a merged write: etcd takes requests of at most 1.5 MiB, and a topic's settings alone may have 1 MiB.
+MERGED_BYTES_MAX = 256 * 1024
 REASONS_TOLD_MAX = 3
 
 Name = TypeVar("Name")
@@ -33,6 +35,10 @@ class GuardedWrite:
     @property
     def operations(self) -> int:
         return len(self.guards) + len(self.puts) + len(self.deletes)
+
+    @property
+    def byte_count(self) -> int:
+        return sum(map(len, self.puts.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +79,28 @@ def in_writes(
 def merged(
     writes: Mapping[Name, GuardedWrite], *, operations_max: int | None
 ) -> list[tuple[list[Name], GuardedWrite]]:
-    """Merge independent writes into as few as possible, each with the names of those that it contains."""
+    """Merge independent writes into as few as possible, each with the names of those that it contains.
+
+    A store with a limit of operations has one of bytes, too.
+    """
     found: list[tuple[list[Name], GuardedWrite]] = []
     names: list[Name] = []
     guards: set[Guard] = set()
-    size = 0
+    size = byte_count = 0
     for name, write in writes.items():
         changes = len(write.puts) + len(write.deletes)
         added = changes + len({*write.guards} - guards)
-        if names and operations_max is not None and size + added > operations_max:
+        is_full = operations_max is not None and (
+            size + added > operations_max or byte_count + write.byte_count > MERGED_BYTES_MAX
+        )
+        if names and is_full:
             found.append((names, _union([writes[one] for one in names], operations_max)))
-            names, guards, size = [], set(), 0
+            names, guards, size, byte_count = [], set(), 0, 0
             added = write.operations
         names.append(name)
         guards.update(write.guards)
         size += added
+        byte_count += write.byte_count
     if names:
         found.append((names, _union([writes[one] for one in names], operations_max)))
     return found
