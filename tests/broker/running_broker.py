@@ -167,10 +167,11 @@ class RunningBroker:
         for partition in self.broker.partitions:
             partition.log._parts.tail.clear()
 
-    def restart(self, *, crash: bool = False) -> None:
-        """Stop the broker, or cut its power, and start it again on what is left."""
-        if crash:
-            self.disk.crash()
+    def restart(self, *, crash: bool = False, kill: bool = False) -> None:
+        """Stop the broker, cut its power, or kill its process, and start it again on what is left."""
+        if crash or kill:
+            if crash:
+                self.disk.crash()
             # A dead process has no timers.
             self.broker.stop_coordinators()
         else:

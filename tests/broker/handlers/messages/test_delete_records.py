@@ -75,6 +75,20 @@ def test_deleted_records_do_not_come_back_after_a_crash(
     assert running_broker.offset("rides", at=LATEST) == 6
 
 
+@pytest.mark.parametrize("flush", ["always", "interval", "os"])
+def test_deleted_records_of_a_new_partition_do_not_come_back_after_a_kill(
+    running_broker: RunningBroker, flush: str
+) -> None:
+    # Its first sync would be an hour later.
+    fill(running_broker, respool_flush=flush, respool_flush_interval_ms="3600000")
+
+    assert ask(running_broker, 2, (0, 3)) == [(3, 0)]
+    running_broker.restart(kill=True)
+
+    assert running_broker.offset("rides", at=EARLIEST) == 3
+    assert running_broker.offset("rides", at=LATEST) == 6
+
+
 @every_version
 def test_an_offset_that_is_deleted_already_changes_nothing(
     running_broker: RunningBroker, version: int

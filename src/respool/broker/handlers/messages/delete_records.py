@@ -87,6 +87,7 @@ async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_
             f"{partition.name}: offset {offset} is not within 0 and the high watermark "
             f"{partition.high_watermark}"
         )
+    await _when_folder_durable(partition, Offset(offset), timeout_s)
     try:
         # At or below the log start there is nothing to delete. The checkpoint is written all the same, because this may
         # be a retry after the log start was raised and the checkpoint could not be written.
@@ -99,6 +100,22 @@ async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_
     broker.housekeeping.clean(partition)
     await _when_followed(partition, log.log_start, timeout_s)
     return log.log_start
+
+
+async def _when_folder_durable(partition: Partition, offset: Offset, timeout_s: float) -> None:
+    """Wait for the first sync of a new log, which has no checkpoint before it; `respool.flush` may let it wait long."""
+    if partition.log.is_folder_durable:
+        return
+    synced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if not partition.waiters.wait_for_disk(offset, FutureListener(synced)):
+        return
+    try:
+        async with asyncio.timeout(timeout_s):
+            await synced
+    except TimeoutError:
+        raise RequestTimedOut(
+            f"{partition.name}: nothing was deleted, since the new partition is not on disk yet"
+        ) from None
 
 
 async def _when_followed(partition: Partition, log_start: Offset, timeout_s: float) -> None:
