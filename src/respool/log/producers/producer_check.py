@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 from respool.log.producers.producer_state import ProducerState
 from respool.log.producers.verification import VerificationGuard
-from respool.model.coordinator_errors import InvalidTransactionState, TransactionCoordinatorFenced
+from respool.model.coordinator_errors import (
+    InvalidTransactionState,
+    TransactionCoordinatorFenced,
+    VerificationVoid,
+)
 from respool.model.errors import InvalidProducerEpoch, OutOfOrderSequence
 from respool.model.ids import Offset
 from respool.records.batch import BatchHeader
@@ -61,10 +65,10 @@ def check_transactional(
                     return duplicate
         _check_epoch(state, header.producer_epoch)
     if not is_open:
-        if guard is None or not is_verified:
-            raise InvalidTransactionState(
-                f"producer {header.producer_id} epoch {header.producer_epoch} has no open transaction here"
-            )
+        if guard is None:
+            raise InvalidTransactionState(_not_open(header))
+        if not is_verified:
+            raise VerificationVoid(f"{_not_open(header)}, and its verification is void")
         if state is None:
             _check_first(header, guard)
     if state is not None and header.base_sequence >= 0:
@@ -86,6 +90,12 @@ def check_marker(
             f"producer {state.producer_id}: coordinator epoch {marker.coordinator_epoch}, "
             f"there was {state.coordinator_epoch}"
         )
+
+
+def _not_open(header: BatchHeader) -> str:
+    return (
+        f"producer {header.producer_id} epoch {header.producer_epoch} has no open transaction here"
+    )
 
 
 def _find_duplicate(state: ProducerState, header: BatchHeader) -> DuplicateOf | None:

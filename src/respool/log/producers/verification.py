@@ -10,7 +10,8 @@ valid for one transaction:
 1. A batch of transaction 1 is delayed: it has its guard, the coordinator has confirmed.   2. Transaction 1 is aborted.
 3. The same producer begins transaction 2 and gets another guard.   4. The delayed batch arrives.
 
-The marker of step 2 invalidated the first guard, so the batch is rejected.
+The marker of step 2 invalidated the first guard, so the batch is rejected. A repeated marker does the same to a batch
+of the open transaction. In version 2, where the epoch tells both apart, the batch may then be verified again.
 """
 
 from collections import OrderedDict

@@ -30,10 +30,14 @@ from respool.broker.partitions.batch_validation import (
 from respool.broker.partitions.mirror_validation import admit_mirrored
 from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import VerificationGuard
-from respool.model.coordinator_errors import TransactionalIdAuthorizationFailed
+from respool.model.coordinator_errors import (
+    TransactionalIdAuthorizationFailed,
+    VerificationVoid,
+)
 from respool.model.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
+    NotEnoughReplicas,
     NotLeader,
     OutOfOrderSequence,
     RequestError,
@@ -49,6 +53,7 @@ from respool.records.validate import recompress
 from respool.wire.codec import Request
 
 ACKS_ALL = -1
+IMPLICIT_ADD_VERSION = 12
 # Replies of older versions have no place for the records at fault.
 RECORD_ERRORS_FROM_VERSION = 8
 # The decompressed size limit of a batch whose topic requires it to be decompressed.
@@ -63,6 +68,7 @@ class Admitted:
         needs_key_check: the records must be scanned for keys.
         needs_opening: the batch must be decompressed first, which is too slow for the event loop.
         guard: set if the batch begins its transaction in the partition, which the coordinator has to verify.
+        is_implicit: version 2: writing to the partition adds it to the transaction, the only one of its epoch.
     """
 
     partition: Partition
@@ -70,6 +76,7 @@ class Admitted:
     needs_key_check: bool = False
     needs_opening: bool = False
     guard: VerificationGuard | None = None
+    is_implicit: bool = False
 
 
 @dataclass(slots=True)
@@ -205,6 +212,7 @@ class ProducedBatch:
             )
             if batch.header.is_transactional:
                 _check_transactional_id(request)
+                admitted.is_implicit = request.version >= IMPLICIT_ADD_VERSION
                 admitted.guard = partition.log.begin_verification(batch.header)
         except NotLeader as error:
             replica = broker.partitions.held(self.topic, self.index)
@@ -281,6 +289,10 @@ def _append(admitted: Admitted, acks: int, now_ms: int) -> Written | Refused:
                 return Refused(missing)
         appended = partition.append(admitted.batch, now_ms=now_ms, guard=admitted.guard)
     except RequestError as error:
+        if isinstance(error, VerificationVoid) and admitted.is_implicit:
+            # The client is to try again. Before version 2 it must not: the batch might belong to the transaction that
+            # has ended, and be taken for part of the next one, which has the same epoch.
+            error = NotEnoughReplicas(error.message)
         return Refused(_noted(partition, header, _without_trace(error), now_ms))
     if partition.refused:
         partition.refused.on_appended(header.producer_id)

@@ -10,13 +10,16 @@ from collections.abc import Iterable
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
 from respool.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from respool.broker.handlers.support.client_errors import is_transient, to_producer
-from respool.broker.handlers.support.produced_batch import Admitted, ProducedBatch
+from respool.broker.handlers.support.produced_batch import (
+    IMPLICIT_ADD_VERSION,
+    Admitted,
+    ProducedBatch,
+)
 from respool.coordination.transactions.transaction_requests import TransactionVersion
 from respool.model.errors import NotEnoughReplicas, RequestError
 from respool.model.ids import ProducerId, TopicPartition
 from respool.wire.codec import Request
 
-IMPLICIT_ADD_VERSION = 12
 # A guard becomes void when the transaction before it ends, and again if that marker is written twice. A guard that is
 # void every time belongs to an epoch older than one that has been verified: asking forever would block all others.
 ASKED_MAX = 3
@@ -28,15 +31,19 @@ async def verify(
     """Ask the coordinator to verify all batches that begin a transaction; refuse those that it refuses."""
     is_implicit = request.version >= IMPLICIT_ADD_VERSION
     version = TransactionVersion.V2 if is_implicit else TransactionVersion.V1
-    left = [one for one in writes if one.unverified is not None]
+    guarded = [one for one in writes if one.unverified is not None]
+    left = guarded
     for _ in range(ASKED_MAX):
         if not left:
             return
         await _ask(left, request, transactions, version)
+        if not is_implicit:
+            return
         # The coordinator may have delayed its reply until the previous transaction was over, whose marker makes guards
         # void. In version 2 an epoch belongs to one transaction only, so it is safe to verify the same batch again;
-        # before, the batch might by now be taken for part of the next transaction.
-        left = [one for one in left if is_implicit and _gets_new_guard(one)]
+        # before, the batch might by now be taken for part of the next transaction. Batches verified in an earlier round
+        # are looked at too: while others were verified again, a marker may have made their guards void.
+        left = [one for one in guarded if _gets_new_guard(one)]
     for one in left:
         # The last guard was never verified. For this code old clients retry.
         one.refuse(NotEnoughReplicas("the transaction's verification was void whenever it came"))
