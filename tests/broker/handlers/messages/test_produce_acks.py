@@ -84,6 +84,9 @@ def test_acks_1_does_not_wait_where_the_topic_says_so(
 
 
 def test_acks_1_and_acks_all_share_a_sync(rides: RunningBroker) -> None:
+    # The first sync of a new partition makes its folder durable, too.
+    rides.run(_acknowledged(rides))
+
     async def story() -> None:
         rides.offload.hold()
         # The first batch's sync begins without the others, which share the next one.
