@@ -181,6 +181,11 @@ class TwoBrokers:
     def __iter__(self) -> Iterator[RunningBroker]:
         return iter((self.one, self.two))
 
+    @property
+    def broker(self) -> Broker:
+        """One of them: both have the same cluster image."""
+        return self.one.broker
+
     def run(self, work: Any) -> Any:
         return self._runner.run(work)
 

@@ -321,7 +321,9 @@ def test_an_empty_range_is_told(shell: Shell) -> None:
 
 def test_the_log_is_sound_while_it_is_written_and_after_a_kill(shell: Shell) -> None:
     broker = shell.broker
-    shell.run("topic", "create", "checked", "--set", "segment.bytes=64KiB", "--partitions", "2")
+    # Segments are no larger than their limit and a batch.
+    small = ("--set", "segment.bytes=64KiB", "--set", "max.message.bytes=16KiB")
+    shell.run("topic", "create", "checked", *small, "--partitions", "2")
     writing = broker.begin("produce", "checked", stdin=subprocess.PIPE)
     assert writing.stdin is not None
     for part in range(10):

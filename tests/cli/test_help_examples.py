@@ -124,6 +124,8 @@ def furnish(run: Run, broker: Broker) -> None:
         if "rides" not in cluster.refresh_all():
             broker.create_topic("rides", partitions=4)
             run("produce", "rides", "--file", "rides.txt", "--key-separator", ":")
+            # A partition has files from its first record on.
+            run("produce", "rides", "--partition", "0", "-m", "requested")
         for group in ("billing", "pricing"):
             commit_offsets(cluster, group, {("rides", 0): OffsetAndMetadata(0)})
         init_producer_id(cluster, "billing-1", timeout_ms=60_000)

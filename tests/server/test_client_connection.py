@@ -227,13 +227,15 @@ def test_many_requests_answered_at_once_leave_with_few_writes_and_none_is_left_b
 ) -> None:
     async def story(client: Client) -> None:
         client.send(
-            *(numbered(produce(acks=1), number) for number in range(10)),
+            *(numbered(produce(acks=1, topic="unsynced"), number) for number in range(10)),
             numbered(api_versions(), 10),
         )
         assert client.replies() == list(range(11))
         assert client.transport.writes <= 4
 
-    play(start_broker(requests_pipelined_max=4), story)
+    broker = start_broker(requests_pipelined_max=4)
+    broker.create_topic("unsynced", respool_flush="os")
+    play(broker, story)
 
 
 def test_replies_do_not_pile_up_behind_one_that_waits_for_its_sync(

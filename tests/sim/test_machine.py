@@ -10,6 +10,7 @@ from respool.drivers.tcp_peers import TcpPeers
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
 from respool.ports.peers import PeerUnreachable
+from respool.records.build import NewRecord, build_batch
 from respool.sim.machine import Machine
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
@@ -68,6 +69,15 @@ async def create_and_describe(peers: TcpPeers) -> Any:
     topic = {"name": "rides", "num_partitions": 1, "replication_factor": 1}
     await ask(peers, Api.CREATE_TOPICS, 7, topics=[{**topic, "assignments": [], "configs": []}])
     return await describe(peers)
+
+
+async def produce(peers: TcpPeers) -> Any:
+    """A topic is only in the metadata store; its first record goes to the disk."""
+    records = build_batch([NewRecord(value=b"v", timestamp_ms=0)])
+    data = [{"name": "rides", "partition_data": [{"index": 0, "records": records}]}]
+    return await ask(
+        peers, Api.PRODUCE, 9, transactional_id=None, acks=-1, timeout=500, topic_data=data
+    )
 
 
 async def describe(peers: TcpPeers) -> Any:
@@ -145,8 +155,9 @@ def test_power_lost_in_the_middle_of_a_write_ends_the_process_at_once() -> None:
         await asyncio.sleep(1)
         peers = TcpPeers({ONE: machine.address}, connect_timeout_ms=500, request_timeout_ms=1_000)
         machine.disk.faults.cut_power_after(0)
+        await create_and_describe(peers)
         with pytest.raises(PeerUnreachable):
-            await create_and_describe(peers)
+            await produce(peers)
         assert not machine.is_up
         machine.start()
         await asyncio.sleep(1)

@@ -29,6 +29,7 @@ _NEUTRAL: Mapping[str, Any] = {
     "error_code": 0,
     "timedelta_i32": 0,
     "timedelta_i64": 0,
+    "datetime_i64": 0,
     "float64": 0.0,
 }
 
