@@ -16,7 +16,7 @@ from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.local_disk import LocalDisk
 from respool.drivers.sqlite_file import SqliteFile
 from respool.log.folder.data_folder import CLEAN_MARKER, RUN_NAME
-from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity, refuse_kafkas_folder
 from respool.model.errors import DataFolderMismatch
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
@@ -210,6 +210,31 @@ def test_the_folder_of_a_clusters_broker_is_not_served_alone(
     assert "the data folder is that of broker 3 of a cluster" in error
     assert "--etcd and --cluster" in error
     assert not (folder / METADATA_FILE).exists()
+
+
+@pytest.mark.parametrize("is_formatted", [True, False])
+def test_the_folder_of_a_kafka_is_named_as_such_and_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_formatted: bool
+) -> None:
+    """It was taken for one of Respool's, and asked for the Respool version that wrote it, or for a metadata.sqlite."""
+    (tmp_path / "rides-0").mkdir()
+    if is_formatted:
+        (tmp_path / IDENTITY_NAME).write_text(
+            "#\n#Mon Nov 16 09:00:00 UTC 2026\ncluster.id=abc\ndirectory.id=x\nnode.id=1\nversion=1\n"
+        )
+    else:
+        (tmp_path / "__cluster_metadata-0").mkdir()
+    assert run(Settings.from_flat(data=str(tmp_path), listen="127.0.0.1:0")) == 1
+    error = capsys.readouterr().err
+    assert "that of a broker of Apache Kafka, which Respool does not take over" in error
+    assert "--data" in error
+    assert "respool mirror" in error
+    assert not (tmp_path / METADATA_FILE).exists()
+
+
+def test_a_partition_of_kafkas_metadata_in_a_folder_of_ours_is_a_partition(folder: Path) -> None:
+    (folder / "__cluster_metadata-0").mkdir()
+    refuse_kafkas_folder(LocalDisk(str(folder)))
 
 
 def test_a_broker_whose_number_is_not_written_is_told_all_the_same(folder: Path) -> None:

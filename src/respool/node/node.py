@@ -33,7 +33,7 @@ from respool.drivers.tcp_peers import TcpPeers
 from respool.drivers.thread_offload import ThreadOffload
 from respool.local_reads.local_file_read import this_host
 from respool.log.folder.data_folder import RUN_NAME, DataFolder
-from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
+from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity, refuse_kafkas_folder
 from respool.log.folder.partition_folders import PartitionFolders
 from respool.model.errors import DataFolderMismatch, RespoolError
 from respool.model.settings import Settings
@@ -200,6 +200,7 @@ async def _open_store(
     settings: Settings, disk: Disk, drivers: Drivers, stack: ExitStack
 ) -> MetadataStore:
     """Open the metadata store of the cluster, or that of a single broker."""
+    refuse_kafkas_folder(disk)
     if settings.metadata_store.addresses:
         refuse_folder_of_a_broker_alone(disk)
         return await connect_to_etcd(settings, patience_ms=settings.metadata_store.wait_ms)

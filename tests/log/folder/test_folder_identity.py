@@ -23,7 +23,7 @@ def test_comments_and_unknown_lines_are_passed_over() -> None:
     ("text", "why"),
     [
         (b"", "respool.layout=None"),
-        (b"version=1\ncluster.id=abc\nnode.id=3\n", "respool.layout=None"),
+        (b"version=1\ncluster.id=abc\nnode.id=3\n", "Apache Kafka"),
         (OUR_TEXT.replace(b"layout=1", b"layout=2"), "respool.layout=2 .* reads 1"),
         (OUR_TEXT.replace(b"node.id=3", b"node.id=x"), "node.id='x'"),
         (OUR_TEXT.replace(b"node.id=3", b"node.id=-3"), "node.id='-3'"),

@@ -9,15 +9,23 @@ respool.layout=1               ours: the layout of the folder
 Logs of another broker or cluster would be served as ours, so any difference stops the start.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 from respool.model.errors import DataFolderMismatch
 from respool.model.ids import BrokerId
+from respool.ports.disk import Disk
 
 IDENTITY_NAME = "meta.properties"
 LAYOUT = "1"
 _VERSION = "1"
+# The log of Kafka's controllers, in the folder of a broker that is one as well.
+_KAFKAS_METADATA = "__cluster_metadata-0"
+_KAFKAS_FOLDER = (
+    "the data folder is that of a broker of Apache Kafka, which Respool does not take over: choose another with "
+    "--data, and copy the topics from the running Kafka with respool mirror. Nothing was changed"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,8 @@ class FolderIdentity:
             DataFolderMismatch: it is damaged, or the folder has another layout.
         """
         values = _properties(data)
+        if _is_kafkas(values):
+            raise DataFolderMismatch(_KAFKAS_FOLDER)
         if values.get("respool.layout") != LAYOUT:
             raise DataFolderMismatch(
                 f"the data folder has respool.layout={values.get('respool.layout')} in {IDENTITY_NAME}, this version "
@@ -70,6 +80,24 @@ class FolderIdentity:
                 f"the data folder belongs to cluster {self.cluster_id}, this is cluster {cluster_id}: give the broker "
                 "another folder (--data), or check which cluster it should join (--etcd, --cluster)"
             )
+
+
+def refuse_kafkas_folder(disk: Disk) -> None:
+    """
+    Raises:
+        DataFolderMismatch: Apache Kafka keeps its logs in this folder.
+    """
+    written = disk.read_file(IDENTITY_NAME)
+    is_kafkas = (
+        disk.exists(_KAFKAS_METADATA) if written is None else _is_kafkas(_properties(written))
+    )
+    if is_kafkas:
+        raise DataFolderMismatch(_KAFKAS_FOLDER)
+
+
+def _is_kafkas(values: Mapping[str, str]) -> bool:
+    # Without `version` the file is damaged, and could be anybody's.
+    return "version" in values and "respool.layout" not in values
 
 
 def _properties(data: bytes) -> dict[str, str]:
