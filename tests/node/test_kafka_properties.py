@@ -8,7 +8,8 @@ from respool.model.errors import SettingsError
 from respool.model.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, KAFKA_NAMES, TOPIC_DEFAULT_NAMES
 from respool.model.settings import Settings
-from respool.model.topic_config import CONFIG_RULES
+from respool.model.topic_config import CONFIG_RULES, OF_ITSELF, TopicConfig
+from respool.model.topic_defaults import names_of_default
 from respool.node.config import load_settings
 
 # Every setting of a broker of Apache Kafka 4.3.1, one a line.
@@ -162,6 +163,26 @@ def test_a_default_in_a_finer_unit_takes_precedence_as_in_kafka(tmp_path: Path) 
     assert settings.topic_defaults.retention_ms == 120_000
     assert settings.topic_defaults.segment_ms == 3 * 3_600_000
     assert "log.retention.hours: log.retention.minutes takes precedence" in settings.accepted[0]
+
+
+@pytest.mark.parametrize("name", sorted({*CONFIG_RULES} - {*KAFKAS}))
+def test_a_topics_name_for_a_setting_is_refused_with_the_name_for_all_topics(
+    tmp_path: Path, name: str
+) -> None:
+    if name in names_of_default(name) and name not in OF_ITSELF:
+        # A setting of Respool's own has one name for brokers and topics.
+        load(tmp_path, f"{name}={TopicConfig().as_text[name]}\n")
+        return
+    [problem] = refused(tmp_path, f"{name}=5\n")
+    if name in OF_ITSELF:
+        assert problem == f"line 1: {name}: is a topic's setting, and not a broker's"
+        return
+    default = TOPIC_DEFAULT_NAMES[name]
+    why = f"{name}: is a topic's setting; the default of all topics is {default}"
+    assert problem == f"line 1: {why}"
+    # Beside its proper name neither takes precedence, as Kafka ignores a topic's name.
+    proper = f"{default}={TopicConfig().as_text[name]}\n"
+    assert refused(tmp_path, f"{proper}{name}=5\n") == [f"line 2: {why}"]
 
 
 def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:

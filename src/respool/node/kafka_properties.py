@@ -17,7 +17,7 @@ from respool.model.java_properties import JavaProperty, java_properties
 from respool.model.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS
-from respool.model.topic_config import CONFIG_RULES
+from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
 from respool.model.topic_defaults import SETTING_OF_DEFAULT, in_topic_unit, names_of_default
 
 # A setting by its name here (`topic.` before those of topics), its value, and its line.
@@ -157,6 +157,8 @@ class _Reader:
             raise self._problem(
                 one, f"is a topic's setting; the default of all topics is {default}"
             )
+        if one.name in OF_ITSELF:
+            raise self._problem(one, "is a topic's setting, and not a broker's")
         line, value = kafka_line(one.name), one.value.strip()
         if line is None:
             raise self._problem(
