@@ -117,6 +117,17 @@ def test_changes_of_configs_are_logged_as_they_were_asked_for(
     ]
 
 
+def test_a_flush_after_the_acknowledgement_is_said_where_it_is_logged(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    alter(broker, TOPIC, "rides", ("flush.ms", SET, "1000"))
+    alter(broker, TOPIC, "rides", ("flush.messages", SET, "1"), ("flush.ms", SET, "1000"))
+    alter(broker, TOPIC, "rides", ("flush.ms", DELETE, None))
+    delayed, at_once, unset = lines(caplog)
+    assert "flush.ms='1000'; with flush.ms acks=all is answered from the page cache" in delayed
+    assert "page cache" not in at_once + unset
+
+
 def test_deleted_records_are_logged_with_the_new_log_start(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

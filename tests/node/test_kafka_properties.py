@@ -185,6 +185,16 @@ def test_a_topics_name_for_a_setting_is_refused_with_the_name_for_all_topics(
     assert refused(tmp_path, f"{proper}{name}=5\n") == [f"line 2: {why}"]
 
 
+def test_a_flush_after_the_acknowledgement_is_said_at_the_start(tmp_path: Path) -> None:
+    settings = load(tmp_path, "log.flush.interval.ms=1000\n")
+    [warning] = settings.accepted
+    assert "log.flush.interval.ms: acks=all is then answered from the page cache" in warning
+    for same in ("log.flush.interval.ms=9223372036854775807", "log.flush.interval.messages=1"):
+        assert load(tmp_path, same).accepted == ()
+    both = "log.flush.interval.ms=1000\nlog.flush.interval.messages=1"
+    assert load(tmp_path, both).accepted == ()
+
+
 def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
     settings = load(tmp_path, "num.partitions=2\nnum.partitions=3\n")
     assert settings.topics.num_partitions == 3

@@ -66,6 +66,21 @@ def resolve_flush(given: Mapping[str, Any], *, messages: int, ms: int) -> dict[s
     return found
 
 
+def delayed_flush(texts: Mapping[str, str]) -> str | None:
+    """The name, of a topic's setting or of its default, by which acks=all is answered before batches are synced.
+
+    `texts` are valid values that are set together.
+    """
+    for messages, ms in (
+        ("flush.messages", "flush.ms"),
+        ("log.flush.interval.messages", "log.flush.interval.ms"),
+    ):
+        is_always = int(texts.get(messages, OFF)) == 1 or texts.get("respool.flush") == "always"
+        if ms in texts and int(texts[ms]) != OFF and not is_always:
+            return ms
+    return "respool.flush" if texts.get("respool.flush") in ("interval", "os") else None
+
+
 def _check(given: Mapping[str, Any]) -> None:
     flush = given.get("respool_flush")
     messages, ms = given.get("flush_messages", OFF), given.get("flush_ms", OFF)

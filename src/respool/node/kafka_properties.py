@@ -14,6 +14,7 @@ from pathlib import Path
 
 from respool.model.errors import SettingsError
 from respool.model.java_properties import JavaProperty, java_properties
+from respool.model.kafka_flush import delayed_flush
 from respool.model.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS
@@ -44,11 +45,13 @@ class KafkaProperties:
     problems: list[str] = field(default_factory=list)
     # Accepted lines, by the reason why they have no effect.
     accepted: dict[str, list[str]] = field(default_factory=dict)
+    # What settings of the file change of Respool's guarantees.
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """One sentence for each reason."""
-        return tuple(
+        """The warnings, and one sentence for each reason."""
+        return tuple(f"{self.path}: {warning}" for warning in self.warnings) + tuple(
             f"{self.path}: accepted without effect: {', '.join(names)}: {why}"
             for why, names in self.accepted.items()
         )
@@ -111,7 +114,16 @@ class _Reader:
                 self._read_line(one)
             except SettingsError as error:
                 self._found.problems.append(str(error))
+        if not self._found.problems:
+            self._warn_of_delayed_flush()
         return self._found
+
+    def _warn_of_delayed_flush(self) -> None:
+        name = delayed_flush({name: one.value.strip() for name, one in self._lines.items()})
+        if name is not None:
+            self._found.warnings.append(
+                f"{name}: acks=all is then answered from the page cache; leave it out to keep fdatasync"
+            )
 
     def _read_line(self, one: JavaProperty) -> None:
         read = self._special.get(one.name)

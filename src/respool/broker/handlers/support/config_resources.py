@@ -10,6 +10,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
+from respool.model.kafka_flush import delayed_flush
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
@@ -97,7 +98,22 @@ def _log_change(request: Request, broker: Broker, resource: Any) -> None:
     # An empty name means all brokers.
     name = quoted(resource.resource_name) if resource.resource_name else "default"
     configs = listed(map(_config_text, resource.configs)) or "none"
-    broker.admin_log.log(request, f"{what} configs of {kind} {name}: {configs}")
+    broker.admin_log.log(request, f"{what} configs of {kind} {name}: {configs}{_warning(resource)}")
+
+
+def _warning(resource: Any) -> str:
+    if resource.resource_type not in (ResourceType.TOPIC, ResourceType.BROKER):
+        return ""
+    flush = delayed_flush(
+        {
+            one.name: one.value.strip()
+            for one in resource.configs
+            if getattr(one, "config_operation", Operation.SET) == Operation.SET and one.value
+        }
+    )
+    if flush is None:
+        return ""
+    return f"; with {flush} acks=all is answered from the page cache, unset it to keep fdatasync"
 
 
 def _config_text(config: Any) -> str:
