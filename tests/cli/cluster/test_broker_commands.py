@@ -61,7 +61,8 @@ def test_a_rate_is_set_for_all_brokers_and_lifted(run: Run, cluster: StoredClust
     assert shown(run, cluster) == {None: {COPIES: 52428800}}
     assert cluster.command(run, "throttle").out == f"all\t{COPIES}\t52428800\n"
     lifted = cluster.command(run, "throttle", "none")
-    assert "by its settings file" in lifted.err
+    assert "no limit is set here any more" in lifted.err
+    assert "only a broker's copy_bytes_per_s_max, if it has one, limits them" in lifted.err
     assert shown(run, cluster) == {}
     assert "no throttles are set" in cluster.command(run, "throttle").err
 

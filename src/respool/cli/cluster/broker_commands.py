@@ -361,7 +361,10 @@ def throttle(
     elif COPY_RATE in left.get(str(broker), {}):
         output.note(f"copies to {whom} are not limited")
     else:
-        output.note(f"copies to {whom} are limited by its settings file (copy_bytes_per_s_max)")
+        output.note(
+            f"no limit is set here any more for copies to {whom}; only a broker's copy_bytes_per_s_max, if it has one, "
+            "limits them"
+        )
     if any(settings.keys() - {COPY_RATE} for settings in left.values()):
         output.note(f"other tools have set throttles as well: {address.command('throttle')}")
 
