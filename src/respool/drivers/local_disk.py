@@ -154,6 +154,13 @@ class LocalDisk:
             raise failure("free room of", self._root, error) from error
         return status.f_bavail * status.f_frsize
 
+    def total_bytes(self) -> int:
+        try:
+            status = os.statvfs(self._root)
+        except OSError as error:
+            raise failure("size of", self._root, error) from error
+        return status.f_blocks * status.f_frsize
+
     def _full(self, path: str) -> str:
         return os.path.join(self._root, *names_of(path))
 

@@ -152,6 +152,9 @@ class FaultyDisk:
     def free_bytes(self) -> int:
         return 0 if self.is_full else self._inner.free_bytes()
 
+    def total_bytes(self) -> int:
+        return self._inner.total_bytes()
+
     def _forget(self, path: str) -> None:
         for one in self._below(path):
             del self._known[one]

@@ -48,6 +48,11 @@ class DiskProcess:
             return _FREE_WITHOUT_LIMIT
         return max(0, limit - sum(len(file.seen) for file in self._platter.files()))
 
+    def total_bytes(self) -> int:
+        self.check_alive()
+        limit = self.faults.capacity_bytes
+        return _FREE_WITHOUT_LIMIT if limit is None else limit
+
     def file_range(
         self, path: str, file: PlatterFile, position: int, size: int
     ) -> FileRange | None:

@@ -224,6 +224,9 @@ class SimDisk:
     def free_bytes(self) -> int:
         return self._process.free_bytes()
 
+    def total_bytes(self) -> int:
+        return self._process.total_bytes()
+
     def _find(self, path: str) -> PlatterFile | PlatterFolder | None:
         self._process.check_alive()
         node: PlatterFile | PlatterFolder = self._platter.root

@@ -52,6 +52,7 @@ def test_every_partition_has_its_size(start_broker: StartBroker, version: int) -
     )
     if version >= 4:
         assert folder.usable_bytes == broker.disk.free_bytes()
+        assert folder.total_bytes == broker.disk.total_bytes() > 0
     assert not getattr(folder, "is_cordoned", False)
 
 
@@ -77,18 +78,20 @@ def test_a_partition_that_is_offline_is_left_out(
     assert sizes(ask(running_broker, version, None)) == {("rides", 1): 0}
 
 
+@pytest.mark.parametrize("method", ["free_bytes", "total_bytes"])
 def test_a_disk_that_does_not_answer_is_told(
-    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    running_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     running_broker.create_topic("rides")
 
     def fail() -> int:
         raise DiskFailed("as the test wants it")
 
-    monkeypatch.setattr(running_broker.disk, "free_bytes", fail)
+    monkeypatch.setattr(running_broker.disk, method, fail)
     (folder,) = running_broker.ask(Api.DESCRIBE_LOG_DIRS, 4, topics=None).results
 
-    assert (folder.error_code, folder.topics, folder.usable_bytes) == (STORAGE_ERROR, (), -1)
+    assert (folder.error_code, folder.topics) == (STORAGE_ERROR, ())
+    assert (folder.total_bytes, folder.usable_bytes) == (-1, -1)
 
 
 @plays(brokers=2)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
@@ -9,6 +10,7 @@ from respool.broker.handlers.support.rights import DESCRIBE_CLUSTER
 from respool.broker.outcome import Reply
 from respool.broker.partitions.partition import Partition
 from respool.model.errors import NotLeader, StorageError, StorageFailed, UnknownTopicOrPartition
+from respool.ports.disk import Disk
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
@@ -21,17 +23,20 @@ async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
         "error_code": 0,
         "log_dir": broker.settings.data,
         "topics": _topics(_wanted(request, broker)),
-        # The size of the whole disk is not measured.
         "total_bytes": UNKNOWN_BYTES,
         "usable_bytes": UNKNOWN_BYTES,
         # With a single directory there is none to keep new replicas out of.
         "is_cordoned": False,
     }
     try:
-        folder["usable_bytes"] = await broker.offload.run(broker.world.disk.free_bytes)
+        folder |= await broker.offload.run(partial(_measure, broker.world.disk))
     except StorageError:
         folder |= {"error_code": StorageFailed.code, "topics": ()}
     return [encode_reply(request, {"throttle_time": 0, "error_code": 0, "results": [folder]})]
+
+
+def _measure(disk: Disk) -> dict[str, object]:
+    return {"total_bytes": disk.total_bytes(), "usable_bytes": disk.free_bytes()}
 
 
 def _wanted(request: Request, broker: Broker) -> Iterable[Partition]:
