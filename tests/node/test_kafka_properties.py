@@ -195,6 +195,11 @@ def test_a_flush_after_the_acknowledgement_is_said_at_the_start(tmp_path: Path) 
     assert load(tmp_path, both).accepted == ()
 
 
+def test_a_format_of_messages_is_accepted_with_a_reason_of_its_own(tmp_path: Path) -> None:
+    [note] = load(tmp_path, "log.message.format.version=3.0\n").accepted
+    assert "messages are stored in format 2 only" in note
+
+
 def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
     settings = load(tmp_path, "num.partitions=2\nnum.partitions=3\n")
     assert settings.topics.num_partitions == 3
@@ -204,7 +209,7 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("listeners=SSL://:9093", "SSL is SSL"),
+        ("listeners=SSL://:9093", "listeners: SSL is not served: clients"),
         ("listeners=PLAINTEXT://:9092,SSL://:9093", "one listener of clients, not PLAINTEXT, SSL"),
         ("listeners=IN://:9092\nlistener.security.protocol.map=IN:SASL_PLAINTEXT", "SASL_PLAIN"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "not an address that clients can"),
@@ -222,6 +227,10 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
         ("leader.replication.throttled.rate=5", "while the broker runs"),
         ("log.flush.interval.messages=10000", "batches are synced one by one"),
         ("log.preallocate=true", "not allocated in advance"),
+        ("log.retention.hours=-5", "log.retention.hours: -5 is below 0; -1 is for ever"),
+        ("log.roll.hours=-1", "log.roll.hours: -1 is below 0"),
+        ("log.retension.minutes=5", "did you mean log.retention.minutes?"),
+        ("num.partitons=5", "did you mean num.partitions?"),
         ("num_partitions=5", "neither a setting of Apache Kafka"),
     ],
 )

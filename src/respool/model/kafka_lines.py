@@ -143,11 +143,14 @@ _TUNING = {
 
 _OF_KAFKAS_CLUSTERS = {
     **_no_effect(
+        "messages are stored in format 2 only, as by Kafka from 4.0 on",
+        "log.message.format.version",
+    ),
+    **_no_effect(
         _KRAFT,
         "broker.id.generation.enable",
         "early.start.listeners",
         "inter.broker.protocol.version",
-        "log.message.format.version",
         "reserved.broker.max.id",
     ),
     **_no_effect(

@@ -45,6 +45,10 @@ def _in_unit(setting: str, unit_ms: int, rule: ConfigRule) -> ConfigRule:
             raise InvalidConfig(f"{text!r} is not a whole number") from None
         if count > INT_MAX:
             raise InvalidConfig(f"{count} is above {INT_MAX}")
+        if count < 0 and (setting, count) != ("retention.ms", -1):
+            # Said as it was given, and not in milliseconds.
+            for_ever = "; -1 is for ever" if setting == "retention.ms" else ""
+            raise InvalidConfig(f"{count} is below 0{for_ever}")
         rule.parse(_in_ms(setting, count, unit_ms))
         return count
 

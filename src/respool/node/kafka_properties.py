@@ -10,16 +10,22 @@ All refused lines are reported at once.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
-from respool.model.errors import SettingsError
+from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.java_properties import JavaProperty, java_properties
 from respool.model.kafka_flush import delayed_flush
 from respool.model.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
-from respool.model.topic_defaults import SETTING_OF_DEFAULT, in_topic_unit, names_of_default
+from respool.model.topic_defaults import (
+    SETTING_OF_DEFAULT,
+    TOPIC_DEFAULT_RULES,
+    in_topic_unit,
+    names_of_default,
+)
 
 # A setting by its name here (`topic.` before those of topics), its value, and its line.
 Line = tuple[str, str, str]
@@ -155,6 +161,11 @@ class _Reader:
         text = one.value.strip()
         if one.name in TOPIC_DEFAULTS_IN_UNITS and not text.removeprefix("-").isdecimal():
             raise self._problem(one, f"{text!r} is not a whole number")
+        if one.name in TOPIC_DEFAULTS_IN_UNITS and text.startswith("-"):
+            try:
+                TOPIC_DEFAULT_RULES[one.name].parse(text)
+            except InvalidConfig as error:
+                raise self._problem(one, str(error)) from None
         value = in_topic_unit(one.name, text)
         if setting == "retention.ms" and value == "0":
             raise self._problem(
@@ -176,7 +187,7 @@ class _Reader:
             raise self._problem(
                 one,
                 "is neither a setting of Apache Kafka 4.3's brokers nor one of Respool; Respool's own are given with "
-                "--config, --set or RESPOOL_<NAME>",
+                f"--config, --set or RESPOOL_<NAME>{self._closest(one.name)}",
             )
         if line.accepted is not None and value.lower() not in {
             each.lower() for each in line.accepted
@@ -184,6 +195,10 @@ class _Reader:
             only = " or ".join(filter(None, line.accepted))
             raise self._problem(one, line.why + (f"; accepted is only {only}" if only else ""))
         self._accept(one.name, line.why)
+
+    def _closest(self, name: str) -> str:
+        found = get_close_matches(name, {**ALIASES, **SETTING_OF_DEFAULT, **self._special}, n=1)
+        return f"; did you mean {found[0]}?" if found else ""
 
     # -- lines that need more than a name ----------------------------------------------------------------------------
 
@@ -253,8 +268,7 @@ class _Reader:
             if name in used and protocol != "PLAINTEXT":
                 raise self._problem(
                     one,
-                    f"{name} is {protocol}: clients are not authenticated and not encrypted yet, only PLAINTEXT is "
-                    "served",
+                    _not_plaintext(name, protocol),
                 )
         self._accept(one.name, "only PLAINTEXT is served")
 
@@ -278,7 +292,7 @@ class _Reader:
         if protocol != "PLAINTEXT":
             raise self._problem(
                 one,
-                f"{name} is {protocol}: clients are not authenticated and not encrypted yet, only PLAINTEXT is served",
+                _not_plaintext(name, protocol),
             )
         host, _, port = address.rpartition(":")
         if one.name == "listeners":
@@ -319,3 +333,8 @@ class _Reader:
 
     def _problem(self, one: JavaProperty, why: str) -> SettingsError:
         return SettingsError(f"line {one.line}: {one.name}: {why}")
+
+
+def _not_plaintext(listener: str, protocol: str) -> str:
+    what = f"{listener} is {protocol}: " if listener != protocol else f"{protocol} is not served: "
+    return f"{what}clients are not authenticated and not encrypted yet, only PLAINTEXT is served"
