@@ -144,6 +144,31 @@ def test_a_kafka_brokers_settings_are_printed_as_a_file_of_respools(
     assert f"{file}: accepted without effect: num.io.threads" in ended.err
 
 
+def test_every_reason_why_lines_have_no_effect_is_said_with_the_settings(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    names = (
+        "num.io.threads",
+        "queued.max.requests",
+        "socket.send.buffer.bytes",
+        "metrics.num.samples",
+        "fetch.purgatory.purge.interval.requests",
+        "offsets.load.buffer.size",
+        "log.initial.task.delay.ms",
+        "log.cleaner.io.buffer.size",
+        "request.timeout.ms",
+        "password.encoder.secret",
+        "remote.x",
+        "share.x",
+        "group.streams.x",
+    )
+    file.write_text("".join(f"{name}=1\n" for name in names))
+    ended = run("serve", "--kafka-config", str(file), "--print-config")
+    assert all(name in ended.err for name in names)
+    assert "more" not in ended.err.splitlines()[-1]
+
+
 def test_every_line_of_a_kafka_brokers_settings_that_is_refused_is_said(
     run: Run, tmp_path: Path
 ) -> None:
