@@ -69,16 +69,18 @@ def test_the_five_minute_tour_works_as_it_is_written(broker: BrokerProcess) -> N
         else:
             outputs.append(run([sys.executable, "-c", text], broker))
     reading = outputs[1]
-    # Four rides read twice; those of one ride in their order.
-    assert reading.count("ride-1") == 6
+    # Five messages read twice; those of one ride in their order.
+    assert reading.count("ride-3") == 6
     plain = [
-        line.split()[-1] for line in reading.splitlines() if line[:1].isdigit() and "ride-1" in line
+        line.split()[-1] for line in reading.splitlines() if line[:1].isdigit() and "ride-3" in line
     ]
     assert plain == ["requested", "assigned", "finished"]
+    # Each partition has a key, so each of two members of a group has messages.
+    assert {line[0] for line in reading.splitlines() if line[:1].isdigit()} == {"0", "1", "2"}
     # The confluent-kafka tour adds a ride, and so does the client's; tables see them all.
     assert "ride-8" in outputs[4]
     assert "ride-8" in outputs[5]
-    assert "ride-1" in outputs[5]
+    assert "ride-3" in outputs[5]
     assert "1209600000" in outputs[2] or "14 d" in outputs[2] or "2 weeks" in outputs[2]
 
 
