@@ -188,7 +188,10 @@ def test_who_takes_nothing_of_a_reply_is_dropped_when_its_time_is_over() -> None
 
 def test_an_address_in_use_is_a_settings_error() -> None:
     async def story(_: HttpEndpoint, port: int) -> None:
-        with pytest.raises(SettingsError, match=f"metrics_listen = 127.0.0.1:{port}.*in use"):
+        with pytest.raises(
+            SettingsError,
+            match=f"metrics_listen = 127.0.0.1:{port}: something listens there already; choose another",
+        ):
             await HttpEndpoint({}).start("127.0.0.1", port)
 
     with_endpoint(story)

@@ -9,6 +9,7 @@ page is generated in pieces that yield to the loop (`pages.py`).
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
@@ -61,8 +62,13 @@ class HttpEndpoint:
         try:
             self._server = await loop.create_server(lambda: HttpConnection(self), host, port)
         except OSError as error:
+            why = (
+                "something listens there already"
+                if error.errno == errno.EADDRINUSE
+                else f"it cannot be listened on: {error.strerror}"
+            )
             raise SettingsError(
-                f"metrics_listen = {host}:{port} cannot be listened on: {error.strerror}"
+                f"metrics_listen = {host}:{port}: {why}; choose another for metrics_listen"
             ) from error
         bound = self._server.sockets[0].getsockname()
         return bound[0], bound[1]
