@@ -49,7 +49,7 @@ def test_a_pace_is_a_speed_a_rate_or_both() -> None:
     for wrong in ("", "1x 2x", "5/s 6/s"):
         with pytest.raises(InvalidReplay, match="not a pace"):
             parse_pace(wrong)
-    with pytest.raises(InvalidReplay, match="pace 'fast' is not a speed"):
+    with pytest.raises(InvalidReplay, match="pace 'fast' is not a pace"):
         parse_pace("fast")
 
 
@@ -145,3 +145,11 @@ def test_the_time_left_is_told_by_what_holds_it_back() -> None:
     assert Pace(speed=2, rate=None).seconds_left(**rest, per_second=100) == 60
     assert Pace(speed=None, rate=10).seconds_left(**rest, per_second=100) == 60
     assert Pace(speed=2, rate=1).seconds_left(**rest, per_second=100) == 600
+
+
+@pytest.mark.parametrize("wrong", ["fast", 5, "5", "x/s", "0x", ""])
+def test_a_wrong_pace_is_answered_with_all_forms(wrong: str) -> None:
+    with pytest.raises(InvalidReplay) as caught:
+        parse_pace(wrong)
+    for form in ("max", "10x", "500/s", "'10x 500/s'"):
+        assert form in caught.value.hint

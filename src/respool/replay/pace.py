@@ -17,6 +17,7 @@ from respool.replay.errors import InvalidReplay
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)\s*x?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:\s*/\s*(s|sec|second|m|min|minute|h|hour))?")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_PACES = "give max, 10x, 500/s, or both: '10x 500/s'"
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 # After a longer delay (the broker was unavailable, the machine slept) the replay does not catch up.
@@ -59,19 +60,24 @@ def parse_pace(text: str, *, name: str = "pace") -> "Pace":
     Raises:
         InvalidReplay: the text has none of these forms.
     """
-    words = re.sub(r"\s*/\s*", "/", text.replace(",", " ")).split()
+    # From Python anything can come.
+    words = re.sub(r"\s*/\s*", "/", str(text).replace(",", " ")).split()
     rates = [word for word in words if "/" in word]
     speeds = [word for word in words if "/" not in word]
     if not words or len(rates) > 1 or len(speeds) > 1:
-        raise InvalidReplay(
-            f"{name} {text!r} is not a pace", hint="give max, 10x, 500/s, or both: 10x 500/s"
-        )
+        raise InvalidReplay(f"{name} {text!r} is not a pace", hint=_PACES)
     for word in speeds:
         if _NUMBER.fullmatch(word):
             raise InvalidReplay(
                 f"{name} {text!r} has no unit: {word}x is a speed, {word}/s a rate",
-                hint=f"give {word}x for {word} times the speed, or {word}/s for {word} messages a second",
+                hint=f"give {word}x for {word} times the speed, or {word}/s for {word} messages a second; "
+                f"all forms: max, 10x, 500/s, '10x 500/s'",
             )
+    try:
+        parse_speed(speeds[0] if speeds else "max")
+        parse_rate(rates[0] if rates else None)
+    except InvalidReplay:
+        raise InvalidReplay(f"{name} {text!r} is not a pace", hint=_PACES) from None
     return Pace(
         speed=parse_speed(speeds[0] if speeds else "max", name=name),
         rate=parse_rate(rates[0] if rates else None, name=name),
