@@ -13,6 +13,10 @@ def parse_address(name: str, text: str) -> tuple[str, int]:
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
+    protocol, slashes, _ = host.partition("://")
+    if slashes and protocol:
+        shown = f"{protocol[:20]}://"
+        raise SettingsError(f"{name} = {text!r} is not HOST:PORT: give it without {shown}")
     if not colon or not host or not port.isdecimal() or not 0 <= int(port) <= 65_535:
         raise SettingsError(f"{name} = {text!r} is not HOST:PORT, such as 127.0.0.1:9092")
     return host, int(port)

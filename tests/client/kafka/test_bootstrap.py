@@ -22,6 +22,8 @@ from respool.client.kafka.errors import BadArgument, BrokerUnreachable, NoBroker
 from respool.client.kafka.retries import RetryTimer
 from respool.client.kafka.security import Security, Tls
 from respool.client.messages import library
+from respool.model.addresses import parse_address
+from respool.model.errors import SettingsError
 from respool.pipeline.job_settings import PipelineSettings
 from respool.spark.client_options import ClientOptions
 from respool.spark.option_values import Options
@@ -284,3 +286,8 @@ def test_a_broker_that_answered_before_is_not_said_to_be_missing() -> None:
     with cluster, pytest.raises(BrokerUnreachable, match="no broker answers at") as raised:
         cluster.refresh_brokers()
     assert not isinstance(raised.value, NoBroker)
+
+
+def test_an_address_with_a_protocol_in_front_is_told_to_come_without() -> None:
+    with pytest.raises(SettingsError, match=r"is not HOST:PORT: give it without http://"):
+        parse_address("--broker", "http://127.0.0.1:23092")
