@@ -93,3 +93,24 @@ def test_a_cleanup_policy_says_how_long_messages_are_kept(
     ]
     assert retention(settings) == kept
     assert retention_limits(settings)["cleanup_policy"] == policies
+
+
+@pytest.mark.parametrize(
+    ("ms", "kept"),
+    [
+        ("604800000", "7d"),
+        ("5000000000", "57d 20h 53m 20s"),
+        ("5400000", "90m"),
+        ("86400001", "1d 1ms"),
+    ],
+)
+def test_a_long_retention_is_said_in_days(ms: str, kept: str) -> None:
+    assert (
+        retention(
+            [
+                TopicSetting(name="retention.ms", value=ms, source="topic"),
+                TopicSetting(name="cleanup.policy", value="delete", source="topic"),
+            ]
+        )
+        == kept
+    )

@@ -108,6 +108,18 @@ def format_duration_ms(ms: int) -> str:
     return f"{ms}ms"
 
 
+def format_long_duration_ms(ms: int) -> str:
+    """The duration in days and smaller units, for people: 5000000000 -> '57d 20h 53m 20s'."""
+    if ms < UNIT_MS["d"]:
+        return format_duration_ms(ms)
+    words, rest = [], ms
+    for unit in ("d", "h", "m", "s"):
+        count, rest = divmod(rest, UNIT_MS[unit])
+        if count:
+            words.append(f"{count}{unit}")
+    return " ".join([*words, *([f"{rest}ms"] if rest else [])])
+
+
 class _Moment:
     """Wraps an instant, so that the instant 0 is not mistaken for 'not this form'."""
 

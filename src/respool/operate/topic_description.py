@@ -8,7 +8,7 @@ from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted, human_bytes
-from respool.model.times import format_duration_ms
+from respool.model.times import format_long_duration_ms
 from respool.operate.cluster_admin import ClusterAdmin, TopicSetting
 
 MIN_ISR = "min.insync.replicas"
@@ -113,7 +113,7 @@ def retention(settings: Sequence[TopicSetting]) -> str:
     kept_ms, kept_bytes = limits["retention_ms"], limits["retention_bytes"]
     words = []
     if isinstance(kept_ms, int):
-        words.append(format_duration_ms(kept_ms))
+        words.append(format_long_duration_ms(kept_ms))
     if isinstance(kept_bytes, int):
         words.append(f"{human_bytes(kept_bytes)} per partition")
     if is_compacted(settings):
