@@ -130,7 +130,7 @@ def serve(
             str(error), hint="see all settings with: respool serve --print-config"
         ) from error
     if print_config:
-        # All of them: whoever moves from another file goes through its lines one by one.
+        # All of them, as one who moves from another file goes through its lines one by one.
         for note in (*loaded.renamed, *loaded.accepted, *unknown_variables(os.environ)):
             output.note(note)
         output.print_line(write_example(loaded).rstrip("\n"))
