@@ -200,7 +200,10 @@ def _check_topic(
                 f"there is no topic {topic}, and this broker creates none by itself",
                 hint=f"create it with: respool topic create {topic}",
             )
-        output.note(f"there is no topic {topic} yet; asking the broker to create it", style="dim")
+        output.note(
+            f"there is no topic {topic} yet; the broker creates it with the first message",
+            style="dim",
+        )
         return cluster.default_topic_settings(), True
     if partition is not None and partition not in known.leaders:
         raise NotFound(
