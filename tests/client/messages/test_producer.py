@@ -169,6 +169,8 @@ def test_a_topic_that_is_not_there_is_said_at_once_with_one_that_is(
         for no_name in ("", None, 3):
             with pytest.raises(BadArgument, match="a topic is a name"):
                 producer.send(no_name, b"")  # type: ignore[arg-type]
+        with pytest.raises(BadArgument, match=r"no topic can have this name: .*'rides/new' has"):
+            producer.send("rides/new", b"")
     assert topic + "x" not in Topics(broker.address).admin.list_topics(timeout=10).topics
 
 

@@ -11,6 +11,8 @@ from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages import library
 from respool.client.messages.errors import BadArgument, ClientError, UnknownPartition
 from respool.client.messages.message import Data, Headers, as_bytes, as_headers, as_timestamp_ms
+from respool.model.errors import InvalidTopic
+from respool.model.ids import check_topic_name
 
 # key, value, number of partitions -> partition
 Choose = Callable[[bytes | None, bytes | None, int], int]
@@ -91,6 +93,10 @@ class TopicCounts:
         """
         if not isinstance(topic, str) or not topic:
             raise BadArgument(f"a topic is a name, not {topic!r}")
+        try:
+            check_topic_name(topic)
+        except InvalidTopic as error:
+            raise BadArgument(f"no topic can have this name: {error}") from None
         if not self._told:
             library.check_reachable(self._bootstrap)
         found = library.partitions_of(self._kafka, topic, self._bootstrap.servers, seconds=seconds)
