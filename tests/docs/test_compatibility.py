@@ -3,7 +3,7 @@
 import re
 
 from docs.runnable import ROOT
-from respool.model.inert_topic_settings import INERT, REFUSED
+from respool.model.kafka_settings.inert_topic_settings import INERT, REFUSED
 from respool.model.topic_config import CONFIG_RULES
 from respool.wire.api_table import API_TABLE
 

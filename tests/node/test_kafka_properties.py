@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from respool.model.errors import SettingsError
-from respool.model.kafka_lines import kafka_line
+from respool.model.kafka_settings.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, KAFKA_NAMES, TOPIC_DEFAULT_NAMES
 from respool.model.settings import Settings
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF, TopicConfig

@@ -13,8 +13,8 @@ from respool.client.kafka.metadata import TopicMetadata
 from respool.mirror.cluster_link import MIRROR_CONFIG
 from respool.mirror.clusters import as_operator_errors
 from respool.mirror.partition_copy import StopReason
-from respool.model.inert_topic_settings import INERT
 from respool.model.internal_topics import is_internal
+from respool.model.kafka_settings.inert_topic_settings import INERT
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.stored_topic_config import understood
 from respool.model.topic_config import OF_ITSELF

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from respool.model.broker_config import BROKER_RULES
 from respool.model.config_rules import ConfigRule, parse_each
 from respool.model.errors import InvalidConfig, InvalidRequest
-from respool.model.kafka_lines import kafka_line
+from respool.model.kafka_settings.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, KAFKA_NAMES, TOPIC_DEFAULT_NAMES
 from respool.model.settings import SETTINGS
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF

@@ -10,8 +10,8 @@ from typing import Any
 
 from respool.model.config_rules import INT_MAX, LONG_MAX, parse_each
 from respool.model.errors import InvalidConfig
-from respool.model.inert_topic_settings import REFUSED
-from respool.model.kafka_flush import OFF, resolve_flush
+from respool.model.kafka_settings.inert_topic_settings import REFUSED
+from respool.model.kafka_settings.kafka_flush import OFF, resolve_flush
 from respool.model.topic_config import (
     CONFIG_RULES,
     CleanupPolicies,

@@ -1,7 +1,7 @@
 """A topic's settings under Kafka's names, with their meaning, defaults and limits.
 
 Each field of `TopicConfig` is one setting: `retention_ms` is `retention.ms`. A setting is listed here only if the
-broker acts on it; Kafka's others are in `inert_topic_settings.py`.
+broker acts on it; Kafka's others are in `kafka_settings/inert_topic_settings.py`.
 """
 
 import dataclasses
@@ -27,8 +27,13 @@ from respool.model.config_rules import (
     yes_or_no,
 )
 from respool.model.errors import InvalidConfig
-from respool.model.inert_topic_settings import REFUSED, InertTopicSettings
-from respool.model.kafka_flush import OFF, flush_messages_rule, flush_ms_rule, resolve_flush
+from respool.model.kafka_settings.inert_topic_settings import REFUSED, InertTopicSettings
+from respool.model.kafka_settings.kafka_flush import (
+    OFF,
+    flush_messages_rule,
+    flush_ms_rule,
+    resolve_flush,
+)
 from respool.model.throttled_replicas import ThrottledReplicas
 
 MINUTE_MS = 60_000

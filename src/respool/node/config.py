@@ -24,7 +24,7 @@ from typing import Any
 
 from respool.model.coordinator_settings import TOPIC_DOC
 from respool.model.errors import InvalidConfig, SettingsError
-from respool.model.inert_topic_settings import REFUSED
+from respool.model.kafka_settings.inert_topic_settings import REFUSED
 from respool.model.setting_fields import ALIASES, OLD_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS, Settings, is_secret
 from respool.model.topic_config import CONFIG_RULES, TopicConfig

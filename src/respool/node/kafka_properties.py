@@ -14,9 +14,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from respool.model.errors import InvalidConfig, SettingsError
-from respool.model.java_properties import JavaProperty, java_properties
-from respool.model.kafka_flush import delayed_flush
-from respool.model.kafka_lines import kafka_line
+from respool.model.kafka_settings.java_properties import JavaProperty, java_properties
+from respool.model.kafka_settings.kafka_flush import delayed_flush
+from respool.model.kafka_settings.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS
 from respool.model.topic_config import CONFIG_RULES, OF_ITSELF

@@ -21,7 +21,7 @@ from respool.client.kafka import security_properties
 from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.kafka.errors import BadArgument
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.model.java_properties import java_properties
+from respool.model.kafka_settings.java_properties import java_properties
 
 BOOTSTRAP = "bootstrap.servers"
 CLIENT_ID = "client.id"

@@ -10,7 +10,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
-from respool.model.kafka_flush import delayed_flush
+from respool.model.kafka_settings.kafka_flush import delayed_flush
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 

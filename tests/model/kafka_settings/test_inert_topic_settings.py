@@ -3,7 +3,7 @@
 import pytest
 
 from respool.model.errors import InvalidConfig
-from respool.model.inert_topic_settings import INERT, REFUSED
+from respool.model.kafka_settings.inert_topic_settings import INERT, REFUSED
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from respool.model.java_properties import java_properties
+from respool.model.kafka_settings.java_properties import java_properties
 
 
 def read(text: str) -> dict[str, str]:
