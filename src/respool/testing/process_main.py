@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -16,8 +15,6 @@ def main(channel_fd: int) -> None:
     """Run commands from the channel until it is closed."""
     # Ctrl-C is handled by the test runner, which closes the channel when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # kio registers hypothesis strategies if hypothesis is installed, which costs 0.2 seconds at every start.
-    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     set_up_logging(level="info", log_format="text")
     from respool.testing.thread_backend import ThreadBackend
 

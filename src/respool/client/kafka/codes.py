@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from kio.schema.errors import ErrorCode as Code
-
 from respool.client.kafka.errors import BrokerRefused
 from respool.model.error_codes import ERRORS_BY_CODE
+from respool.wire.error_code import ErrorCode as Code
 
 __all__ = [
     "COORDINATOR_MOVED",
