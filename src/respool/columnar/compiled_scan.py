@@ -25,13 +25,16 @@ from respool.columnar.record_table import (
     rows_needed,
 )
 from respool.columnar.varint_kernels import varint_bytes, write_varint
+from respool.model.where import Where
 from respool.ports.record_scan import (
     KEYLESS_MAX,
     Buffer,
     KeylessRecords,
+    RecordMatcher,
     Section,
     SectionSummary,
 )
+from respool.records.plain_match import PlainMatcher
 
 # Maximum growth of a record by another timestamp delta: the delta, and the record's length.
 RECORD_GROWTH_MAX = 15
@@ -107,6 +110,10 @@ class CompiledScanner:
         while slots * FILL_MAX < keys_max and 2 * slots * SLOT_BYTES <= bytes_max:
             slots *= 2
         return CompiledKeyOffsets(slots=slots, secret=secret)
+
+    def matcher(self, where: Where) -> RecordMatcher:
+        # Compiled matching comes next; the verdicts are the same.
+        return PlainMatcher(where)
 
 
 class CompiledKeyOffsets:

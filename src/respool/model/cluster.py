@@ -11,6 +11,7 @@ from uuid import UUID
 from respool.model.group_config import GroupConfig
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.topic_config import Flush, TopicConfig
+from respool.model.where import Where
 
 NO_CONTROLLER = BrokerId(-1)
 
@@ -98,6 +99,16 @@ class TopicRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOf:
+    """What a view shows: the records of its parent, a topic, for which a condition holds."""
+
+    parent: str
+    # A view ends with its parent: a topic that is created with the same name later has none.
+    parent_id: TopicId
+    where: Where
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:
     name: str
     id: TopicId
@@ -106,6 +117,8 @@ class TopicImage:
     overrides: Mapping[str, str]
     config: TopicConfig
     internal: bool = False
+    # Set for a view. It has no partitions of its own: `partitions` are its parent's, and so are leaders and offsets.
+    view: ViewOf | None = None
     # The revision of the topic's key in the metadata store.
     revision: int = 0
     # Derived from `config` once: the controller reads it for every partition.
@@ -160,6 +173,9 @@ class ClusterImage:
     controller_revision: int = 0
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    # Views, apart from topics: whatever stores, places or counts partitions must not see them twice.
+    views: Mapping[str, TopicImage] = field(default_factory=dict)
+    views_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
     # Every broker that has ever registered.
     registry: Mapping[BrokerId, RegistryEntry] = field(default_factory=dict)
     # Configuration of brokers as far as this version knows it, by broker id as text; "" for all brokers.
@@ -171,6 +187,13 @@ class ClusterImage:
     stored_group_overrides: Mapping[str, StoredOverrides] = field(default_factory=dict)
     # The metadata store's revision that this image shows.
     revision: int = 0
+
+    def readable(self, name: str) -> TopicImage | None:
+        """The topic or view of this name: what a consumer may read."""
+        return self.topics.get(name) or self.views.get(name)
+
+    def readable_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        return self.topics_by_id.get(topic_id) or self.views_by_id.get(topic_id)
 
     def has_partition(self, topic: str, partition: int) -> bool:
         found = self.topics.get(topic)

@@ -7,7 +7,14 @@ they are not installed, plain Python does the work.
 import logging
 
 from respool.model.extras import how_to_install
-from respool.ports.record_scan import Buffer, KeylessRecords, KeyOffsets, RecordScanner
+from respool.model.where import Where
+from respool.ports.record_scan import (
+    Buffer,
+    KeylessRecords,
+    KeyOffsets,
+    RecordMatcher,
+    RecordScanner,
+)
 from respool.records.plain_scan import PlainScanner
 
 logger = logging.getLogger(__name__)
@@ -43,6 +50,11 @@ class ScannerOnDemand:
         """Called to compact a log, so loading the kernels is worth it."""
         self._load()
         return self._scanner.key_offsets(bytes_max=bytes_max, keys_max=keys_max, secret=secret)
+
+    def matcher(self, where: Where) -> RecordMatcher:
+        """Called to read a view, so loading the kernels is worth it."""
+        self._load()
+        return self._scanner.matcher(where)
 
     def _load(self) -> None:
         """Load the kernels, if possible; thread-safe."""

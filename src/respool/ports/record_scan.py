@@ -1,11 +1,13 @@
-"""Per-record work of compaction: key lookup and filtering, fast enough for whole logs.
+"""Per-record work of the broker: of compaction, key lookup and filtering; of views, conditions on key and headers.
 
-Everything else treats batches as opaque bytes. Compaction cannot, so its work per record is behind this port: in plain
+Everything else treats batches as opaque bytes. These cannot, so their work per record is behind this port: in plain
 Python (`records/plain_scan.py`) or compiled (`columnar/`), with identical results.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
+
+from respool.model.where import Where
 
 Buffer = bytes | bytearray | memoryview
 
@@ -80,6 +82,34 @@ class KeyOffsets(Protocol):
         ...
 
 
+class MatchSummary(NamedTuple):
+    """Which records of a section match a condition."""
+
+    # Number of matching records; -1 if the bytes are not `record_count` records. Then no view shows any of them.
+    matched: int
+    # The offset delta of the last one; -1 if none matches.
+    offset_delta_last: int
+    # Their largest timestamp delta; 0 if none matches.
+    timestamp_delta_max: int
+
+
+class MatchedSections(Protocol):
+    """The result of matching sections. Valid until the next matching."""
+
+    @property
+    def summaries(self) -> Sequence[MatchSummary]: ...
+
+    def matching_records(self, index: int) -> Buffer:
+        """The matching records of one section, unchanged and concatenated."""
+        ...
+
+
+class RecordMatcher(Protocol):
+    """Evaluates one condition. For one thread at a time."""
+
+    def match(self, data: Buffer, sections: Sequence[Section]) -> MatchedSections: ...
+
+
 class RecordScanner(Protocol):
     @property
     def quick_bytes_max(self) -> int:
@@ -98,4 +128,8 @@ class RecordScanner(Protocol):
 
     def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> KeyOffsets:
         """An empty map of at most `bytes_max` of memory and `keys_max` keys."""
+        ...
+
+    def matcher(self, where: Where) -> RecordMatcher:
+        """A matcher for this condition."""
         ...
