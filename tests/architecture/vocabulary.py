@@ -117,7 +117,10 @@ RETIRED = [
     Retired(
         pattern=r"giv(e|es|ing|en) up|gave up",
         instead="offline replica; fail, discard, stop retrying",
-        allowed={"src/respool/spark/sink/state.py": "the name of a stored field"},
+        allowed={
+            "src/respool/spark/sink/state.py": "the name of a stored field",
+            "src/respool/client/messages/retry/": "an option of Retry, as programs write it",
+        },
     ),
     Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared"),
     Retired(

@@ -7,7 +7,8 @@ A message says what happened, why, and what to do. The cause of an error from li
   `NoTransaction`, `SettingContradicts`, `UsedByTwoThreads`, `ClientClosed`, `MessagesNeedExtra`;
 - transient errors: `BrokerUnreachable`, `NoBroker`, `CommitFailed`, `TransactionAborted`;
 - sent messages may be lost: `DeliveryFailed`, and `TransactionUnsure`, which a restart resolves;
-- another instance has taken over: `Fenced`.
+- another instance has taken over: `Fenced`;
+- retries: `RetryTopicMissing`, `RetryRefused`, `ForeignRetry`.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from respool.client.kafka.errors import (
 )
 from respool.client.kafka.reading.read_errors import OffsetBeyondEnd, OutsideRetention
 from respool.model.extras import how_to_install
+from respool.model.retry.group_topics import retry_topic
 
 __all__ = [
     "BadArgument",
@@ -33,12 +35,15 @@ __all__ = [
     "CommitFailed",
     "DeliveryFailed",
     "Fenced",
+    "ForeignRetry",
     "MessagesNeedExtra",
     "NoBroker",
     "NoTransaction",
     "OffsetBeyondEnd",
     "OutsideRetention",
     "ReceiveFailed",
+    "RetryRefused",
+    "RetryTopicMissing",
     "SettingContradicts",
     "TransactionAborted",
     "TransactionUnsure",
@@ -127,3 +132,31 @@ class TransactionUnsure(ClientError):
 
 class Fenced(ClientError):
     """Another instance has taken over. The open transaction is aborted; close this instance."""
+
+
+# -- retries -----------------------------------------------------------------------------------------------------------
+
+
+class RetryTopicMissing(ClientError):
+    """The group has no retry topic or no topic of dead letters, and the consumer could not create it; or it cannot be
+    used as one."""
+
+
+class RetryRefused(ClientError):
+    """A message whose handling failed was not written to the retry topic or the dead letters. It is read again."""
+
+
+class ForeignRetry(ClientError):
+    """The retry topic has a message of a topic that this consumer does not read. It is left where it is."""
+
+    def __init__(self, *, origin: str, group: str, partition: int, offset: int) -> None:
+        topic = retry_topic(group)
+        super().__init__(
+            f"{topic}/{partition} has at offset {offset} a message of topic {origin!r}, which this consumer does not"
+            f" read. All members of group {group!r} handle each other's retries: if two applications use this group id,"
+            f" give each its own; if {origin!r} was read until now, read it until its retries are handled. To skip the"
+            f" message: consumer.rewind({{({topic!r}, {partition}): {offset + 1}}})"
+        )
+        self.origin = origin
+        self.partition = partition
+        self.offset = offset
