@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from support.compiled_once import CompiledOnce
 from support.durations import Durations
 from support.running_order import in_running_order
 from support.spark import prepare_jvms
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A worker's reports are recorded by the controller.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Durations(), "durations")
+        config.pluginmanager.register(CompiledOnce(), "compiled-once")
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
