@@ -4,7 +4,7 @@ import pytest
 
 from cluster.cluster_world import ONE, SYNCED, THREE, TWO, ClusterWorld, image_of
 from respool.cluster import keys
-from respool.cluster.image_reader import ImageReader, stray_partitions
+from respool.cluster.image_reader import ImageReader, stray_keys
 from respool.model.cluster import NO_CONTROLLER, BrokerEndpoint, ClusterImage
 from respool.model.topic_config import TopicConfig
 from respool.ports.metadata_store import StoredValue
@@ -86,17 +86,17 @@ def test_partitions_that_no_topic_counts_are_strays_once_the_topic_cannot_be_on_
     cluster = world()
     reader = ImageReader(me=None, defaults=TopicConfig())
     image = reader.read_all(cluster.values)
-    assert stray_partitions(cluster.values, image) == {}
+    assert stray_keys(cluster.values, image) == {}
     beyond = keys.partition_key(image.topics["rides"].id, 2)
     cluster.put(beyond, keys.encode_partition(replace(image_of(1), revision=0)))
-    assert stray_partitions(cluster.values, image) == {beyond: cluster.values[beyond].revision}
+    assert stray_keys(cluster.values, image) == {beyond: cluster.values[beyond].revision}
     # Of a topic whose partitions come one by one nothing is a stray.
     fares = image.topics["fares"].id
     second = keys.TopicRecord(id=fares, overrides={}, partition_count=2)
     cluster.put(keys.topic_key("fares"), keys.encode_topic(second))
     image = reader.read(cluster.values, frozenset([keys.topic_key("fares")]), image, revision=2)
     assert set(reader.incomplete) == {fares}
-    assert set(stray_partitions(cluster.values, image, reader.incomplete)) == {beyond}
+    assert set(stray_keys(cluster.values, image, reader.incomplete)) == {beyond}
 
 
 def test_an_empty_store_has_no_controller() -> None:

@@ -112,7 +112,8 @@ def _union(writes: list[GuardedWrite], operations_max: int | None) -> GuardedWri
     return GuardedWrite(
         guards=tuple(dict.fromkeys(guard for one in writes for guard in one.guards)),
         puts={key: value for one in writes for key, value in one.puts.items()},
-        deletes=tuple(key for one in writes for key in one.deletes),
+        # A topic's deletion and its view's may both delete the view.
+        deletes=tuple(dict.fromkeys(key for one in writes for key in one.deletes)),
         why=_sentence([one.why for one in writes]),
         operations_max=operations_max,
     )

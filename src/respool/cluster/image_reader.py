@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from respool.cluster import keys
+from respool.cluster.view_reader import stray_views, with_views
 from respool.model.cluster import (
     NO_CONTROLLER,
     BrokerEndpoint,
@@ -59,6 +60,7 @@ class ImageReader:
         if any(key.startswith(keys.BROKER_CONFIGS) for key in changed):
             before = self._with_broker_configs(before, values)
         topics = dict(before.topics)
+        views = set()
         # Topics that are created together mostly have the same configuration.
         configs: Configs = {}
         # Sorted, so that a simulated run is reproducible.
@@ -67,14 +69,18 @@ class ImageReader:
             self._note_incomplete(values, name, is_complete=topic is not None)
             if topic is None:
                 topics.pop(name, None)
+                views.add(name)
             else:
                 topics[name] = topic
+                views.update({name}.intersection(before.views, before.dormant_views))
         image = replace(
             before,
             topics=topics,
             topics_by_id={topic.id: topic for topic in topics.values()},
             revision=revision,
         )
+        if views or image.views or image.dormant_views:
+            image = with_views(image, values, views)
         if any(key.startswith(keys.BROKERS) for key in changed):
             image = replace(image, brokers=self._read_brokers(values, before))
         if any(key.startswith(keys.REGISTRY) for key in changed):
@@ -148,7 +154,7 @@ class ImageReader:
         *,
         configs: Configs | None = None,
     ) -> TopicImage | None:
-        """The topic as stored; None if its key or one of its partitions is missing.
+        """The topic as stored; None if its key or one of its partitions is missing, or if it is a view.
 
         `configs` are those that were read before, by the overrides.
         """
@@ -156,6 +162,8 @@ class ImageReader:
         if stored is None:
             return None
         record = keys.decode_topic(stored.value)
+        if record.view is not None:
+            return None
         partitions = []
         for number in range(record.partition_count):
             one = values.get(keys.partition_key(record.id, number))
@@ -196,16 +204,18 @@ class ImageReader:
         for topic_id in [one for one, other in self._incomplete.items() if other == name]:
             del self._incomplete[topic_id]
         if stored is not None and not is_complete:
-            self._incomplete[keys.decode_topic(stored.value).id] = name
+            record = keys.decode_topic(stored.value)
+            if record.view is None:
+                self._incomplete[record.id] = name
 
 
-def stray_partitions(
+def stray_keys(
     values: Values, image: ClusterImage, incomplete: Collection[TopicId] = ()
 ) -> dict[str, int]:
-    """Keys of partitions that belong to no topic, with their revisions; see `strays.py`."""
+    """Keys of partitions and views that belong to no topic, with their revisions; see `strays.py`."""
     counts = {topic.id.hex: len(topic.partitions) for topic in image.topics.values()}
     unseen = {one.hex for one in incomplete}
-    strays = {}
+    strays = stray_views(image, incomplete)
     for key, stored in values.items():
         if key.startswith(keys.PARTITIONS):
             topic_id, _, number = key.removeprefix(keys.PARTITIONS).partition("/")

@@ -7,6 +7,7 @@
 /broker-configs/<id>           {"overrides"}                                               without an id: of all brokers
 /group-configs/<group id>      {"overrides"}
 /topics/<name>                 {"id", "overrides", "partitions"}
+                                of a view also {"view": {"of", "where"}}, with the parent's id, and 0 partitions
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing",
                                 "offline"}
 /producer-ids                  {"next"}
@@ -41,10 +42,19 @@ CLUSTER = "/cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewRecord:
+    parent_id: TopicId
+    # The condition's text: a newer version may have written one that this version cannot parse.
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
     id: TopicId
     overrides: Mapping[str, str]
+    # 0 for a view, which has its parent's partitions. An older version takes it for a topic without partitions.
     partition_count: int
+    view: ViewRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +89,18 @@ def topic_key(name: str) -> str:
     return TOPICS + name
 
 
+def topic_keys(changed: Iterable[str]) -> list[str]:
+    """The keys of topics and views among these."""
+    return [key for key in changed if key.startswith(TOPICS)]
+
+
+def partition_keys(changed: Iterable[str]) -> list[str]:
+    return [key for key in changed if key.startswith(PARTITIONS)]
+
+
 def topic_names(changed: Iterable[str]) -> list[str]:
-    """The names of the topics among these keys, in an order that does not depend on theirs."""
-    return sorted(key.removeprefix(TOPICS) for key in changed if key.startswith(TOPICS))
+    """The names of the topics and views among these keys, in an order that does not depend on theirs."""
+    return sorted(key.removeprefix(TOPICS) for key in topic_keys(changed))
 
 
 def partition_key(topic_id: TopicId, partition: int) -> str:
@@ -94,21 +113,26 @@ def parse_partition_key(key: str) -> tuple[TopicId, int]:
 
 
 def encode_topic(topic: TopicRecord) -> bytes:
-    return _dump(
-        {
-            "id": topic.id.hex,
-            "overrides": dict(topic.overrides),
-            "partitions": topic.partition_count,
-        }
-    )
+    fields: dict[str, object] = {
+        "id": topic.id.hex,
+        "overrides": dict(topic.overrides),
+        "partitions": topic.partition_count,
+    }
+    if topic.view is not None:
+        fields["view"] = {"of": topic.view.parent_id.hex, "where": topic.view.where}
+    return _dump(fields)
 
 
 def decode_topic(value: bytes) -> TopicRecord:
     fields = json.loads(value)
+    view = fields.get("view")
     return TopicRecord(
-        id=TopicId(UUID(hex=fields["id"])),
+        id=_topic_id(fields["id"]),
         overrides=fields["overrides"],
-        partition_count=fields["partitions"],
+        partition_count=fields["partitions"] if view is None else 0,
+        view=None
+        if view is None
+        else ViewRecord(parent_id=_topic_id(view["of"]), where=view["where"]),
     )
 
 
@@ -232,6 +256,10 @@ def encode_cluster(cluster_id: str) -> bytes:
 
 def decode_cluster(value: bytes) -> str:
     return str(json.loads(value)["id"])
+
+
+def _topic_id(text: str) -> TopicId:
+    return TopicId(UUID(hex=text))
 
 
 def _broker(value: int | None) -> BrokerId | None:

@@ -39,6 +39,7 @@ def elect_leaders(
         found = view.partition(of)
         try:
             if found is None:
+                view.image.check_is_no_view(of.topic, instead="elect leaders of")
                 raise UnknownTopicOrPartition(f"there is no partition {of}")
             topic, image = found
             elected = _ELECT[kind](image, topic, view)
@@ -92,6 +93,7 @@ def reassign(
         found = view.partition(of)
         try:
             if found is None:
+                view.image.check_is_no_view(of.topic, instead="move the replicas of")
                 raise UnknownTopicOrPartition(f"there is no partition {of}")
             topic, image = found
             wanted = _target(image, target, view, may_change_factor=may_change_factor)

@@ -1,8 +1,10 @@
-"""Stray partitions: keys that belong to no topic, left over from an interrupted deletion or creation.
+"""Stray keys of partitions and views that belong to no topic, left over from an interrupted deletion or creation.
 
 Only the broker that creates a topic knows whether the creation is still in progress. The controller's own creations are
 in the view (`creating`); it waits `stray_after_ms` for those of other brokers. If one is still in progress then, it
 fails and is retried; `topic_requests.py` explains why collecting never deletes a partition of an existing topic.
+
+A view becomes a stray if it is created while another broker deletes its parent, or if an older version deletes that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,13 +38,20 @@ def collect(view: ClusterView) -> list[GuardedWrite]:
 
     The view must be of one revision of the store. Otherwise partitions may appear before the topic that they belong to.
     """
+    views = [
+        KeyChange(key=key, value=None, revision=view.strays[key], why=key)
+        for key in sorted(keys.topic_keys(view.strays))
+    ]
     by_topic: dict[TopicId, list[KeyChange]] = {}
-    for key in sorted(view.strays, key=keys.parse_partition_key):
+    for key in sorted(keys.partition_keys(view.strays), key=keys.parse_partition_key):
         topic_id, _ = keys.parse_partition_key(key)
         if topic_id not in view.creating:
             change = KeyChange(key=key, value=None, revision=view.strays[key], why=key)
             by_topic.setdefault(topic_id, []).append(change)
-    return [write for garbage in by_topic.values() for write in _deleted(garbage, view)]
+    return [
+        *(write for garbage in by_topic.values() for write in _deleted(garbage, view)),
+        *in_writes(views, guard=view.guard, why=f"{len(views)} views belong to no topic"),
+    ]
 
 
 def _deleted(garbage: Sequence[KeyChange], view: ClusterView) -> list[GuardedWrite]:

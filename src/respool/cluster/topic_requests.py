@@ -54,9 +54,7 @@ def create_topic(
     Raises:
         RequestError: the name, a number or the assignment is invalid, or the topic exists.
     """
-    check_topic_name(name)
-    if name in view.topics:
-        raise TopicAlreadyExists(f"there is a topic {name!r} already")
+    revision = check_name_is_free(view, name)
     if held is None:
         held = replica_counts(view)
     if assignment:
@@ -72,7 +70,28 @@ def create_topic(
     for brokers in replicas:
         held.update(brokers)
     record = TopicRecord(id=topic_id, overrides=overrides, partition_count=len(replicas))
-    return _written(view, name, record, replicas, first=0, revision=0)
+    return _written(view, name, record, replicas, first=0, revision=revision)
+
+
+def check_name_is_free(view: ClusterView, name: str) -> int:
+    """Return the revision of the name's key: 0, or that of a view whose parent was deleted, which is overwritten.
+
+    Raises:
+        InvalidTopic, TopicAlreadyExists: nothing can be created with this name.
+    """
+    check_topic_name(name)
+    if name in view.topics:
+        raise TopicAlreadyExists(f"there is a topic {name!r} already")
+    if name in view.image.views:
+        raise TopicAlreadyExists(
+            f"there is a view {name!r} already, of topic {view.image.log_name(name)!r}"
+        )
+    dormant = view.image.dormant_views.get(name)
+    if dormant is None:
+        return 0
+    if not dormant.is_orphan:
+        raise TopicAlreadyExists(f"there is a view {name!r} already, made by a newer version")
+    return dormant.revision
 
 
 def grow_topic(
@@ -135,10 +154,14 @@ def sealed(writes: Sequence[GuardedWrite], *, first_revision: int) -> GuardedWri
 
 
 def delete_topic(view: ClusterView, name: str) -> list[GuardedWrite]:
-    """The writes that delete a topic, in this order; it is deleted once the first one has succeeded."""
+    """The writes that delete a topic and its views, in this order; it is deleted once the first one has succeeded."""
     topic = _topic(view, name)
     changes = [
         KeyChange(key=keys.topic_key(name), value=None, revision=topic.revision, why=name),
+        *(
+            KeyChange(key=keys.topic_key(one.name), value=None, revision=one.revision, why=name)
+            for one in view.image.views_of(topic.id)
+        ),
         *(
             KeyChange(key=keys.partition_key(topic.id, number), value=None, revision=None, why=name)
             for number in range(len(topic.partitions))
@@ -225,5 +248,6 @@ def replica_counts(view: ClusterView) -> Counter[BrokerId]:
 def _topic(view: ClusterView, name: str) -> TopicImage:
     topic = view.topics.get(name)
     if topic is None:
+        view.image.check_is_no_view(name, instead="change")
         raise UnknownTopicOrPartition(f"there is no topic {name!r}")
     return topic

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from respool.cluster import keys
-from respool.cluster.image_reader import ImageReader, stray_partitions
+from respool.cluster.image_reader import ImageReader, stray_keys
 from respool.model.cluster import (
     BrokerEndpoint,
     ClusterImage,
@@ -153,7 +153,7 @@ def read_view(
         controller_revision=(
             image.controller_revision if controller_revision is None else controller_revision
         ),
-        strays=stray_partitions(values, image, reader.incomplete),
+        strays=stray_keys(values, image, reader.incomplete),
         creating=creating,
         missing_since_ms=missing_since_ms or {},
         now_ms=now_ms,

@@ -3,11 +3,12 @@
 An image is immutable; a change creates a new one.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 from uuid import UUID
 
+from respool.model.errors import PolicyViolation
 from respool.model.group_config import GroupConfig
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.topic_config import Flush, TopicConfig
@@ -106,6 +107,19 @@ class ViewOf:
     # A view ends with its parent: a topic that is created with the same name later has none.
     parent_id: TopicId
     where: Where
+    # Requests for all topics show it, and patterns match it.
+    is_listed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DormantView:
+    """The record of a view that cannot be served."""
+
+    parent_id: TopicId
+    # The parent was deleted: the record is collected, and its name is free. Otherwise this version does not understand
+    # the condition.
+    is_orphan: bool
+    revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +146,16 @@ class TopicImage:
             is_synced=config.respool_flush is Flush.ALWAYS,
         )
         object.__setattr__(self, "rules", rules)
+
+    @property
+    def log_name(self) -> str:
+        """The topic whose logs have the records: the parent of a view, or the topic itself."""
+        return self.name if self.view is None else self.view.parent
+
+    @property
+    def is_listed(self) -> bool:
+        """True if requests for all topics show it."""
+        return self.view is None or self.view.is_listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +200,8 @@ class ClusterImage:
     # Views, apart from topics: whatever stores, places or counts partitions must not see them twice.
     views: Mapping[str, TopicImage] = field(default_factory=dict)
     views_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    # Records of views that cannot be served, by the views' names.
+    dormant_views: Mapping[str, DormantView] = field(default_factory=dict)
     # Every broker that has ever registered.
     registry: Mapping[BrokerId, RegistryEntry] = field(default_factory=dict)
     # Configuration of brokers as far as this version knows it, by broker id as text; "" for all brokers.
@@ -194,6 +220,34 @@ class ClusterImage:
 
     def readable_by_id(self, topic_id: TopicId) -> TopicImage | None:
         return self.topics_by_id.get(topic_id) or self.views_by_id.get(topic_id)
+
+    def listed(self) -> Iterator[TopicImage]:
+        """The topics, and the views that requests for all topics show."""
+        yield from self.topics.values()
+        for one in self.views.values():
+            if one.is_listed:
+                yield one
+
+    def views_of(self, topic_id: TopicId) -> Iterator[TopicImage]:
+        """The views of this topic, sorted by name."""
+        for name in sorted(self.views):
+            view = self.views[name].view
+            if view is not None and view.parent_id == topic_id:
+                yield self.views[name]
+
+    def log_name(self, name: str) -> str:
+        """The topic whose logs have the records that are read under this name; an unknown name as it is."""
+        view = self.views.get(name)
+        return name if view is None else view.log_name
+
+    def check_is_no_view(self, name: str, *, instead: str) -> None:
+        """
+        Raises:
+            PolicyViolation: it is a view, and the request concerns what only its parent has; `instead` is what to do.
+        """
+        if name in self.views:
+            parent = self.log_name(name)
+            raise PolicyViolation(f"{name!r} is a view of {parent!r}: {instead} {parent!r} instead")
 
     def has_partition(self, topic: str, partition: int) -> bool:
         found = self.topics.get(topic)

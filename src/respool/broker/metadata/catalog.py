@@ -13,8 +13,9 @@ from typing import NoReturn, TypeAlias
 from respool.broker.metadata.catalog_feed import CatalogFeed
 from respool.cluster import keys, strays
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.image_reader import ImageReader, stray_partitions
+from respool.cluster.image_reader import ImageReader, stray_keys
 from respool.cluster.view import ClusterView
+from respool.cluster.view_reader import read_view
 from respool.model.broker_config import BrokerConfig
 from respool.model.cluster import (
     BrokerEndpoint,
@@ -53,7 +54,7 @@ class Catalog:
         self.creating: set[TopicId] = set()
         self.image = ClusterImage(cluster_id="", brokers={}, controller=self.me)
         self._reader = ImageReader(me=self.me, defaults=settings.topic_defaults)
-        # Called with the name of each topic that was deleted, by any broker.
+        # Called with the name of each topic or view that was deleted, by any broker.
         self.on_deleted: Callable[[str], None] = lambda _: None
         # Called when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
@@ -132,9 +133,7 @@ class Catalog:
             controller_revision=(
                 image.controller_revision if controller_revision is None else controller_revision
             ),
-            strays=(
-                stray_partitions(values, image, self._reader.incomplete) if with_strays else {}
-            ),
+            strays=(stray_keys(values, image, self._reader.incomplete) if with_strays else {}),
             creating=frozenset(self.creating),
             now_ms=now_ms,
             settings=settings or ControllerSettings(),
@@ -226,13 +225,22 @@ class Catalog:
             raise UnknownTopicOrPartition(f"there is no topic {name!r}")
         return topic
 
+    def readable(self, name: str) -> TopicImage:
+        """The topic or view of this name."""
+        found = self.image.readable(name)
+        if found is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+        return found
+
     def topic_after(self, name: str, writes: Iterable[GuardedWrite]) -> TopicImage:
-        """Return the topic as it would be after these writes."""
+        """Return the topic or view as it would be after these writes."""
         values = dict(self._feed.values)
         for write in writes:
             values |= {key: StoredValue(value=one, revision=0) for key, one in write.puts.items()}
-        topic = self._reader.read_topic(values, name)
-        assert topic is not None
+        topic = self._reader.read_topic(values, name) or read_view(
+            values, name, self.image.topics_by_id
+        )
+        assert isinstance(topic, TopicImage)
         return topic
 
     def parse_config(self, overrides: Mapping[str, str]) -> TopicConfig:
@@ -243,8 +251,10 @@ class Catalog:
         self.image = self._reader.read(
             self._feed.values, changed, before, revision=self._feed.revision
         )
-        for name in keys.topic_names(changed):
-            if name in before.topics and name not in self.image.topics:
+        # A view is deleted with its parent, perhaps before its own key is.
+        gone = before.views.keys() - self.image.views.keys()
+        for name in sorted({*keys.topic_names(changed), *gone}):
+            if before.readable(name) is not None and self.image.readable(name) is None:
                 self.on_deleted(name)
         self._changed.set()
         self._changed = asyncio.Event()
