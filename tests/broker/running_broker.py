@@ -112,9 +112,18 @@ class RunningBroker:
             )
         )
 
+    def create_view(self, name: str, *, of: str, where: str, listed: bool = False) -> Any:
+        """The same for a view."""
+        settings = {
+            "respool.view.of": of,
+            "respool.view.where": where,
+            "respool.view.listed": str(listed).lower(),
+        }
+        return self.run(self.broker.topics.create(name, overrides=settings))
+
     def topic_ref(self, name: str) -> dict[str, Any]:
         """A topic as requests name it: by name in older versions, by id in newer ones."""
-        known = self.broker.image.topics.get(name)
+        known = self.broker.image.readable(name)
         return {
             "name": name,
             "topic_id": uuid5(NOWHERE, name) if known is None else known.id,
@@ -124,7 +133,7 @@ class RunningBroker:
         """The name of a topic in a reply, whose id is known here if it has no name."""
         if hasattr(ref, "name"):
             return str(ref.name)
-        known = self.broker.image.topics_by_id.get(ref.topic_id)
+        known = self.broker.image.readable_by_id(ref.topic_id)
         return f"unknown {ref.topic_id}" if known is None else known.name
 
     def produce(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import confluent_kafka.admin
 import pytest
 from confluent_kafka import (
     ElectionType,
@@ -201,6 +202,37 @@ def change(
     ]
     resource = ConfigResource(kind, name, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+
+
+def test_a_view_is_made_shown_and_deleted_by_every_broker(
+    cluster: ClusterProcess, admin: AdminClient
+) -> None:
+    Topics(cluster.bootstrap).create("parent", partitions=3, replicas=2)
+    addresses = cluster.bootstrap.split(",")
+    admins = [AdminClient({"bootstrap.servers": one, "log_level": 0}) for one in addresses]
+    settings = {"respool.view.of": "parent", "respool.view.where": "tag = 'paid'"}
+    wish = confluent_kafka.admin.NewTopic("parent.v.paid", config=settings)
+    admins[0].create_topics([wish])[wish.topic].result(TIMEOUT_S)
+
+    def places(topic: str) -> list[list[tuple[int, int]]]:
+        """What each broker shows of a topic or view."""
+        found = [one.list_topics(topic, timeout=TIMEOUT_S).topics[topic] for one in admins]
+        return [
+            sorted((number, part.leader) for number, part in one.partitions.items())
+            for one in found
+        ]
+
+    def is_like_its_parent() -> bool:
+        of_view = places("parent.v.paid")
+        return of_view == places("parent") and all(len(one) == 3 for one in of_view)
+
+    wait_until(is_like_its_parent, "all brokers show the view", seconds=TIMEOUT_S)
+    assert "parent.v.paid" not in admin.list_topics(timeout=TIMEOUT_S).topics
+
+    admins[1].delete_topics(["parent"])["parent"].result(TIMEOUT_S)
+    wait_until(
+        lambda: places("parent.v.paid") == [[], [], []], "the view went too", seconds=TIMEOUT_S
+    )
 
 
 def test_settings_are_told_by_every_broker(cluster: ClusterProcess) -> None:

@@ -49,7 +49,7 @@ class ConsumerWorld(GroupWorld):
     def make_topic(self, name: str, partitions: int, *, is_internal: bool = False) -> TopicId:
         self._topics_made += 1
         made = topic_id(self._topics_made)
-        self.topics[name] = ConsumerTopic(made, partitions, is_internal)
+        self.topics[name] = ConsumerTopic(made, partitions, matches_patterns=not is_internal)
         self.tell_topics()
         return made
 

@@ -165,7 +165,11 @@ def _topics_of(body: Any, broker: Broker) -> set[str]:
     for one in (*(getattr(body, "topic_data", None) or ()), *(getattr(body, "topics", None) or ())):
         name = one if isinstance(one, str) else getattr(one, "name", getattr(one, "topic", None))
         if name is None:
-            by_id = by_id or {topic.id: topic.name for topic in broker.image.topics.values()}
+            by_id = by_id or {
+                topic_id: topic.name
+                for known in (broker.image.topics_by_id, broker.image.views_by_id)
+                for topic_id, topic in known.items()
+            }
             name = by_id.get(one.topic_id)
         if name is not None:
             names.add(name)

@@ -95,7 +95,12 @@ class Groups:
             self._notified_topics[number] = view
 
     def _topics_view(self) -> TopicsView:
+        image = self._catalog.image
         return {
-            name: ConsumerTopic(topic.id, len(topic.partitions), topic.internal)
-            for name, topic in self._catalog.image.topics.items()
+            topic.name: ConsumerTopic(
+                topic.id,
+                len(topic.partitions),
+                matches_patterns=topic.is_listed and not topic.internal,
+            )
+            for topic in (*image.topics.values(), *image.views.values())
         }

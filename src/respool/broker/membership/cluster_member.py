@@ -233,8 +233,11 @@ class ClusterMember:
             self.throttle.on_image()
         if changed:
             self._woken.set()
-            if any(_size(before, name) != _size(image, name) for name in changed):
-                self.on_topics_changed()
+        if any(
+            _shape(before, name) != _shape(image, name)
+            for name in (*changed, *_views(before, image))
+        ):
+            self.on_topics_changed()
         if changed or image.brokers is not before.brokers:
             self.on_leaders_changed()
         if self._election is not None:
@@ -306,6 +309,10 @@ def _changed_topics(before: ClusterImage, after: ClusterImage) -> list[str]:
     return sorted(name for name in old.keys() | new.keys() if old.get(name) is not new.get(name))
 
 
-def _size(image: ClusterImage, name: str) -> tuple[object, int] | None:
-    topic = image.topics.get(name)
-    return None if topic is None else (topic.id, len(topic.partitions))
+def _views(before: ClusterImage, after: ClusterImage) -> set[str]:
+    return {*before.views, *after.views}
+
+
+def _shape(image: ClusterImage, name: str) -> tuple[object, int, bool] | None:
+    topic = image.readable(name)
+    return None if topic is None else (topic.id, len(topic.partitions), topic.is_listed)

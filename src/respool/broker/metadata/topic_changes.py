@@ -13,14 +13,26 @@ from typing import TypeVar
 
 from respool.broker.metadata.catalog import Catalog, Decide, retry_on_conflict
 from respool.broker.metadata.write_each import write_each
-from respool.cluster import topic_requests
+from respool.cluster import topic_requests, view_requests
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.topic_requests import replica_counts
 from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
-from respool.model.errors import InvalidPartitions, InvalidRequest, RequestError, UnknownTopicId
+from respool.model.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    RequestError,
+    UnknownTopicId,
+)
 from respool.model.ids import BrokerId, TopicId
 from respool.model.stored_topic_config import understood
+from respool.model.view_config import (
+    OF,
+    ViewConfig,
+    check_is_no_view_setting,
+    describes_view,
+)
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
 
 logger = logging.getLogger(__name__)
@@ -34,7 +46,7 @@ TOPICS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to be created; -1 stands for the default number of partitions or replicas."""
+    """A topic or view to be created; -1 stands for the default number of partitions or replicas, or its parent's."""
 
     name: str
     partition_count: int = USE_DEFAULT
@@ -42,6 +54,11 @@ class NewTopic:
     overrides: Mapping[str, str] = field(default_factory=dict)
     # The replicas of each partition; None: they are assigned automatically.
     assignment: Mapping[int, Iterable[int]] | None = None
+
+    @property
+    def parent(self) -> str | None:
+        """The topic of which this is to be a view; None: it is to be a topic."""
+        return self.overrides.get(OF, "").strip() if describes_view(self.overrides) else None
 
 
 class TopicChanges:
@@ -58,17 +75,28 @@ class TopicChanges:
             return self._decide_creation(view, wanted, topic_id, replica_counts(view))
 
         # An override that cannot be parsed must not get into the store.
-        self._catalog.parse_config(wanted.overrides)
+        self._check_config(wanted)
         return await self._make(wanted.name, decide, topic_id=topic_id, validate_only=validate_only)
 
     async def create_each(
         self, wanted: Iterable[NewTopic], done: dict[str, TopicImage | RequestError]
     ) -> None:
-        """Create these topics, many in one write. `done` gets each result as soon as it is known.
+        """Create these topics and views, many in one write. `done` gets each result as soon as it is known.
 
         Raises:
             StoreUnavailable: it is unknown whether the topics that are not in `done` were created.
         """
+        every = list(wanted)
+        # A view's parent may be in the same request.
+        for some in (
+            [one for one in every if one.parent is None],
+            [one for one in every if one.parent is not None],
+        ):
+            await self._create_chunks(some, done)
+
+    async def _create_chunks(
+        self, wanted: Iterable[NewTopic], done: dict[str, TopicImage | RequestError]
+    ) -> None:
         configs: dict[tuple[tuple[str, str], ...], RequestError | None] = {}
         for chunk in _chunks(wanted):
             drafts: dict[str, tuple[NewTopic, TopicId]] = {}
@@ -106,7 +134,7 @@ class TopicChanges:
                 decide,
                 begin=begin,
                 write_parts=self._write_all,
-                outcome=self._catalog.topic,
+                outcome=self._catalog.readable,
                 done=done,
             )
         finally:
@@ -114,14 +142,31 @@ class TopicChanges:
 
     def _config_error(self, wanted: NewTopic) -> RequestError | None:
         try:
-            self._catalog.parse_config(wanted.overrides)
+            self._check_config(wanted)
         except RequestError as error:
             return error
         return None
 
+    def _check_config(self, wanted: NewTopic) -> None:
+        if wanted.parent is None:
+            self._catalog.parse_config(wanted.overrides)
+        else:
+            ViewConfig.parse(wanted.overrides)
+
     def _decide_creation(
         self, view: ClusterView, wanted: NewTopic, topic_id: TopicId, held: Counter[BrokerId]
     ) -> list[GuardedWrite]:
+        if wanted.parent is not None:
+            if wanted.assignment:
+                raise InvalidReplicaAssignment("a view has no replicas of its own to be assigned")
+            return view_requests.create_view(
+                view,
+                wanted.name,
+                topic_id=topic_id,
+                config=ViewConfig.parse(wanted.overrides),
+                partition_count=wanted.partition_count,
+                replication_factor=wanted.replication_factor,
+            )
         count, factor = wanted.partition_count, wanted.replication_factor
         assigned = None if not wanted.assignment else _brokers_of(wanted.assignment)
         if count == USE_DEFAULT:
@@ -130,7 +175,7 @@ class TopicChanges:
         if factor == USE_DEFAULT:
             # A request without a factor gets at most as many replicas as there are brokers.
             factor = min(self._settings.topics.default_replication_factor, max(1, takers))
-        if wanted.name not in view.topics:
+        if wanted.name not in view.topics and wanted.name not in view.image.views:
             added = len(assigned) if assigned else count
             self._check_room(takers, held.total(), added, factor=factor)
         return topic_requests.create_topic(
@@ -156,6 +201,7 @@ class TopicChanges:
         named = None if assignments is None else [*map(_brokers, assignments)]
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
+            view.image.check_is_no_view(name, instead="add partitions to")
             topic = view.topics.get(name)
             have = 0 if topic is None else len(topic.partitions)
             if topic is not None and partition_count > have:
@@ -170,7 +216,7 @@ class TopicChanges:
                 assignment=None if named is None else dict(enumerate(named, start=have)),
             )
 
-        topic_id = self._catalog.topic(name).id
+        topic_id = self._catalog.readable(name).id
         return await self._make(name, decide, topic_id=topic_id, validate_only=validate_only)
 
     async def change_overrides(
@@ -180,11 +226,15 @@ class TopicChanges:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Replace the topic's overrides by the result of `rewrite`."""
+        """Replace the settings of the topic or view by the result of `rewrite`."""
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
-            before = self._catalog.topic(name)
+            before = self._catalog.readable(name)
             overrides = rewrite(before)
+            if before.view is not None:
+                return view_requests.configure_view(view, before, overrides)
+            for one in overrides:
+                check_is_no_view_setting(one, name)
             # Existing overrides that are unknown here were set by a newer version: they stay, and block no change.
             foreign = before.overrides.items() - understood(before.overrides).items()
             self._catalog.parse_config(dict(one for one in overrides.items() if one not in foreign))
@@ -195,33 +245,35 @@ class TopicChanges:
     async def delete(
         self, name: str, *, topic_id: TopicId | None = None, revision: int | None = None
     ) -> None:
-        """Delete the topic if it still has this id: another topic may have been created with the same name.
+        """Delete the topic or view if it still has this id: another one may have been created with the same name.
 
         With `revision`, delete it only if it was not changed since.
         """
 
         def decide(view: ClusterView) -> list[GuardedWrite]:
-            topic = self._catalog.topic(name)
+            topic = self._catalog.readable(name)
             if topic_id not in (None, topic.id):
                 raise UnknownTopicId(f"the topic {name!r} with id {topic_id} was just deleted")
             if revision not in (None, topic.revision):
                 raise InvalidRequest(f"the topic {name!r} has been changed meanwhile")
-            return topic_requests.delete_topic(view, name)
+            return _deletion(view, topic)
 
         await retry_on_conflict(self._catalog, decide, self._write_deletion)
 
     async def delete_each(
         self, ids: Mapping[str, TopicId | None], done: dict[str, RequestError | None]
     ) -> None:
-        """Delete these topics, many in one write, each as `delete` does. `done` and errors as in `create_each`."""
+        """Delete these topics and views, many in one write, each as `delete` does. `done` and errors: `create_each`."""
 
         def decide(view: ClusterView, name: str) -> list[GuardedWrite]:
-            topic = self._catalog.topic(name)
+            topic = self._catalog.readable(name)
             if ids[name] not in (None, topic.id):
                 raise UnknownTopicId(f"the topic {name!r} with id {ids[name]} was just deleted")
-            return topic_requests.delete_topic(view, name)
+            return _deletion(view, topic)
 
-        for chunk in _chunks(ids):
+        # Views first: they would go with their parents.
+        views = self._catalog.image.views
+        for chunk in _chunks(sorted(ids, key=lambda name: name not in views)):
             await write_each(
                 self._catalog,
                 chunk,
@@ -258,7 +310,7 @@ class TopicChanges:
                 await retry_on_conflict(self._catalog, decide, self._write_all)
             finally:
                 self._catalog.creating.discard(topic_id)
-        return self._catalog.topic(name)
+        return self._catalog.readable(name)
 
     async def _write_all(self, writes: Sequence[GuardedWrite]) -> None:
         first_revision = await self._catalog.write(writes[0])
@@ -277,6 +329,12 @@ class TopicChanges:
                 f"{added} more partitions would make {after} replicas on {takers} broker(s), limit {limit} "
                 f"(partitions_max = {self._settings.topics.partitions_max} on each)"
             )
+
+
+def _deletion(view: ClusterView, topic: TopicImage) -> list[GuardedWrite]:
+    if topic.view is not None:
+        return view_requests.delete_view(view, topic)
+    return topic_requests.delete_topic(view, topic.name)
 
 
 def _chunks(items: Iterable[T]) -> Iterator[list[T]]:

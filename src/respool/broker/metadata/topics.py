@@ -1,4 +1,4 @@
-"""Topic changes requested by clients: first in the catalog, then in the partitions.
+"""Changes of topics and views requested by clients: first in the catalog, then in the partitions.
 
 This broker makes one change at a time; other brokers change topics too. If the broker dies in between, the catalog is
 authoritative: the next start opens the partitions that it names, and moves other folders aside.
@@ -135,7 +135,8 @@ class Topics:
         try:
             return _raised((await self._change_each([name], create))[name]), True
         except TopicAlreadyExists:
-            return self._catalog.topic(name), False
+            # Also if it is a view: a topic must not take its name.
+            return self._catalog.readable(name), False
 
     async def add_partitions(
         self,
@@ -219,7 +220,7 @@ class Topics:
         async with self._changing:
             try:
                 await self._reconcile_doubtful()
-                before = {name: self._catalog.image.topics.get(name) for name in names}
+                before = {name: self._catalog.image.readable(name) for name in names}
                 try:
                     yield
                 finally:
@@ -241,7 +242,7 @@ class Topics:
             self._doubtful.clear()
 
     async def _follow(self, before: Mapping[str, TopicImage | None]) -> None:
-        now = {name: self._catalog.image.topics.get(name) for name in before}
+        now = {name: self._catalog.image.readable(name) for name in before}
         changed = [name for name in before if now[name] is not before[name]]
         if not changed:
             return
@@ -254,10 +255,14 @@ class Topics:
 
 
 def _is_other(now: TopicImage | None, before: TopicImage | None) -> bool:
-    """True if `now` has partitions that `before` did not have."""
+    """True if `now` has partitions that `before` did not have, or patterns match it otherwise."""
     if now is None or before is None:
         return now is not None
-    return now.id != before.id or len(now.partitions) != len(before.partitions)
+    return _shape(now) != _shape(before)
+
+
+def _shape(topic: TopicImage) -> tuple[TopicId, int, bool]:
+    return topic.id, len(topic.partitions), topic.is_listed
 
 
 def _raised(outcome: T | RequestError) -> T:

@@ -19,7 +19,7 @@ RIGHTS = {
     Api.OFFSET_FOR_LEADER_EPOCH: "DESCRIBE topic or CLUSTER_ACTION cluster",
     Api.METADATA: "DESCRIBE topic; CREATE cluster or CREATE topic",
     Api.DESCRIBE_TOPIC_PARTITIONS: "DESCRIBE topic",
-    Api.CREATE_TOPICS: "CREATE cluster or CREATE topic; DESCRIBE_CONFIGS topic",
+    Api.CREATE_TOPICS: "CREATE cluster or CREATE topic; DESCRIBE_CONFIGS topic; READ topic",
     Api.DELETE_TOPICS: "DELETE cluster or DELETE topic; DESCRIBE topic",
     Api.CREATE_PARTITIONS: "ALTER topic",
     Api.DELETE_RECORDS: "DELETE topic",

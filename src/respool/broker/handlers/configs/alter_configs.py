@@ -12,7 +12,9 @@ from respool.broker.handlers.support.rights import (
     ALTER_TOPIC_CONFIGS,
 )
 from respool.broker.outcome import Reply
+from respool.model.cluster import TopicImage
 from respool.model.errors import InvalidRequest
+from respool.model.view_config import OF
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 
@@ -31,7 +33,7 @@ async def alter_configs(request: Request, broker: Broker) -> Reply:
         overrides = _overrides(resource)
         await broker.topics.change_overrides(
             resource.resource_name,
-            lambda _topic: overrides,
+            lambda topic: _with_parent(topic, overrides),
             validate_only=request.body.validate_only,
         )
 
@@ -60,6 +62,11 @@ async def alter_configs(request: Request, broker: Broker) -> Reply:
             ResourceType.GROUP: change_group,
         },
     )
+
+
+def _with_parent(topic: TopicImage, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """A view keeps its parent, which a client that replaces all settings need not name."""
+    return overrides if topic.view is None else {OF: topic.view.parent, **overrides}
 
 
 def _overrides(resource: Any) -> Mapping[str, str]:

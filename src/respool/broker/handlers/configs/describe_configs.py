@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): the settings of topics, of groups and of this broker, and the levels of its loggers."""
+"""DescribeConfigs (key 32): the settings of topics and views, of groups and of this broker, and its loggers' levels."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,6 +13,7 @@ from respool.broker.handlers.support.config_entries import (
     all_brokers_entries,
     broker_entries,
     topic_entries,
+    view_entries,
 )
 from respool.broker.handlers.support.config_resources import ResourceType, check_is_this_broker
 from respool.broker.handlers.support.group_config_entries import group_entries
@@ -81,10 +82,10 @@ def _entries(broker: Broker, resource: Any, layers: BrokerLayers) -> Iterator[Co
     name = resource.resource_name
     kind = resource.resource_type
     if kind == ResourceType.TOPIC:
-        topic = broker.image.topics.get(name)
+        topic = broker.image.readable(name)
         if topic is None:
             raise why_unknown(name)
-        return topic_entries(topic, layers)
+        return topic_entries(topic, layers) if topic.view is None else view_entries(topic)
     if kind == ResourceType.BROKER:
         check_is_this_broker(name, broker)
         entries = all_brokers_entries if name == ALL_BROKERS else broker_entries

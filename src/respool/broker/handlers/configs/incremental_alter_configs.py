@@ -25,6 +25,7 @@ from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.throttled_replicas import TEXT_LENGTH_MAX
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
 from respool.model.topic_defaults import SETTING_OF_DEFAULT
+from respool.model.view_config import settings_of
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 
@@ -45,7 +46,7 @@ async def incremental_alter_configs(request: Request, broker: Broker) -> Reply:
         _check(resource)
         await broker.topics.change_overrides(
             resource.resource_name,
-            lambda topic: _rewritten(topic.overrides, resource, partial(_changed_list, topic)),
+            lambda topic: _rewritten(settings_of(topic), resource, partial(_changed_list, topic)),
             validate_only=request.body.validate_only,
         )
 
@@ -107,6 +108,8 @@ def _rewritten(
 
 
 def _changed_list(topic: TopicImage, config: Any) -> str:
+    if topic.view is not None:
+        _no_list(config)
     rule = CONFIG_RULES.get(config.name)
     if rule is None:
         # Raises InvalidConfig: the name is unknown, or refused.

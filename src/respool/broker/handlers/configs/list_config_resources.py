@@ -41,6 +41,8 @@ def list_config_resources(request: Request, broker: Broker) -> Reply:
 def _names(broker: Broker, resource_type: int) -> Iterator[str]:
     if resource_type == ResourceType.TOPIC:
         yield from broker.image.topics
+        # Also those that are not listed: this is how tools find all views.
+        yield from broker.image.views
     elif resource_type == ResourceType.GROUP:
         yield from broker.image.group_configs
     elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):

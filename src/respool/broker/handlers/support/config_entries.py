@@ -17,6 +17,7 @@ from respool.model.setting_fields import KAFKA_NAMES, TOPIC_DEFAULTS_IN_UNITS, S
 from respool.model.settings import SETTINGS, Settings
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
 from respool.model.topic_defaults import in_topic_unit, names_of_default
+from respool.model.view_config import FIXED, VIEW_RULES, config_of, settings_of
 
 
 class Source(IntEnum):
@@ -182,6 +183,22 @@ def topic_entries(topic: TopicImage, layers: BrokerLayers) -> Iterator[ConfigEnt
             value=values[name],
             read_only=False,
             synonyms=synonyms,
+            type=TYPE_OF_KIND[rule.kind],
+            doc=rule.doc,
+        )
+
+
+def view_entries(view: TopicImage) -> Iterator[ConfigEntry]:
+    """Every setting of a view. It has none of a topic: what is stored is its parent's."""
+    given, values = settings_of(view), config_of(view).as_text
+    for name, rule in VIEW_RULES.items():
+        own = Synonym(name=name, value=values[name], source=Source.TOPIC)
+        default = Synonym(name=name, value=values[name], source=Source.DEFAULT)
+        yield ConfigEntry(
+            name=name,
+            value=values[name],
+            read_only=name in FIXED,
+            synonyms=(own,) if name in given else (default,),
             type=TYPE_OF_KIND[rule.kind],
             doc=rule.doc,
         )

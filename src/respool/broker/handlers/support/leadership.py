@@ -29,7 +29,7 @@ def leadership(
     suspects = () if broker.member is None else broker.member.suspects
     for number in partitions:
         image = topic.partitions[number]
-        is_mine_offline = me in image.replicas and not is_online(topic.name, number)
+        is_mine_offline = me in image.replicas and not is_online(topic.log_name, number)
         offline = tuple(
             one
             for one in image.replicas
@@ -58,9 +58,10 @@ def leader_hint(
 
     None if this broker knows no other.
     """
-    if error_code not in _MISSED or not image.has_partition(topic, partition):
+    name = image.log_name(topic)
+    if error_code not in _MISSED or not image.has_partition(name, partition):
         return None
-    found = image.topics[topic].partitions[partition]
+    found = image.topics[name].partitions[partition]
     leader = found.serving_leader
     if leader is None or leader == me or leader not in image.brokers:
         return None

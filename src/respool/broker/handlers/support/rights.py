@@ -7,6 +7,8 @@ authorizer, replies tell clients that every operation is allowed (KIP-430).
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from respool.model.cluster import TopicImage
+
 
 class AclOperation(IntEnum):
     """Kafka's numbers."""
@@ -105,6 +107,9 @@ TOPIC_OPERATIONS = _bits(
     AclOperation.ALTER_CONFIGS,
 )
 
+# A view is read, and administered like a topic; nobody writes to it.
+VIEW_OPERATIONS = TOPIC_OPERATIONS & ~_bits(AclOperation.WRITE)
+
 GROUP_OPERATIONS = _bits(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)
 
 CLUSTER_OPERATIONS = _bits(
@@ -116,3 +121,8 @@ CLUSTER_OPERATIONS = _bits(
     AclOperation.ALTER_CONFIGS,
     AclOperation.IDEMPOTENT_WRITE,
 )
+
+
+def operations_of(topic: TopicImage) -> int:
+    """The operations that a topic or view has."""
+    return TOPIC_OPERATIONS if topic.view is None else VIEW_OPERATIONS

@@ -1,23 +1,31 @@
 """CreateTopics (key 19): each topic on its own; one that cannot be created does not affect the others.
 
+With `respool.view.of` and `respool.view.where` it is a view of another topic.
+
 The reply is sent when the new partitions have leaders, or when the request times out. After a timeout the topics exist
 all the same, but the client should verify that.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
-from respool.broker.handlers.support.config_entries import BrokerLayers, topic_entries
+from respool.broker.handlers.support.config_entries import (
+    BrokerLayers,
+    ConfigEntry,
+    topic_entries,
+    view_entries,
+)
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import (
     CREATE_ON_CLUSTER,
     CREATE_TOPIC,
     DESCRIBE_TOPIC_CONFIGS,
+    READ_TOPIC,
 )
 from respool.broker.metadata.topic_changes import USE_DEFAULT, NewTopic
 from respool.broker.outcome import Reply
@@ -29,6 +37,7 @@ from respool.model.errors import (
     RequestError,
     RequestTimedOut,
 )
+from respool.model.view_config import settings_of
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
@@ -44,6 +53,7 @@ SHOWN_AT_ONCE = 50
     rights=(
         CREATE_ON_CLUSTER | CREATE_TOPIC,
         DESCRIBE_TOPIC_CONFIGS.when("the reply has configs and counts (version 5 on)"),
+        READ_TOPIC.when("it is the parent of a view that is created"),
     ),
 )
 async def create_topics(request: Request, broker: Broker) -> Reply:
@@ -59,8 +69,9 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
         except RequestError as error:
             refused[topic.name] = error
     created: dict[str, TopicImage] = {}
-    # A client that gets TOPIC_ALREADY_EXISTS must find the topic.
-    with broker.auto_created.wanted([one.name for one in wanted]):
+    # A client that gets TOPIC_ALREADY_EXISTS must find the topic, and one that gets a view its parent.
+    needed = {name for one in wanted for name in (one.name, one.parent) if name}
+    with broker.auto_created.wanted(needed):
         await broker.auto_created.wait_for_deletions()
         outcomes = await broker.topics.create_each(wanted, validate_only=body.validate_only)
     for name, outcome in outcomes.items():
@@ -129,6 +140,9 @@ def _assignment(topic: Any) -> dict[int, tuple[int, ...]] | None:
 
 
 def _log_text(topic: TopicImage) -> str:
+    if topic.view is not None:
+        settings = listed(f"{key}={quoted(text)}" for key, text in settings_of(topic).items())
+        return f"created view {topic.name!r}: {settings}"
     facts = [
         f"partitions {len(topic.partitions)}",
         f"replication factor {len(topic.partitions[0].replicas)}",
@@ -150,19 +164,25 @@ class _ShownConfigs:
     def of(self, topic: TopicImage) -> list[dict[str, object]]:
         if self._version < CONFIGS_FROM_VERSION:
             return []
+        if topic.view is not None:
+            return _config_fields(view_entries(topic))
         key = tuple(topic.overrides.items())
         if key not in self._shown:
-            self._shown[key] = [
-                {
-                    "name": entry.name,
-                    "value": entry.value,
-                    "read_only": entry.read_only,
-                    "config_source": entry.source,
-                    "is_sensitive": False,
-                }
-                for entry in topic_entries(topic, self._layers)
-            ]
+            self._shown[key] = _config_fields(topic_entries(topic, self._layers))
         return self._shown[key]
+
+
+def _config_fields(entries: Iterable[ConfigEntry]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "read_only": entry.read_only,
+            "config_source": entry.source,
+            "is_sensitive": False,
+        }
+        for entry in entries
+    ]
 
 
 def _created(topic: TopicImage, shown: _ShownConfigs) -> dict[str, object]:

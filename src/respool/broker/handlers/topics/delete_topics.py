@@ -1,4 +1,6 @@
-"""DeleteTopics (key 20): by name, and from version 6 on also by id.
+"""DeleteTopics (key 20): topics and views, by name, and from version 6 on also by id.
+
+A topic's views are deleted with it.
 
 A topic that is named twice, even once by name and once by id, is not deleted: the request contradicts itself.
 """
@@ -62,7 +64,8 @@ async def delete_topics(request: Request, broker: Broker) -> Reply:
         if error is None and isinstance(topic, TopicImage):
             error = outcomes[topic.name]
             if error is None:
-                broker.admin_log.log(request, f"deleted topic {topic.name!r}")
+                kind = "topic" if topic.view is None else "view"
+                broker.admin_log.log(request, f"deleted {kind} {topic.name!r}")
         results.append({**_reference(one, topic), **error_fields(error)})
     return [encode_reply(request, {"throttle_time": 0, "responses": results})]
 
@@ -82,11 +85,9 @@ def _find(broker: Broker, asked: _TopicReference) -> TopicImage | RequestError:
             + ("neither" if name is None else "both")
         )
     if name is not None:
-        return broker.image.topics.get(name) or UnknownTopicOrPartition(
-            f"there is no topic {name!r}"
-        )
+        return broker.image.readable(name) or UnknownTopicOrPartition(f"there is no topic {name!r}")
     assert topic_id is not None
-    return broker.image.topics_by_id.get(topic_id) or UnknownTopicId(
+    return broker.image.readable_by_id(topic_id) or UnknownTopicId(
         f"there is no topic with id {topic_id}"
     )
 

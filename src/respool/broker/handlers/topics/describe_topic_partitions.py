@@ -11,7 +11,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.client_errors import why_unknown
 from respool.broker.handlers.support.leadership import leadership
 from respool.broker.handlers.support.registration import serves
-from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, TOPIC_OPERATIONS
+from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, operations_of
 from respool.broker.outcome import Reply
 from respool.model.cluster import PartitionImage
 from respool.model.errors import InvalidRequest, RequestError
@@ -46,7 +46,9 @@ def _names_from_cursor(request: Request, broker: Broker) -> list[str]:
     """Return the requested topics from the cursor on, sorted. No topic named means all of them."""
     body = request.body
     cursor = body.cursor
-    wanted: Iterable[str] = {topic.name for topic in body.topics} or broker.image.topics
+    wanted: Iterable[str] = {topic.name for topic in body.topics} or {
+        topic.name for topic in broker.image.listed()
+    }
     if cursor is None:
         return sorted(wanted)
     if body.topics and cursor.topic_name not in wanted:
@@ -69,7 +71,7 @@ class _Page:
         if self._room == 0:
             self.next_cursor = {"topic_name": name, "partition_index": 0}
             return
-        topic = self._broker.image.topics.get(name)
+        topic = self._broker.image.readable(name)
         if topic is None:
             self.topics.append(_refused(name, why_unknown(name)))
             return
@@ -86,7 +88,7 @@ class _Page:
                 "topic_id": topic.id,
                 "is_internal": topic.internal,
                 "partitions": partitions,
-                "topic_authorized_operations": TOPIC_OPERATIONS,
+                "topic_authorized_operations": operations_of(topic),
             }
         )
         if end < len(topic.partitions):

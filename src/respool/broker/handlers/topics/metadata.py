@@ -1,7 +1,8 @@
 """Metadata (key 3): the brokers, the topics, and the leaders of their partitions.
 
 Clients send this first and often. A request for a topic by name may create it, if the client and the settings allow,
-and unless it was deleted a moment ago (`broker/metadata/deleted_topics.py`).
+and unless it was deleted a moment ago (`broker/metadata/deleted_topics.py`). A view is shown with its parent's
+partitions; a request for all topics shows it only if it is listed, since it has its parent's records.
 
 | version | all topics | none       | topics are named by                                        |
 |---------|------------|------------|------------------------------------------------------------|
@@ -23,7 +24,7 @@ from respool.broker.handlers.support.rights import (
     CREATE_TOPIC,
     DESCRIBE_TOPIC,
     NOT_ASKED,
-    TOPIC_OPERATIONS,
+    operations_of,
 )
 from respool.broker.outcome import Outcome, Reply
 from respool.model.cluster import TopicImage
@@ -56,12 +57,14 @@ Answer: TypeAlias = tuple[Asked, TopicImage | RequestError]
 def metadata(request: Request, broker: Broker) -> Outcome:
     body = request.body
     if body.topics is None or (request.version == 0 and not body.topics):
-        return _reply(request, broker, [(one.name, one) for one in broker.image.topics.values()])
+        return _reply(request, broker, [(one.name, one) for one in broker.image.listed()])
     asked = list(dict.fromkeys(_asked(one, request.version) for one in body.topics))
     may_create = broker.settings.topics.auto_create_topics and getattr(
         body, "allow_auto_topic_creation", True
     )
-    if may_create and any(isinstance(one, str) and one not in broker.image.topics for one in asked):
+    if may_create and any(
+        isinstance(one, str) and broker.image.readable(one) is None for one in asked
+    ):
         return _create_and_reply(request, broker, asked)
     return _reply(request, broker, [(one, _find(broker, one)) for one in asked])
 
@@ -104,18 +107,14 @@ def _find(broker: Broker, asked: Asked) -> TopicImage | RequestError:
     if asked is None:
         return InvalidRequest("a topic is asked for by its name; from version 12 on also by its id")
     if isinstance(asked, str):
-        return image.topics.get(asked) or why_unknown(asked)
-    return image.topics_by_id.get(asked) or UnknownTopicId(f"there is no topic with id {asked}")
+        return image.readable(asked) or why_unknown(asked)
+    return image.readable_by_id(asked) or UnknownTopicId(f"there is no topic with id {asked}")
 
 
 def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply:
     image = broker.image
     body = request.body
-    topic_operations = (
-        TOPIC_OPERATIONS
-        if getattr(body, "include_topic_authorized_operations", False)
-        else NOT_ASKED
-    )
+    are_operations_asked = getattr(body, "include_topic_authorized_operations", False)
     cluster_operations = (
         CLUSTER_OPERATIONS
         if getattr(body, "include_cluster_authorized_operations", False)
@@ -130,7 +129,7 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
         cluster_id=image.cluster_id,
         controller_id=image.controller,
         topics=[
-            _metadata_of(broker, found, topic_operations)
+            _metadata_of(broker, found, operations_of(found) if are_operations_asked else NOT_ASKED)
             if isinstance(found, TopicImage)
             else _refused(asked, found, request.version)
             for asked, found in answers

@@ -155,12 +155,12 @@ class ConsumerRebalance:
         )
 
     def names_for_patterns(self) -> Iterable[str]:
-        return (name for name, topic in self.topics.items() if not topic.is_internal)
+        return (name for name, topic in self.topics.items() if topic.matches_patterns)
 
     def _resolved_again(
         self, group: ConsumerGroup, pattern: str, new_names: Iterable[str]
     ) -> frozenset[str]:
-        still = frozenset(name for name in group.resolved.get(pattern, ()) if name in self.topics)
+        still = frozenset(self.names_for_patterns()).intersection(group.resolved.get(pattern, ()))
         try:
             return still | topic_pattern(pattern).matching(new_names)
         except InvalidRegularExpression:

@@ -9,15 +9,15 @@ from respool.model.ids import TopicId
 
 
 class ConsumerTopic(NamedTuple):
-    """What the coordinator needs to know about a topic."""
+    """What the coordinator needs to know about a topic or view."""
 
     topic_id: TopicId
     partition_count: int
-    # Patterns do not match internal topics, which can be subscribed to by name only.
-    is_internal: bool = False
+    # Internal topics, and views that are not listed, can be subscribed to by name only.
+    matches_patterns: bool = True
 
 
-# The existing topics by name.
+# The existing topics and views by name.
 TopicsView: TypeAlias = Mapping[str, ConsumerTopic]
 
 
