@@ -5,6 +5,7 @@ import re
 from docs.runnable import ROOT
 from respool.model.kafka_settings.inert_topic_settings import INERT, REFUSED
 from respool.model.topic_config import CONFIG_RULES
+from respool.model.view_config import FIXED, VIEW_RULES
 from respool.wire.api_table import API_TABLE
 
 
@@ -27,3 +28,9 @@ def test_the_page_has_every_topic_setting_and_what_becomes_of_it() -> None:
     }
     acts = dict.fromkeys(CONFIG_RULES.keys() - INERT, "acts")
     assert told == acts | dict.fromkeys(INERT, "accepted") | dict.fromkeys(REFUSED, "refused")
+
+
+def test_the_page_has_every_setting_of_views() -> None:
+    page = (ROOT / "docs/compatibility.md").read_text().split("\n## Views\n")[1]
+    told = re.findall(r"^\| `([a-z0-9.]+)` \| (yes|no) \|", page, re.MULTILINE)
+    assert dict(told) == {name: "no" if name in FIXED else "yes" for name in VIEW_RULES}

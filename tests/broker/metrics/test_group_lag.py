@@ -54,6 +54,16 @@ def test_the_coordinator_tells_of_partitions_that_another_broker_leads(world: Tw
     assert collected(world.one, SECONDS)[group, "rides", "1"] == 3 * 60 + 7
 
 
+def test_lag_of_a_view_is_asked_of_its_parents_leader(world: TwoBrokers) -> None:
+    group = world.group_id(at=world.one)
+    world.one.create_view("paid", of="rides", where="tag = 'paid'")
+    produce_every_minute(world.two, "rides", 1, 5)
+    assert commit(world.one, group, ("paid", 1, 2), ("rides", 1, 4)) == [0, 0]
+
+    assert refreshed(world.one, MESSAGES) == {(group, "paid", "1"): 3, (group, "rides", "1"): 1}
+    assert collected(world.one, SECONDS)[group, "paid", "1"] == 3 * 60
+
+
 def test_two_groups_at_different_places_of_a_remote_partition_have_their_own_lag(
     world: TwoBrokers,
 ) -> None:

@@ -36,12 +36,15 @@ class _Position(NamedTuple):
     """A group's position in a partition."""
 
     group: str
+    # The topic or view of which it has committed the offset.
+    topic: str
+    # Where the records are: in the partition of that topic, or of the view's parent.
     name: TopicPartition
     committed: Offset
 
     @property
     def labels(self) -> tuple[str, str, str]:
-        return self.group, self.name.topic, str(self.name.partition)
+        return self.group, self.topic, str(self.name.partition)
 
 
 class _Lag(NamedTuple):
@@ -144,7 +147,8 @@ class GroupLag:
                         await asyncio.sleep(0)
                     if not self._is_wanted(topic, number, committed):
                         continue
-                    position = _Position(group, TopicPartition(topic, number), committed)
+                    log = TopicPartition(self._catalog.image.log_name(topic), number)
+                    position = _Position(group, topic, log, committed)
                     if self._budget.admit(SeriesKind.GROUP, position.labels, SERIES_PER_POSITION):
                         found.append(position)
                         kept.add(position.labels)
@@ -158,7 +162,7 @@ class GroupLag:
         return (
             committed >= 0
             and self._topic_names.passes(topic)
-            and self._catalog.image.has_partition(topic, number)
+            and self._catalog.image.has_partition(self._catalog.image.log_name(topic), number)
         )
 
     def _led_here(self, name: TopicPartition) -> Partition | None:

@@ -21,7 +21,7 @@ async def offset_delete(request: Request, broker: Broker) -> Reply:
         TopicToFetch(topic.name, tuple(one.partition_index for one in topic.partitions))
         for topic in body.topics
     ]
-    known = tuple(topic for topic in asked if topic.topic in broker.image.topics)
+    known = tuple(one for one in asked if broker.image.readable(one.topic) is not None)
     answer = OffsetDeleteReply()
     if known:
         try:

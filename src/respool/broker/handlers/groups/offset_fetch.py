@@ -4,7 +4,7 @@ Version 10 names topics by id. An offset that was committed for a deleted topic 
 same name, in any version; only version 10 can tell a client that still has the old id.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -57,7 +57,6 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
         results_of=lambda answer: answer.groups,
         refuse=_refused,
     )
-    topics = image.topics
     fields: dict[str, Any]
     if by_id:
         fields = {
@@ -73,13 +72,13 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
     elif request.version >= SEVERAL_GROUPS_VERSION:
         fields = {
             "groups": [
-                {"group_id": group.group_id, **_group_fields(group, topics)} for group in groups
+                {"group_id": group.group_id, **_group_fields(group, image)} for group in groups
             ]
         }
     else:
         # Version 1 has no group-level error field, so every partition carries the error. Later versions have one, but
         # aiokafka reads only the partitions': it would mistake an error for "nothing committed" and begin at the end.
-        fields = _group_fields(_with_error_everywhere(questions[0], groups[0]), topics)
+        fields = _group_fields(_with_error_everywhere(questions[0], groups[0]), image)
     return [encode_reply(request, {"throttle_time": 0, **fields})]
 
 
@@ -94,7 +93,7 @@ def _names_by_id(topics: Iterable[Any] | None, image: ClusterImage) -> TopicsToF
     """The topics that exist; the reply reports the others, see `_topics_by_id`."""
     if topics is None:
         return None
-    found = ((image.topics_by_id.get(topic.topic_id), topic) for topic in topics)
+    found = ((image.readable_by_id(topic.topic_id), topic) for topic in topics)
     return tuple(
         TopicToFetch(known.name, topic.partition_indexes) for known, topic in found if known
     )
@@ -116,12 +115,12 @@ def _refused(group: GroupToFetch, error: RequestError) -> FetchedGroup:
     return FetchedGroup(group.group_id, (), error)
 
 
-def _group_fields(group: FetchedGroup, topics: Mapping[str, TopicImage]) -> dict[str, Any]:
+def _group_fields(group: FetchedGroup, image: ClusterImage) -> dict[str, Any]:
     return {
         "topics": [
             {
                 "name": topic.topic,
-                "partitions": _partitions(_of_this_topic(topic, topics.get(topic.topic))),
+                "partitions": _partitions(_of_this_topic(topic, image.readable(topic.topic))),
             }
             for topic in group.topics
         ],
@@ -137,12 +136,12 @@ def _topics_by_id(
     if asked is None:
         # All that the group has committed; a topic that was deleted since has no id here.
         for found in group.topics:
-            if (topic := image.topics.get(found.topic)) is not None:
+            if (topic := image.readable(found.topic)) is not None:
                 yield _topic_fields(topic.id, _of_this_topic(found, topic))
         return
     fetched = iter(group.topics)
     for one in asked:
-        if (topic := image.topics_by_id.get(one.topic_id)) is not None:
+        if (topic := image.readable_by_id(one.topic_id)) is not None:
             yield _topic_fields(topic.id, _of_this_topic(next(fetched), topic))
         else:
             error = UnknownTopicId(f"there is no topic with id {one.topic_id}")

@@ -63,6 +63,7 @@ async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -
     try:
         if topic in broker.image.topics and broker.image.topics[topic].internal:
             raise InvalidTopic(f"records of the internal topic {topic!r} cannot be deleted")
+        broker.image.check_is_no_view(topic, instead="delete records of")
         partition = broker.partitions.find_leader(topic, asked.partition_index)
         low_watermark = await _delete(broker, partition, asked.offset, timeout_s=timeout_s)
     except RequestError as error:

@@ -80,7 +80,9 @@ class _Answers:
             "leader_epoch": -1,
         }
         try:
-            partition = self._broker.partitions.find_leader(topic, asked.partition_index)
+            # A view's offsets are its parent's.
+            log_name = self._broker.image.log_name(topic)
+            partition = self._broker.partitions.find_leader(log_name, asked.partition_index)
             partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
             end = _end(
                 partition,

@@ -29,7 +29,7 @@ def offset_for_leader_epoch(request: Request, broker: Broker) -> Reply:
 
 def _answer(broker: Broker, topic: str, asked: Any) -> dict[str, object]:
     try:
-        partition = broker.partitions.find_leader(topic, asked.partition)
+        partition = broker.partitions.find_leader(broker.image.log_name(topic), asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
         leader_epoch, end_offset = partition.log.end_of_epoch(asked.leader_epoch)
     except RequestError as error:

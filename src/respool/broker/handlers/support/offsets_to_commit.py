@@ -22,7 +22,7 @@ from respool.wire.codec import Request, encode_reply
 
 
 class Asked(NamedTuple):
-    """A topic of the request, and the existing topic that it names, if any."""
+    """A topic of the request, and the existing topic or view that it names, if any."""
 
     # As in the request, and so in its reply.
     ref: str | UUID
@@ -33,9 +33,9 @@ class Asked(NamedTuple):
     def of(cls, asked: Iterable[Any], image: ClusterImage, *, by_id: bool = False) -> "list[Asked]":
         """`by_id`: the request's version names topics by id."""
         if not by_id:
-            return [cls(one.name, one.partitions, image.topics.get(one.name)) for one in asked]
+            return [cls(one.name, one.partitions, image.readable(one.name)) for one in asked]
         found = [(one, TopicId(one.topic_id or ZERO_TOPIC_ID)) for one in asked]
-        return [cls(ref, one.partitions, image.topics_by_id.get(ref)) for one, ref in found]
+        return [cls(ref, one.partitions, image.readable_by_id(ref)) for one, ref in found]
 
     @property
     def code_of_missing(self) -> int:

@@ -43,6 +43,7 @@ from respool.model.errors import (
     RequestError,
     TimestampOutOfRange,
     UnknownTopicId,
+    UnknownTopicOrPartition,
 )
 from respool.model.ids import Offset, TopicId
 from respool.model.internal_topics import is_internal
@@ -221,6 +222,8 @@ class ProducedBatch:
         except TimestampOutOfRange as error:
             is_named = request.body.acks != 0 and request.version >= RECORD_ERRORS_FROM_VERSION
             return Refused(_without_trace(error), out_of_range=error if is_named else None)
+        except UnknownTopicOrPartition as error:
+            return Refused(_without_trace(_view_refusal(self.topic, broker) or error))
         except RequestError as error:
             return Refused(_without_trace(error))
         return admitted
@@ -272,9 +275,18 @@ class ProducedBatch:
 
 
 def _name_of(topic_id: UUID, broker: Broker) -> str:
-    """The topic's name; empty if there is none with this id."""
-    topic = broker.image.topics_by_id.get(TopicId(topic_id))
+    """The name of the topic or view; empty if there is none with this id."""
+    topic = broker.image.readable_by_id(TopicId(topic_id))
     return "" if topic is None else topic.name
+
+
+def _view_refusal(topic: str, broker: Broker) -> RequestError | None:
+    """Why nobody writes to it, if it is a view."""
+    try:
+        broker.image.check_is_no_view(topic, instead="write to")
+    except RequestError as error:
+        return error
+    return None
 
 
 def _append(admitted: Admitted, acks: int, now_ms: int) -> Written | Refused:

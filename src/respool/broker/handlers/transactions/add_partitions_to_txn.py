@@ -32,6 +32,7 @@ from respool.model.coordinator_errors import ConcurrentTransactions
 from respool.model.errors import (
     InvalidTopic,
     OperationNotAttempted,
+    PolicyViolation,
     RequestError,
     UnknownTopicOrPartition,
 )
@@ -178,6 +179,10 @@ def _missing(broker: Broker, names: Iterable[TopicPartition]) -> Errors | None:
 def _why_not(broker: Broker, name: TopicPartition) -> RequestError | None:
     if name.topic == TRANSACTION_STATE:
         return InvalidTopic(f"{name.topic!r} is not written in transactions")
+    try:
+        broker.image.check_is_no_view(name.topic, instead="write to")
+    except PolicyViolation as error:
+        return error
     if not broker.image.has_partition(*name):
         return UnknownTopicOrPartition(f"there is no partition {name}")
     if broker.image.topics[name.topic].config.respool_mirror:

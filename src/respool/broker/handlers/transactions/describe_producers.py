@@ -33,6 +33,7 @@ def describe_producers(request: Request, broker: Broker) -> Reply:
 
 def _answer(broker: Broker, topic: str, number: int) -> dict[str, object]:
     try:
+        broker.image.check_is_no_view(topic, instead="ask for")
         if topic not in broker.image.topics:
             raise why_unknown(topic)
         partition = broker.partitions.find_readable(topic, number)
