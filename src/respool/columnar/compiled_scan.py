@@ -11,6 +11,7 @@ import numpy as np
 from respool.columnar.compiled import Bytes, Numbers, Words, kernel
 from respool.columnar.key_table import FILL_MAX, SLOT_BYTES, filter_sections, hash_keys, put_newest
 from respool.columnar.raw_memory import copy_bytes
+from respool.columnar.record_match import CompiledMatcher
 from respool.columnar.record_table import (
     DROP_TOMBSTONES,
     OFFSET,
@@ -25,7 +26,7 @@ from respool.columnar.record_table import (
     rows_needed,
 )
 from respool.columnar.varint_kernels import varint_bytes, write_varint
-from respool.model.where import Where
+from respool.model.where import NOT_HIDDEN, Where
 from respool.ports.record_scan import (
     KEYLESS_MAX,
     Buffer,
@@ -34,7 +35,6 @@ from respool.ports.record_scan import (
     Section,
     SectionSummary,
 )
-from respool.records.plain_match import PlainMatcher
 
 # Maximum growth of a record by another timestamp delta: the delta, and the record's length.
 RECORD_GROWTH_MAX = 15
@@ -97,6 +97,9 @@ class CompiledScanner:
         for shift in (0, 1):
             filtered.retained_records(0, timestamp_shift=shift)
         assert self.find_keyless(data, record_count=1, last_offset_delta=0) == (0, [])
+        matched = self.matcher(NOT_HIDDEN).match(data, [section])
+        assert matched.summaries[0].matched == 1
+        assert bytes(matched.matching_records(0)) == data
 
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
@@ -112,8 +115,7 @@ class CompiledScanner:
         return CompiledKeyOffsets(slots=slots, secret=secret)
 
     def matcher(self, where: Where) -> RecordMatcher:
-        # Compiled matching comes next; the verdicts are the same.
-        return PlainMatcher(where)
+        return CompiledMatcher(where)
 
 
 class CompiledKeyOffsets:
