@@ -24,7 +24,7 @@ from respool.log.partition_log import (
 from respool.model.errors import StorageError
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
-from respool.records.batch import RecordBatch, read_header
+from respool.records.batch import Codec, RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker, read_marker
 from respool.records.plain_scan import KEY_BYTES, PlainScanner
@@ -139,7 +139,14 @@ class TransactionWorld:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, producer: int, *keys: str, size: int = 1, transactional: bool = True) -> None:
+    def write(
+        self,
+        producer: int,
+        *keys: str,
+        size: int = 1,
+        transactional: bool = True,
+        codec: Codec = Codec.NONE,
+    ) -> None:
         """A batch of this producer, or of none (-1); in a transaction it is verified first, where it must be."""
         known = {one.producer_id: one for one in self.log.active_producers()}.get(producer)
         records = []
@@ -153,6 +160,7 @@ class TransactionWorld:
             producer_epoch=-1 if producer < 0 else known.epoch if known else 0,
             base_sequence=-1 if producer < 0 else known.next_sequence if known else 0,
             is_transactional=producer >= 0 and transactional,
+            codec=codec,
         )
         batch = RecordBatch(read_header(data), data)
         header = batch.header

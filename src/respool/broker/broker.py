@@ -30,6 +30,7 @@ from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
 from respool.broker.replication_wiring import Replication
 from respool.broker.steady_clock import SteadyClock
+from respool.broker.views.views import Views
 from respool.broker.world import World
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
@@ -63,6 +64,12 @@ class Broker:
         self.local_read_bytes = world.metrics.counter(
             "respool_lent_bytes_total",
             "Bytes of records that readers on this host read from the log's files themselves.",
+        )
+        self.views = Views(
+            settings=settings.fetch,
+            scanner=world.scanner,
+            offload=world.offload,
+            metrics=world.metrics,
         )
         self.admin_log = AdminLog()
         self.metrics = BrokerMetrics(settings, world.metrics)

@@ -115,6 +115,16 @@ class BrokerFetchSettings:
     fetch_sessions_max: int = setting(
         1_000, "Maximum number of incremental fetch sessions (KIP-227).", low=0
     )
+    view_cache_bytes_max: int = setting(
+        32 * MIB,
+        "Memory for what views show of the batches read last; 0: none.",
+        low=0,
+    )
+    view_scan_bytes_max: int = setting(
+        64 * MIB,
+        "Maximum number of bytes of the log that one fetch scans for records that a view shows.",
+        low=1_024,
+    )
 
     def __post_init__(self) -> None:
         check_lows(self)

@@ -17,6 +17,8 @@ from respool.broker.outcome import Reply
 from respool.broker.partitions.commit_waiters import FetchWaiter
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
+from respool.broker.views.filtered_records import FilteredRecords
+from respool.broker.views.scan_pass import ScanPass
 from respool.model.errors import RequestError, StorageError, StorageFailed
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.ports.disk import NotCached
@@ -30,6 +32,11 @@ ROOM_MIN = 64 * 1024
 class FetchAnswer:
     partitions: list[tuple[FetchTarget, FetchedPartition]] = field(default_factory=list)
     record_bytes: int = 0
+    # The part of `record_bytes` that only says that nothing is shown up to the end: no reason to answer at once.
+    idle_bytes: int = 0
+    # False while there are at most markers: they do not count as a reply's first batch, which may be larger than the
+    # limits.
+    has_records: bool = False
     # The part of `record_bytes` that is sent over the socket, and takes memory until then.
     sent_bytes: int = 0
     has_error: bool = False
@@ -38,6 +45,12 @@ class FetchAnswer:
     failures: list[tuple[Partition, StorageError]] = field(default_factory=list)
     # What consumers get. Counted when the answer is encoded, because an answer that is too small is read again.
     served: list[tuple[Partition, FetchTarget, FetchedPartition]] = field(default_factory=list)
+    # What was scanned for readers that are not shown every record.
+    scan: ScanPass | None = None
+
+    @property
+    def bytes_worth_sending(self) -> int:
+        return self.record_bytes - self.idle_bytes
 
 
 class FetchRun:
@@ -68,6 +81,7 @@ class FetchRun:
         local_reader = broker.world.local_reader
         self._read = PartitionRead(
             reader,
+            views=broker.views,
             version=version,
             local_read_bytes_min=0 if local_reader is None else local_reader.local_read_bytes_min,
         ).read
@@ -94,7 +108,7 @@ class FetchRun:
     def is_enough(self, answer: FetchAnswer) -> bool:
         # A fetch without partitions has nothing to wait for.
         return (
-            answer.record_bytes >= self._bytes_min
+            answer.bytes_worth_sending >= self._bytes_min
             or answer.has_error
             or not self._wait_max_s
             or not self._scope.targets
@@ -112,10 +126,17 @@ class FetchRun:
 
     def _read_into(self, answer: FetchAnswer, room: int, *, cached_only: bool = False) -> None:
         """Read every partition. With `room` 0 the answer has everything except records."""
+        views = self._broker.views
+        answer.scan = views.quick_pass() if cached_only else views.thorough_pass()
         for target in self._scope.targets:
-            fetched = self._read_target(target, answer, room, cached_only=cached_only)
+            fetched = self._read_target(target, answer, answer.scan, room, cached_only=cached_only)
             answer.record_bytes += fetched.record_bytes
             answer.sent_bytes += len(fetched.records)
+            if isinstance(fetched.records, FilteredRecords):
+                answer.idle_bytes += len(fetched.records) if fetched.records.is_idle else 0
+                answer.has_records |= fetched.records.message_count > 0
+            elif fetched.record_bytes:
+                answer.has_records = True
             # A divergent log and a preferred read replica are reported immediately, like errors.
             if (
                 fetched.error_code
@@ -126,7 +147,13 @@ class FetchRun:
             answer.partitions.append((target, fetched))
 
     def _read_target(
-        self, target: FetchTarget, answer: FetchAnswer, room: int, *, cached_only: bool
+        self,
+        target: FetchTarget,
+        answer: FetchAnswer,
+        scan: ScanPass,
+        room: int,
+        *,
+        cached_only: bool,
     ) -> FetchedPartition:
         try:
             partition = self._reader.find(target)
@@ -139,8 +166,9 @@ class FetchRun:
                 partition,
                 target,
                 room - answer.record_bytes,
-                is_first=room > 0 and not answer.record_bytes,
+                is_first=room > 0 and not answer.has_records,
                 cached_only=cached_only,
+                scan=scan,
             )
         except RequestError as error:
             return _failed(target, error)
@@ -153,6 +181,13 @@ class FetchRun:
         return fetched
 
     async def answer_from_disk(self) -> Reply:
+        answer = await self._read_from_disk()
+        if answer.idle_bytes and not self.is_enough(answer):
+            self._broker.views.count(answer.scan)
+            return await self.answer_when_more(answer)
+        return self.encode(answer)
+
+    async def _read_from_disk(self) -> FetchAnswer:
         # Reserve the memory before the read: otherwise all fetches waiting for the disk would count on the same memory.
         memory, room = self._broker.memory, self._room
         answer = FetchAnswer()
@@ -161,7 +196,7 @@ class FetchRun:
             await self._broker.offload.run(lambda: self._read_into(answer, room))
         finally:
             self._release_when_charged(room)
-        return self.encode(answer)
+        return answer
 
     async def answer_when_room(self) -> Reply:
         """Wait until memory for replies is free, at most for the fetch's maximum wait."""
@@ -176,28 +211,40 @@ class FetchRun:
         finally:
             deadline.cancel()
         if self.has_room:
-            return await self._read_and_encode()
+            return self.encode(await self._read_again())
         answer = FetchAnswer()
         self._read_into(answer, 0)
         return self.encode(answer)
 
     async def answer_when_more(self, answer: FetchAnswer) -> Reply:
-        """Long polling: wait until enough bytes are committed, something changes, or the maximum wait has passed."""
-        waiter = FetchWaiter(bytes_wanted=self._bytes_min - answer.record_bytes)
+        """Long polling: wait until enough bytes are committed, something changes, or the maximum wait has passed.
+
+        A reader of a view keeps waiting if nothing of what was committed is shown.
+        """
+        loop = asyncio.get_running_loop()
+        wait_until = loop.time() + self._wait_max_s
+        while True:
+            await self._wait_for_more(answer, wait_until)
+            answer = await self._read_again()
+            if not answer.idle_bytes or self.is_enough(answer) or loop.time() >= wait_until:
+                return self.encode(answer)
+            self._broker.views.count(answer.scan)
+
+    async def _wait_for_more(self, answer: FetchAnswer, wait_until: float) -> None:
+        waiter = FetchWaiter(bytes_wanted=self._bytes_min - answer.bytes_worth_sending)
         partitions = list(self._partitions())
         for partition in partitions:
             partition.add_fetch_waiter(waiter, self._reader.read_to)
             # One turn of the event loop may lie between the read and here; a commit in between woke nobody.
         if self._has_moved_on(answer):
             waiter.wake()
-        deadline = asyncio.get_running_loop().call_later(self._wait_max_s, waiter.wake)
+        deadline = asyncio.get_running_loop().call_at(wait_until, waiter.wake)
         try:
             await waiter.ready
         finally:
             deadline.cancel()
             for partition in partitions:
                 partition.remove_fetch_waiter(waiter)
-        return await self._read_and_encode()
 
     def _has_moved_on(self, answer: FetchAnswer) -> bool:
         """True if any partition has changed since it was read."""
@@ -210,15 +257,15 @@ class FetchRun:
                 return True
         return False
 
-    async def _read_and_encode(self) -> Reply:
+    async def _read_again(self) -> FetchAnswer:
         try:
             answer = self.read(cached_only=True)
         except NotCached:
-            return await self.answer_from_disk()
+            return await self._read_from_disk()
         # Other fetches wake in this turn of the event loop too, and would count on the same memory.
         self._broker.memory.charge(answer.sent_bytes, is_to_follower=self._is_of_follower)
         self._release_when_charged(answer.sent_bytes)
-        return self.encode(answer)
+        return answer
 
     def _release_when_charged(self, amount: int) -> None:
         """Release the reservation in the next turn of the loop: by then the connection has charged its unsent bytes."""
@@ -241,6 +288,7 @@ class FetchRun:
             partition.on_storage_error(error)
         for partition, target, fetched in answer.served:
             count_served(partition, fetched, fetch_offset=target.fetch_offset)
+        self._broker.views.count(answer.scan, is_sent=True)
         topics: dict[object, list[FetchedPartition]] = {}
         for target, fetched in answer.partitions:
             if self._scope.is_incremental and not _has_news(target, fetched):

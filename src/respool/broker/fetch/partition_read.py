@@ -10,6 +10,9 @@ from respool.broker.fetch.readers import Reader, diverging_epoch
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
+from respool.broker.views.filtered_records import FilteredRecords
+from respool.broker.views.scan_pass import ScanPass
+from respool.broker.views.views import ViewReader, Views
 from respool.log.partition_log import PartitionLog, ReadSpec, TailBatches
 from respool.model.errors import UnsupportedCompressionType
 from respool.model.file_range import FileRange
@@ -26,12 +29,17 @@ LOCAL_READ_ABORTED_MAX = 200
 
 
 class PartitionRead:
-    def __init__(self, reader: Reader, *, version: int, local_read_bytes_min: int) -> None:
+    def __init__(
+        self, reader: Reader, *, views: Views, version: int, local_read_bytes_min: int
+    ) -> None:
         self._reader = reader
         self._local_reads = LocalReadRanges(reader, bytes_min=local_read_bytes_min)
         self._version = version
         # A read_committed reader gets nothing of open transactions, and needs the list of aborted ones.
         self._read_committed = reader.read_to is ReadTo.STABLE
+        self._views = views
+        # Created with the first partition that needs it.
+        self._view_reader: ViewReader | None = None
 
     def read(
         self,
@@ -41,8 +49,11 @@ class PartitionRead:
         *,
         is_first: bool,
         cached_only: bool,
+        scan: ScanPass,
     ) -> FetchedPartition:
         """Read at most `left` bytes of records, except that the first batch of a reply may be larger.
+
+        `scan` bounds what is scanned for a reader that is not shown every record.
 
         Raises:
             RequestError, StorageError: the partition cannot be read.
@@ -66,7 +77,7 @@ class PartitionRead:
                 preferred_read_replica=preferred,
             )
         diverging = diverging_epoch(log, target)
-        records: bytes | memoryview | TailBatches = b""
+        records: bytes | memoryview | TailBatches | FilteredRecords = b""
         aborted: list[tuple[int, int]] | None = [] if self._read_committed else None
         local_read: LocalRead | None = None
         if diverging is None and not self._is_at_end(log, target):
@@ -80,16 +91,29 @@ class PartitionRead:
                 cached_only=cached_only,
                 with_empty=self._reader.with_empty,
             )
-            local_read = self._local_reads.find(
-                log, spec, last_stable_offset=last_stable_offset, high_watermark=high_watermark
-            )
-            if local_read is None:
-                records = self._records(log, spec)
+            condition = self._reader.condition(partition, target)
+            if condition is not None:
+                # Without memory for a reply, nothing is scanned either.
+                if left > 0:
+                    records = self._of_views().read(
+                        log,
+                        spec,
+                        scan,
+                        key=target.key,
+                        topic_id=partition.topic_id,
+                        condition=condition,
+                    )
+            else:
+                local_read = self._local_reads.find(
+                    log, spec, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+                )
+                if local_read is None:
+                    records = self._records(log, spec)
             if not cached_only:
                 # In another thread, roles may change during the read: a deposed leader truncates its log, and the
                 # records written there next do not continue the follower's log.
                 self._reader.check(partition, target)
-            if self._read_committed and records:
+            if self._read_committed and records and not isinstance(records, FilteredRecords):
                 aborted = aborted_among(
                     log, Offset(target.fetch_offset), records, cached_only=cached_only
                 )
@@ -104,6 +128,15 @@ class PartitionRead:
             diverging_epoch=diverging,
             file_range=None if local_read is None else local_read.file_range,
         )
+
+    def _of_views(self) -> ViewReader:
+        if self._view_reader is None:
+            self._view_reader = ViewReader(
+                self._views,
+                read_committed=self._read_committed,
+                takes_zstd=self._version >= ZSTD_FROM_FETCH_VERSION,
+            )
+        return self._view_reader
 
     def _records(self, log: PartitionLog, spec: ReadSpec) -> bytes | memoryview | TailBatches:
         # A read in another thread is made only after a cached read has found that the records are not in memory.

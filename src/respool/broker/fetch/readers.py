@@ -19,10 +19,18 @@ from respool.broker.memory import MemoryBudget
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.broker.partitions.watermarks import ReadTo
+from respool.broker.views.batch_filter import ViewCondition
+from respool.broker.views.views import Views
 from respool.broker.world import World
 from respool.log.partition_log import PartitionLog
-from respool.model.cluster import ClusterImage
-from respool.model.errors import NotLeader, OffsetOutOfRange, RequestError, UnknownTopicId
+from respool.model.cluster import ClusterImage, TopicImage
+from respool.model.errors import (
+    NotLeader,
+    OffsetOutOfRange,
+    RequestError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from respool.model.file_range import FILE_RANGE_VALID_MS
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from respool.model.settings import Settings
@@ -44,6 +52,7 @@ class FetchBroker(Protocol):
     world: World
     offload: Offload
     local_read_bytes: Counter
+    views: Views
 
     @property
     def image(self) -> ClusterImage: ...
@@ -61,6 +70,9 @@ class Reader(Protocol):
         """Raises:
         RequestError: this reader may not read the partition here.
         """
+
+    def condition(self, partition: Partition, target: FetchTarget) -> ViewCondition | None:
+        """What the reader is shown of the log; None: everything, as it is stored."""
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         """Raises:
@@ -106,11 +118,22 @@ class ConsumerReader:
         self._reads_locally = reads_locally
 
     def find(self, target: FetchTarget) -> Partition:
-        name = _topic_name(self._broker, target)
         partitions = self._broker.partitions
-        if self._reads_from_followers:
-            return _of_topic(target, partitions.find_readable(name, target.partition))
-        return _of_topic(target, partitions.find_leader(name, target.partition))
+        find = partitions.find_readable if self._reads_from_followers else partitions.find_leader
+        view = _view(self._broker, target)
+        if view is not None and view.view is not None:
+            partition = find(view.view.parent, target.partition)
+            if partition.topic_id != view.view.parent_id:
+                raise UnknownTopicOrPartition(f"the topic of view {view.name} was deleted")
+            return partition
+        return _of_topic(target, find(_topic_name(self._broker, target), target.partition))
+
+    def condition(self, partition: Partition, target: FetchTarget) -> ViewCondition | None:
+        view = _view(self._broker, target)
+        if view is None and self.with_empty:
+            # A mirror's copy of the log includes what is not shown yet.
+            return None
+        return self._broker.views.condition(partition.log.config, view)
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         follower = partition.follower
@@ -215,6 +238,10 @@ class FollowerReader:
         name = _topic_name(self._broker, target)
         return _of_topic(target, self._broker.partitions.find_leader(name, target.partition))
 
+    def condition(self, partition: Partition, target: FetchTarget) -> ViewCondition | None:
+        del partition, target
+        return None
+
     def check(self, partition: Partition, target: FetchTarget) -> None:
         partition.role.leading().check_fetch(
             self._follower,
@@ -274,6 +301,16 @@ def diverging_epoch(log: PartitionLog, target: FetchTarget) -> tuple[int, int] |
     if epoch < target.last_fetched_epoch or end < target.fetch_offset:
         return epoch, end
     return None
+
+
+def _view(broker: FetchBroker, target: FetchTarget) -> TopicImage | None:
+    """The view that is read; None if it is a topic."""
+    image = broker.image
+    if not image.views:
+        return None
+    if isinstance(target.topic, str):
+        return image.views.get(target.topic)
+    return image.views_by_id.get(TopicId(target.topic))
 
 
 def _topic_name(broker: FetchBroker, target: FetchTarget) -> str:

@@ -3,6 +3,7 @@
 from struct import Struct
 
 from respool.broker.partitions.partition import Partition
+from respool.broker.views.filtered_records import FilteredRecords
 from respool.log.partition_log import TailBatches
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES
 from respool.wire.hot_replies import FetchedPartition
@@ -19,7 +20,9 @@ def count_served(partition: Partition, fetched: FetchedPartition, *, fetch_offse
     """Count the records that a consumer gets from the partition, from `fetch_offset` on."""
     traffic, records = partition.traffic, fetched.records
     traffic.bytes_out += fetched.record_bytes
-    if isinstance(records, TailBatches):
+    if isinstance(records, FilteredRecords):
+        traffic.messages_out += records.message_count
+    elif isinstance(records, TailBatches):
         traffic.messages_out += max(0, records.end - fetch_offset)
     elif isinstance(records, bytes | memoryview) and fetched.file_range is None:
         traffic.messages_out += messages_in(records, fetch_offset)

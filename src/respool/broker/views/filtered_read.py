@@ -1,0 +1,193 @@
+"""Reads one partition for a reader that is shown only the records for which a condition holds.
+
+```
+ offset      100         200         300         400       end
+ log         | some match | none      | all match | none   |
+ the reply   | rebuilt    |           | as stored | marker |
+```
+Batches without a shown record are left out. A stretch of them at the reply's end becomes a marker, which moves the
+reader past it: a group's lag reaches 0 although nothing matches. The marker's offset is the last one that was scanned,
+below the end that this reader may see: a read_committed reader must not pass an open transaction.
+
+For a read_committed reader, aborted batches and real markers are left out here, and the reply lists no aborted
+transactions. Half of that would hide committed records, or show aborted ones.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from respool.broker.views.batch_filter import BatchFilter, ChunkBatch, ViewCondition
+from respool.broker.views.chunk_verdicts import AbortedBatches, ChunkVerdicts, batches_in
+from respool.broker.views.filtered_records import FilteredRecords
+from respool.broker.views.scan_pass import ScanPass
+from respool.broker.views.verdict_cache import CacheScope, Verdict, VerdictCache
+from respool.log.partition_log import PartitionLog, ReadSpec
+from respool.model.errors import UnsupportedCompressionType
+from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.records.batch import BatchHeader, Codec, read_header
+from respool.records.rebuilt_batch import build_skip_marker
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class ScannedTo(NamedTuple):
+    """Nothing from a reader's fetch offset up to here is shown."""
+
+    offset: Offset
+    # Of the last batch before it.
+    leader_epoch: LeaderEpoch
+    timestamp_ms: int
+
+
+class FilteredSource(NamedTuple):
+    """What is read: a partition's log, and which of its records are shown."""
+
+    log: PartitionLog
+    scope: CacheScope
+    condition: ViewCondition
+    read_committed: bool
+    # Whether the reader understands zstd.
+    takes_zstd: bool
+
+
+class FilteredRead:
+    """One read. It ends with the reader's end, the reply's size, or when the pass may scan no more."""
+
+    def __init__(
+        self, source: FilteredSource, spec: ReadSpec, scan: ScanPass, cache: VerdictCache
+    ) -> None:
+        """`spec` is as for a read of the log itself."""
+        self._source = source
+        self._spec = spec
+        self._scan = scan
+        self._cache = cache
+        self._records = FilteredRecords()
+        # The end of what is shown.
+        self._shown_end = spec.offset
+        # The reply has no room for the next shown batch.
+        self._is_full = False
+        # Everything up to the reader's end was scanned.
+        self._is_at_end = False
+        self.scanned = ScannedTo(spec.offset, LeaderEpoch(-1), NO_TIMESTAMP)
+
+    def run(self, *, begin: ScannedTo | None = None) -> FilteredRecords:
+        """Return what is shown from the spec's offset on; nothing before `begin` is.
+
+        Raises:
+            The exceptions of `PartitionLog.read`; NotCached also if too much must be scanned for the event loop.
+            UnsupportedCompressionType: the first shown batch has a codec that the reader does not know.
+        """
+        if begin is not None and begin.offset > self.scanned.offset:
+            self.scanned = begin
+        chunk = self._read_chunk()
+        if chunk:
+            condition = self._source.condition
+            matcher = condition.acquire(quickly=self._scan.is_quick)
+            try:
+                self._scan_chunks(chunk, BatchFilter(matcher))
+            finally:
+                condition.release(matcher)
+        else:
+            self._is_at_end = True
+        return self._end_with_marker()
+
+    def _scan_chunks(self, chunk: bytes | memoryview, batch_filter: BatchFilter) -> None:
+        while batches := batches_in(chunk, self.scanned.offset):
+            self._scan.take(len(chunk))
+            self._scan_chunk(chunk, batches, batch_filter)
+            self._is_at_end = self.scanned.offset >= self._spec.max_offset
+            if self._is_full or self._is_at_end or self._scan.is_over:
+                return
+            chunk = self._read_chunk()
+        # There is no whole batch before the reader's end.
+        self._is_at_end = True
+
+    def _read_chunk(self) -> bytes | memoryview:
+        scan = self._scan
+        # One byte more than the loop may scan tells that there is more.
+        size = scan.bytes_left + 1 if scan.is_quick else min(CHUNK_BYTES, scan.bytes_left)
+        return self._source.log.read(
+            self._spec._replace(
+                offset=self.scanned.offset,
+                bytes_max=min(CHUNK_BYTES, size),
+                at_least_one=True,
+                with_empty=True,
+            )
+        )
+
+    def _scan_chunk(
+        self, chunk: bytes | memoryview, batches: Sequence[ChunkBatch], batch_filter: BatchFilter
+    ) -> None:
+        aborted = self._aborted(batches)
+        shown = [one for one in batches if _has_records(one.header) and not aborted.has(one.header)]
+        verdicts = ChunkVerdicts(
+            chunk,
+            shown,
+            batch_filter=batch_filter,
+            cache=self._cache,
+            scope=self._source.scope,
+            scan=self._scan,
+        )
+        for one in batches:
+            verdict = verdicts.of(one)
+            if verdict is not None and verdict.last_offset >= self._spec.offset:
+                self._show(chunk, one, verdict)
+                if self._is_full:
+                    return
+            header = one.header
+            self.scanned = ScannedTo(
+                header.next_offset, header.leader_epoch, header.latest_timestamp
+            )
+            if self._scan.is_over:
+                return
+
+    def _show(self, chunk: bytes | memoryview, batch: ChunkBatch, verdict: Verdict) -> None:
+        data = verdict.rebuilt or _part_of(chunk, batch)
+        spec, records = self._spec, self._records
+        is_first = spec.at_least_one and not records.size
+        if not is_first and records.size + len(data) > spec.bytes_max:
+            self._is_full = True
+            return
+        if not self._source.takes_zstd and read_header(data).codec_bits == Codec.ZSTD:
+            if not records.size:
+                raise UnsupportedCompressionType("the reader's version of Fetch has no zstd")
+            self._is_full = True
+            return
+        records.add(data, messages=verdict.shown)
+        self._shown_end = Offset(verdict.last_offset + 1)
+
+    def _aborted(self, batches: Sequence[ChunkBatch]) -> AbortedBatches:
+        if not self._source.read_committed:
+            return AbortedBatches(())
+        begin, end = batches[0].header.base_offset, batches[-1].header.next_offset
+        log = self._source.log
+        # The first batch may begin before the log start, which a segment's first offset never is after.
+        begin = Offset(max(begin, log.first_base_offset))
+        if not log.has_aborted_from(begin):
+            return AbortedBatches(())
+        return AbortedBatches(log.aborted_in(begin, end, cached_only=self._spec.cached_only))
+
+    def _end_with_marker(self) -> FilteredRecords:
+        records, scanned = self._records, self.scanned
+        records.is_idle = not records.size and self._is_at_end
+        records.join_if_small()
+        if scanned.offset > self._shown_end:
+            # Never beyond a batch that the reply has no room for: scanning has stopped before it.
+            marker = build_skip_marker(
+                last_offset=Offset(scanned.offset - 1),
+                leader_epoch=scanned.leader_epoch,
+                timestamp_ms=scanned.timestamp_ms,
+            )
+            records.add(marker, messages=0)
+        self._scan.sent_bytes += records.size
+        return records
+
+
+def _has_records(header: BatchHeader) -> bool:
+    return header.record_count > 0 and not header.is_control
+
+
+def _part_of(chunk: bytes | memoryview, batch: ChunkBatch) -> bytes | memoryview:
+    part = memoryview(chunk)[batch.begin : batch.end]
+    # A reply accounts for the memory of what it sends, and a part keeps all of its chunk alive.
+    return part if 2 * len(part) >= len(chunk) else bytes(part)

@@ -1,0 +1,121 @@
+"""What readers are shown of topics: views by their conditions, and delay topics without delayed records."""
+
+from respool.broker.views.batch_filter import ViewCondition, ViewConditions
+from respool.broker.views.filtered_read import FilteredRead, FilteredSource, ScannedTo
+from respool.broker.views.filtered_records import FilteredRecords
+from respool.broker.views.scan_pass import ScanPass
+from respool.broker.views.verdict_cache import CacheScope, VerdictCache
+from respool.log.partition_log import PartitionLog, ReadSpec
+from respool.model.cluster import TopicImage
+from respool.model.ids import TopicId
+from respool.model.server_settings import BrokerFetchSettings
+from respool.model.topic_config import TopicConfig
+from respool.model.where import NOT_HIDDEN
+from respool.ports.metrics import Metrics
+from respool.ports.offload import Offload
+from respool.ports.record_scan import RecordScanner
+
+
+class Views:
+    def __init__(
+        self,
+        *,
+        settings: BrokerFetchSettings,
+        scanner: RecordScanner,
+        offload: Offload,
+        metrics: Metrics,
+    ) -> None:
+        self._settings = settings
+        self._scanner = scanner
+        self._conditions = ViewConditions(scanner)
+        self.cache = VerdictCache(bytes_max=settings.view_cache_bytes_max, guard=offload.lock())
+        self._scanned_bytes = metrics.counter(
+            "respool_view_scanned_bytes_total",
+            "Bytes of the log that were scanned for the records that views show.",
+        )
+        self._sent_bytes = metrics.counter(
+            "respool_view_sent_bytes_total", "Bytes that readers of views got."
+        )
+        self._skipped_bytes = metrics.counter(
+            "respool_view_skipped_bytes_total",
+            "Bytes of the log that the tag index let readers of views pass over.",
+        )
+        self._rebuilt_batches = metrics.counter(
+            "respool_view_rebuilt_batches_total",
+            "Batches that were rebuilt because a view shows some of their records.",
+        )
+        self._unreadable_batches = metrics.counter(
+            "respool_view_unreadable_batches_total",
+            "Batches that views leave out because their records cannot be read.",
+        )
+
+    def condition(self, config: TopicConfig, view: TopicImage | None) -> ViewCondition | None:
+        """What a consumer is shown of a topic, or of a view of it; None: everything."""
+        where = None if view is None or view.view is None else view.view.where
+        if getattr(config, "respool_delay", False) and (where is None or where.hidden is None):
+            where = NOT_HIDDEN if where is None else where.and_(NOT_HIDDEN)
+        return None if where is None else self._conditions.of(where)
+
+    def quick_pass(self) -> ScanPass:
+        """For the event loop."""
+        return ScanPass(bytes_max=self._scanner.quick_bytes_max, is_quick=True)
+
+    def thorough_pass(self) -> ScanPass:
+        """For another thread."""
+        return ScanPass(bytes_max=self._settings.view_scan_bytes_max, is_quick=False)
+
+    def count(self, scan: ScanPass | None, *, is_sent: bool = False) -> None:
+        """Add what a pass did to the metrics; `is_sent`: what it found is the reply."""
+        if scan is None or not (scan.scanned_bytes or scan.skipped_bytes):
+            return
+        for counter, amount in (
+            (self._scanned_bytes, scan.scanned_bytes),
+            (self._sent_bytes, scan.sent_bytes if is_sent else 0),
+            (self._skipped_bytes, scan.skipped_bytes),
+            (self._rebuilt_batches, scan.rebuilt_batches),
+            (self._unreadable_batches, scan.unreadable_batches),
+        ):
+            if amount:
+                counter.inc(amount)
+
+
+class ViewReader:
+    """The reads of one fetch request. It remembers how far each found nothing, while the request waits."""
+
+    def __init__(self, views: Views, *, read_committed: bool, takes_zstd: bool) -> None:
+        self._views = views
+        self._read_committed = read_committed
+        self._takes_zstd = takes_zstd
+        # By topic and partition: the fetch offset, the log's truncations, and how far nothing is shown from there.
+        self._scanned: dict[object, tuple[int, int, ScannedTo]] = {}
+
+    def read(
+        self,
+        log: PartitionLog,
+        spec: ReadSpec,
+        scan: ScanPass,
+        *,
+        key: tuple[object, int],
+        topic_id: TopicId,
+        condition: ViewCondition,
+    ) -> FilteredRecords:
+        """
+        Raises:
+            The exceptions of `FilteredRead.run`.
+        """
+        truncations = log.truncations
+        offset, seen, begin = self._scanned.get(key, (-1, -1, None))
+        if offset != spec.offset or seen != truncations:
+            begin = None
+        source = FilteredSource(
+            log,
+            CacheScope(topic_id, key[1], condition.text),
+            condition,
+            self._read_committed,
+            self._takes_zstd,
+        )
+        read = FilteredRead(source, spec, scan, self._views.cache)
+        records = read.run(begin=begin)
+        if records.is_idle:
+            self._scanned[key] = spec.offset, truncations, read.scanned
+        return records
