@@ -1,0 +1,321 @@
+"""The delayed records of a partition: which wait, which are due. Pure: fed from the log, told the time.
+
+```
+ the log below the last stable offset                        the clock
+        | on_stable(facts)                                      | advance(now)
+        v                                                       v
+   +---------------------------- Pending ---------------------------+
+   | wheel: by due time      ids: by id      in flight: being delivered |
+   +-----------------------------------------------------------------+
+        | Advanced.deliver: due records, in order     | wake_at_ms
+```
+Every replica feeds its own, so that a new leader knows what waits. Only the leader delivers: it appends a copy of what
+is due, and the copy, coming back through `on_stable`, ends the waiting on every replica. What is in flight when a
+leader loses its role waits again. Everything derives from the log; a checkpoint only shortens the way there.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from respool.model.ids import Offset
+from respool.ports.disk import Disk
+from respool.records.build import NewRecord
+from respool.timing.delay_records import (
+    Cancel,
+    Delivered,
+    Fact,
+    WaitingRecord,
+    carried_cancel,
+    carried_copy,
+    copy_of,
+)
+from respool.timing.entries import due_of, first_offset_of, offset_of, pack_entry
+from respool.timing.id_index import IdAt, IdIndex, hash_id
+from respool.timing.wheel import ENTRIES_MAX, Wheel
+from respool.timing.wheel_files import WheelFiles
+
+VERSION = 1
+ID_ENTRIES_MIN = 64
+# Records that come late are delivered late, and copies take a while to come.
+SWEEP_MS = 60_000
+# The id that the record at an offset has; None if it has none, or is no longer there.
+ReadId = Callable[[Offset], bytes | None]
+
+
+class DueRecord(NamedTuple):
+    """A record that is due, by its place in the log."""
+
+    due_ms: int
+    offset: Offset
+    first: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advanced:
+    """What is to be done now.
+
+    Attributes:
+        deliver: what is due, in the order of delivery. It is in flight from now on.
+        wake_at_ms: when to advance again; None if nothing waits.
+        is_busy: there is more to do at once.
+    """
+
+    deliver: list[DueRecord]
+    wake_at_ms: int | None
+    is_busy: bool
+
+
+class Pending:
+    def __init__(self, disk: Disk, folder: str, *, now_ms: int, entries_max: int) -> None:
+        """Use `open`."""
+        self._files = WheelFiles(disk, folder)
+        self._wheel = Wheel(self._files, now_ms=now_ms, entries_max=entries_max)
+        self._ids = IdIndex(self._files)
+        # Popped from the wheel, by offset: delivered, but the copy has not come back yet.
+        self._in_flight: dict[Offset, bytes] = {}
+        # How many copies of a record lie above what was scanned: written by an earlier leader.
+        self._expected: Counter[Offset] = Counter()
+        # Everything below it has been fed.
+        self.scanned_to = Offset(0)
+        self._log_start = Offset(0)
+        # What lies before it was never fed.
+        self._fed_from = Offset(0)
+        # Records below it were deleted, or carried.
+        self._gone_below = Offset(0)
+        # The leader need not carry records below it: it did, or they wait no more.
+        self._carry_from = Offset(0)
+        # The latest time at which a record was due that has been delivered.
+        self._delivered_until_ms = 0
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        folder: str,
+        *,
+        now_ms: int,
+        log_start: Offset,
+        log_end: Offset,
+        entries_max: int = ENTRIES_MAX,
+    ) -> "Pending":
+        """Continue from the last checkpoint, if there is one that fits the log; else from the log's start."""
+        pending = cls(disk, folder, now_ms=now_ms, entries_max=entries_max)
+        if not pending._restore(log_end):
+            pending = cls(disk, folder, now_ms=now_ms, entries_max=entries_max)
+            pending._files.delete_all()
+            pending._fed_from = pending.scanned_to = log_start
+        pending.on_log_start(log_start)
+        return pending
+
+    def __len__(self) -> int:
+        """How many records wait. Cancelled ones count until their time."""
+        return len(self._wheel) + len(self._in_flight)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def entries_in_memory(self) -> int:
+        return self._wheel.in_memory + len(self._in_flight)
+
+    def limit_memory(self, entries_max: int) -> None:
+        self._wheel.entries_max = entries_max
+        self._ids.memory_max = max(ID_ENTRIES_MIN, entries_max // 8)
+
+    def next_due_ms(self) -> int | None:
+        """When the next record is due, or no later."""
+        return self._wheel.next_due_ms()
+
+    @property
+    def sweep_at_ms(self) -> int:
+        """What was due before it has been delivered by the leader, or was cancelled."""
+        return self._delivered_until_ms - SWEEP_MS
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def on_stable(self, facts: Iterable[Fact], *, end: Offset) -> None:
+        """Take what the committed records from `scanned_to` to `end` say; those of aborted transactions say nothing.
+
+        First `on_log_start`: what was deleted before it was fed must not be waited for.
+        """
+        assert end >= self.scanned_to, f"fed to {self.scanned_to}, and then to {end}"
+        for fact in facts:
+            match fact:
+                case WaitingRecord():
+                    self.on_waiting(fact)
+                case Delivered():
+                    self.on_delivered(fact)
+                case Cancel():
+                    self.on_cancelled(fact)
+        self.scanned_to = end
+
+    def on_waiting(self, fact: WaitingRecord) -> None:
+        if fact.replaces is not None:
+            self._on_carried(fact.replaces)
+        self._wheel.add(pack_entry(fact.due_ms, fact.offset, fact.first))
+        if fact.id is not None:
+            self._ids.add(hash_id(fact.id), IdAt(fact.first, fact.offset))
+
+    def on_cancelled(self, fact: Cancel) -> None:
+        # What it cancels is looked up when that is due.
+        self._ids.add(hash_id(fact.id), IdAt(fact.first, fact.offset))
+
+    def on_delivered(self, fact: Delivered) -> None:
+        position = fact.position
+        if self._expected[position] > 1:
+            self._expected[position] -= 1
+        else:
+            del self._expected[position]
+        self._delivered_until_ms = max(self._delivered_until_ms, fact.due_ms)
+        is_gone = position < max(self._fed_from, self._gone_below)
+        if self._in_flight.pop(position, None) is None and not is_gone:
+            self._wheel.discard(position)
+        if fact.next_ms is not None and not is_gone:
+            self._wheel.add(pack_entry(fact.next_ms, fact.position, fact.first))
+
+    def on_log_start(self, log_start: Offset) -> None:
+        """Records below the log start were deleted, and wait no more."""
+        self._log_start = log_start
+        self._wheel.drop_below(log_start)
+        self._gone_below = max(self._gone_below, log_start)
+        self.scanned_to = max(self.scanned_to, log_start)
+        for offset in [one for one in self._in_flight if one < log_start]:
+            del self._in_flight[offset]
+
+    def _on_carried(self, replaced: Offset) -> None:
+        is_counted = replaced >= max(self._fed_from, self._gone_below)
+        if self._in_flight.pop(replaced, None) is not None:
+            is_counted = False
+        self._gone_below = max(self._gone_below, Offset(replaced + 1))
+        self._wheel.drop_below(self._gone_below, replaced=int(is_counted))
+
+    # -- the leader's --------------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: int, *, deliver_max: int, step: int) -> Advanced:
+        """Move what comes near, and take up to `deliver_max` records that are due.
+
+        A follower takes with `now_ms` = `sweep_at_ms` what an earlier time left over, and drops what was cancelled.
+        """
+        is_busy = self._wheel.advance(now_ms, step=step)
+        is_busy |= self._ids.merge_some(step, log_start=self._log_start)
+        deliver: list[DueRecord] = []
+        while len(deliver) < deliver_max:
+            entries = self._wheel.pop_due(now_ms, deliver_max - len(deliver))
+            if not entries:
+                break
+            for entry in entries:
+                offset = offset_of(entry)
+                self._in_flight[offset] = entry
+                if offset not in self._expected:
+                    deliver.append(DueRecord(due_of(entry), offset, first_offset_of(entry)))
+        return Advanced(deliver=deliver, wake_at_ms=self._wheel.next_due_ms(), is_busy=is_busy)
+
+    def on_dropped(self, offset: Offset) -> None:
+        """The record in flight is not delivered: it was cancelled or replaced, or cannot be read."""
+        self._in_flight.pop(offset, None)
+
+    def on_role_ended(self) -> None:
+        """Nothing is delivered here any more: what is in flight waits again, until another leader's copies come."""
+        entries = tuple(self._in_flight.values())
+        self._in_flight.clear()
+        self._expected.clear()
+        for entry in entries:
+            self._wheel.add(entry)
+
+    def on_leading(self, facts: Iterable[Fact]) -> None:
+        """Begin to lead, with what earlier leaders wrote from `scanned_to` up to this one's first offset."""
+        self._carry_from = self._gone_below
+        for fact in facts:
+            match fact:
+                case Delivered():
+                    self._expected[fact.position] += 1
+                case WaitingRecord(replaces=int(replaced)):
+                    self._carry_from = max(self._carry_from, Offset(replaced + 1))
+
+    def delivery(self, waiting: WaitingRecord, due_ms: int, *, now_ms: int) -> NewRecord:
+        """The copy that is appended. A schedule that missed times delivers the latest of them, once."""
+        repetition = waiting.repetition
+        if repetition is None:
+            return copy_of(waiting, due_ms=due_ms, next_ms=None)
+        due_ms = repetition.latest(from_ms=due_ms, to_ms=now_ms)
+        return copy_of(waiting, due_ms=due_ms, next_ms=repetition.next_after(due_ms))
+
+    def is_superseded(self, waiting: WaitingRecord, read_id: ReadId) -> bool:
+        """True if a later record cancels this one, or replaces it: ids are compared as bytes."""
+        if waiting.id is None:
+            return False
+        newer = self._ids.newer(hash_id(waiting.id), waiting.first)
+        return any(read_id(one.offset) == waiting.id for one in newer)
+
+    # -- retention ---------------------------------------------------------------------------------------------------
+
+    def can_carry(self, now_ms: int) -> bool:
+        """True if nothing is due: then a record's time tells whether it waits, without looking for its copy."""
+        due_ms = self._wheel.next_due_ms()
+        return due_ms is None or due_ms > self._known_until(now_ms)
+
+    def carry(
+        self, fact: Fact, read_id: ReadId, *, now_ms: int, new_start: Offset
+    ) -> NewRecord | None:
+        """What must be appended again before the record is deleted; None if it waits no more.
+
+        The records below `new_start` come in the order of their offsets, after `can_carry`.
+        """
+        if isinstance(fact, Delivered) or fact.offset < self._carry_from:
+            return None
+        if isinstance(fact, WaitingRecord):
+            self._carry_from = Offset(fact.offset + 1)
+            due_ms = fact.due_after(self._known_until(now_ms))
+            if due_ms is not None and not self.is_superseded(fact, read_id):
+                return carried_copy(fact, due_ms=due_ms, now_ms=now_ms)
+            if fact.id is None:
+                return None
+        assert fact.id is not None
+        if self._is_needed(fact.id, fact.first, new_start, read_id):
+            return carried_cancel(fact.record, fact.id, first=fact.first, now_ms=now_ms)
+        return None
+
+    def _is_needed(self, key: bytes, first: Offset, new_start: Offset, read_id: ReadId) -> bool:
+        """True if an earlier record of this id was carried beyond the one that supersedes it."""
+        return any(
+            one.first < first and one.offset >= new_start and read_id(one.offset) == key
+            for one in self._ids.all(hash_id(key))
+        )
+
+    def _known_until(self, now_ms: int) -> int:
+        # The clock may have been set back since the last delivery.
+        return max(now_ms, self._delivered_until_ms)
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+
+    def write_checkpoint(self) -> None:
+        self._files.write_checkpoint(
+            {
+                "version": VERSION,
+                "scanned_to": self.scanned_to,
+                "fed_from": self._fed_from,
+                "gone_below": self._gone_below,
+                "delivered_until_ms": self._delivered_until_ms,
+                "wheel": self._wheel.state(popped=list(self._in_flight.values())),
+                "ids": self._ids.state(),
+            }
+        )
+
+    def _restore(self, log_end: Offset) -> bool:
+        document = self._files.load_checkpoint()
+        if document is None or document.get("version") != VERSION:
+            return False
+        try:
+            self.scanned_to = Offset(int(document["scanned_to"]))
+            self._fed_from = Offset(int(document["fed_from"]))
+            self._gone_below = Offset(int(document["gone_below"]))
+            self._delivered_until_ms = int(document["delivered_until_ms"])
+            self._wheel.restore(document["wheel"])
+            self._ids.restore(document["ids"])
+        except (KeyError, ValueError, TypeError):
+            return False
+        # Else the log lost its end, and what was scanned there.
+        return self.scanned_to <= log_end
