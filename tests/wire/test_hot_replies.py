@@ -13,15 +13,18 @@ from respool.wire.codec import Request, encode_reply
 from respool.wire.hot_replies import (
     FetchedPartition,
     FetchReplyTopic,
+    ListedOffset,
     NodeEndpoint,
     ProducedPartition,
     encode_fetch_reply,
+    encode_list_offsets_reply,
     encode_produce_reply,
 )
 from wire.entities import examples
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
+LIST_OFFSETS_VERSIONS = range(1, 12)
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -59,6 +62,16 @@ fetched = st.builds(
 )
 fetched_topics = st.lists(
     st.builds(FetchReplyTopic, texts, st.uuids(), st.lists(fetched, max_size=3)), max_size=3
+)
+
+
+listed = st.builds(
+    ListedOffset,
+    partition=int32,
+    error_code=error_codes,
+    timestamp=int64,
+    offset=int64,
+    leader_epoch=int32,
 )
 
 
@@ -219,6 +232,36 @@ def test_record_bytes_are_passed_on_and_never_copied(
     assert len(buffers) == 2 * len(records) + 1
 
 
+@pytest.mark.parametrize("version", LIST_OFFSETS_VERSIONS)
+@settings(max_examples=examples(20, long=1_000), deadline=None)
+@given(
+    topics=st.lists(st.tuples(texts, st.lists(listed, max_size=3)), max_size=3), throttle_ms=int32
+)
+def test_a_list_offsets_reply_is_byte_for_byte_what_kio_writes(
+    version: int, topics: list[tuple[str, list[ListedOffset]]], throttle_ms: int
+) -> None:
+    fields = [
+        {
+            "name": name,
+            "partitions": [
+                {
+                    "partition_index": one.partition,
+                    "error_code": one.error_code,
+                    "timestamp": one.timestamp,
+                    "offset": one.offset,
+                    "leader_epoch": one.leader_epoch,
+                }
+                for one in partitions
+            ],
+        }
+        for name, partitions in topics
+    ]
+    expected = by_kio(Api.LIST_OFFSETS, version, {"throttle_time": throttle_ms, "topics": fields})
+    frame = encode_list_offsets_reply(11, version, topics, throttle_ms)
+    assert frame == expected
+    assert getattr(frame, "error_codes", ()) == getattr(expected, "error_codes", ())
+
+
 @dataclass(frozen=True)
 class InPieces:
     buffers: Sequence[bytes | memoryview]
@@ -241,6 +284,10 @@ def test_records_in_pieces_make_the_same_frame_as_in_one(version: int) -> None:
 
 
 def test_the_served_versions_are_those_compared_here() -> None:
-    for key, versions in ((Api.PRODUCE, PRODUCE_VERSIONS), (Api.FETCH, FETCH_VERSIONS)):
+    for key, versions in (
+        (Api.PRODUCE, PRODUCE_VERSIONS),
+        (Api.FETCH, FETCH_VERSIONS),
+        (Api.LIST_OFFSETS, LIST_OFFSETS_VERSIONS),
+    ):
         spec = API_TABLE[key]
         assert (spec.version_min, spec.version_max) == (versions[0], versions[-1])

@@ -1,4 +1,4 @@
-"""Hand-written encoders for the most frequent replies, Produce and Fetch, in every supported version.
+"""Hand-written encoders for the most frequent replies, Produce, Fetch and ListOffsets, in every supported version.
 
 kio's encoder takes about 14 us per partition, these take a fifth of it. Records are not copied: a Fetch reply is a list
 of buffers with the records in between.
@@ -12,9 +12,10 @@ fetch     throttle 4, error 2 (7+), session 4 (7+),
                          aborted, preferred replica 4 (11+), records, *diverging epoch, *current leader (12+),
                          *file range: see local_read]]
           *node endpoints (16+)
+offsets   throttle 4 (2+), [topic: name, [partition: index 4, error 2, timestamp 8, offset 8, leader epoch 4 (4+)]]
 ```
 Brackets are arrays; a number in parentheses is the version that added a field. A star: tagged, omitted if not given.
-Flexible, with varint lengths, are Produce from 9 and Fetch from 12.
+Flexible, with varint lengths, are Produce from 9, Fetch from 12 and ListOffsets from 6.
 """
 
 from collections.abc import Sequence
@@ -90,8 +91,17 @@ class FetchReplyTopic(NamedTuple):
     partitions: Sequence[FetchedPartition]
 
 
+class ListedOffset(NamedTuple):
+    partition: int
+    error_code: int = 0
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
 _PRODUCE_FLEXIBLE = 9
 _FETCH_FLEXIBLE = 12
+_LIST_OFFSETS_FLEXIBLE = 6
 
 _HEAD = Struct(">ii").pack
 _HEAD_FLEXIBLE = Struct(">iiB").pack
@@ -191,6 +201,38 @@ def encode_fetch_reply(
         last = head + last
     buffers.append(with_errors(last, codes) if codes else last)
     return buffers
+
+
+def encode_list_offsets_reply(
+    correlation_id: int,
+    version: int,
+    topics: Sequence[tuple[str, Sequence[ListedOffset]]],
+    throttle_ms: int = 0,
+) -> bytes:
+    """Encode the whole reply frame, including its size."""
+    flexible = version >= _LIST_OFFSETS_FLEXIBLE
+    pieces = [b"", _INT32(throttle_ms) if version >= 2 else b"", _count(len(topics), flexible)]
+    codes: list[int] = []
+    for name, partitions in topics:
+        pieces += (_string(name, flexible), _count(len(partitions), flexible))
+        for partition in partitions:
+            if flexible:
+                pieces.append(_LISTED_6(*partition, 0))
+            elif version >= 4:
+                pieces.append(_LISTED_4(*partition))
+            else:
+                pieces.append(_LISTED_1(*partition[:-1]))
+            if partition.error_code:
+                codes.append(partition.error_code)
+        if flexible:
+            pieces.append(_NO_TAGS)
+    if flexible:
+        pieces.append(_NO_TAGS)
+    size = sum(map(len, pieces))
+    pieces[0] = (
+        _HEAD_FLEXIBLE(size + 5, correlation_id, 0) if flexible else _HEAD(size + 4, correlation_id)
+    )
+    return with_errors(b"".join(pieces), codes)
 
 
 # --- produce ----------------------------------------------------------------------------------------------------------
@@ -307,6 +349,13 @@ def _fetched_tags(item: FetchedPartition) -> bytes:
     if file_range is not None:
         tags.append(pack_file_range(file_range))
     return pack_varint(len(tags)) + b"".join(tags)
+
+
+# --- list offsets -----------------------------------------------------------------------------------------------------
+
+_LISTED_1 = Struct(">ihqq").pack
+_LISTED_4 = Struct(">ihqqi").pack
+_LISTED_6 = Struct(">ihqqiB").pack
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
