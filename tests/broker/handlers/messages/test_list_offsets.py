@@ -1,15 +1,23 @@
 """ListOffsets for readers of committed records: the log ends where the first open transaction begins."""
 
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from broker.running_broker import EARLIEST, LATEST, LIST_OFFSETS_VERSION, RunningBroker
+from broker.wire_client import encode_request
+from respool.broker.dispatch import handle
 from respool.broker.handlers.messages.list_offsets import QUICK_LOOKUPS_MAX
+from respool.broker.outcome import Pipelined
+from respool.log.partition_log import PartitionLog
+from respool.model.errors import DiskFailed
 from respool.records.batch import RecordBatch, read_header
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api
+from respool.wire.codec import decode_request
 
 MAX_TIMESTAMP = -3
 COMMITTED, UNCOMMITTED = 1, 0
@@ -104,3 +112,66 @@ def test_of_many_times_asked_for_at_once_a_few_are_looked_up_on_the_loop(
     )
     assert {one.offset for one in reply.topics[0].partitions} == {1}
     assert len(in_threads) == 8
+
+
+def wishes(*asked: tuple[int, int]) -> list[dict[str, int]]:
+    return [
+        {"partition_index": number, "current_leader_epoch": -1, "timestamp": time}
+        for number, time in asked
+    ]
+
+
+def answers(broker: RunningBroker, *asked: tuple[int, int]) -> list[tuple[int, int, int]]:
+    """Number, error code and offset of each partition."""
+    reply = broker.ask(
+        Api.LIST_OFFSETS,
+        LIST_OFFSETS_VERSION,
+        replica_id=-1,
+        isolation_level=UNCOMMITTED,
+        topics=[{"name": "rides", "partitions": wishes(*asked)}],
+    )
+    return [
+        (one.partition_index, int(one.error_code), one.offset) for one in reply.topics[0].partitions
+    ]
+
+
+@pytest.mark.parametrize("at", [15, 99, LATEST, EARLIEST, -9])
+def test_a_lookup_in_memory_is_answered_before_anything_else_runs(
+    rides: RunningBroker, at: int
+) -> None:
+    frame = encode_request(
+        Api.LIST_OFFSETS,
+        LIST_OFFSETS_VERSION,
+        replica_id=-1,
+        isolation_level=UNCOMMITTED,
+        topics=[{"name": "rides", "partitions": wishes((0, at))}],
+    )
+    assert not isinstance(handle(decode_request(frame), rides.broker), Coroutine | Pipelined)
+
+
+def test_each_partition_has_its_own_answer_in_the_order_of_the_request(
+    rides: RunningBroker,
+) -> None:
+    """Times on the event loop, the largest one in a thread, and a partition that does not exist."""
+    asked = [(0, 15), (0, MAX_TIMESTAMP), (7, MAX_TIMESTAMP), (0, 25), (0, -9), (0, LATEST)]
+    assert answers(rides, *asked) == [
+        (0, 0, 1),
+        (0, 0, 2),
+        (7, ErrorCode.unknown_topic_or_partition, -1),
+        (0, 0, 2),
+        (0, ErrorCode.invalid_request, -1),
+        (0, 0, 3),
+    ]
+
+
+def test_a_disk_that_fails_in_a_lookup_takes_its_partition_offline(
+    rides: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise DiskFailed("as the test wants it")
+
+    monkeypatch.setattr(PartitionLog, "latest_timestamp", fail)
+    storage_error = ErrorCode.kafka_storage_error
+    assert answers(rides, (0, 15), (0, MAX_TIMESTAMP)) == [(0, 0, 1), (0, storage_error, -1)]
+    assert not rides.broker.partitions.find("rides", 0).is_online
+    assert answers(rides, (0, 15)) == [(0, storage_error, -1)]

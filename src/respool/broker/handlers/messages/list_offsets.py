@@ -15,14 +15,16 @@ the reply has the timestamp of the first record at or after that offset.
 With isolation_level=1 the lookup ends at the last stable offset for consumers: nothing beyond it is found.
 """
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeAlias
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import DESCRIBE_TOPIC
-from respool.broker.outcome import Reply
+from respool.broker.outcome import Outcome, Reply
 from respool.broker.partitions.partition import Partition
-from respool.log.partition_log import PartitionLog, TimestampedOffset
+from respool.log.partition_log import TimestampedOffset
 from respool.model.errors import (
     InvalidRequest,
     OffsetNotAvailable,
@@ -30,10 +32,11 @@ from respool.model.errors import (
     StorageError,
     StorageFailed,
 )
-from respool.model.ids import NO_TIMESTAMP, Offset
+from respool.model.ids import Offset
 from respool.ports.disk import NotCached
 from respool.wire.api_table import Api
-from respool.wire.codec import Request, encode_reply
+from respool.wire.codec import Request
+from respool.wire.hot_replies import ListedOffset, encode_list_offsets_reply
 
 READ_COMMITTED = 1
 LATEST = -1
@@ -48,108 +51,155 @@ QUICK_LOOKUPS_MAX = 32
 
 
 @serves(Api.LIST_OFFSETS, versions=(1, 11), rights=(DESCRIBE_TOPIC,))
-async def list_offsets(request: Request, broker: Broker) -> Reply:
+def list_offsets(request: Request, broker: Broker) -> Outcome:
     if broker.auto_created:
         broker.auto_created.on_used(topic.name for topic in request.body.topics)
     answers = _Answers(request, broker)
-    topics = [
-        {
-            "name": topic.name,
-            "partitions": [await answers.answer(topic.name, one) for one in topic.partitions],
-        }
-        for topic in request.body.topics
-    ]
-    return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
+    return answers.finish() if answers.has_slow else answers.encode()
+
+
+# A lookup off the event loop.
+_Slow: TypeAlias = Callable[[], Coroutine[Any, Any, ListedOffset]]
 
 
 class _Answers:
-    """The replies to one request's partitions."""
+    """The replies to one request's partitions; those of slow lookups follow in `finish`."""
 
     def __init__(self, request: Request, broker: Broker) -> None:
+        body = request.body
+        self._request = request
         self._broker = broker
-        self._read_committed = getattr(request.body, "isolation_level", 0) == READ_COMMITTED
-        self._by_follower = broker.member is not None and request.body.replica_id >= 0
+        self._read_committed = getattr(body, "isolation_level", 0) == READ_COMMITTED
+        self._by_follower = broker.member is not None and body.replica_id >= 0
         self._quick_left = QUICK_LOOKUPS_MAX
+        # Each with the place of its answer.
+        self._slow: list[tuple[list[ListedOffset], int, _Slow]] = []
+        self._topics = [(topic.name, self._answer_all(topic)) for topic in body.topics]
 
-    async def answer(self, topic: str, asked: Any) -> dict[str, object]:
-        fields: dict[str, object] = {
-            "partition_index": asked.partition_index,
-            "error_code": 0,
-            "timestamp": NO_TIMESTAMP,
-            "offset": NO_OFFSET,
-            "leader_epoch": -1,
-        }
-        try:
-            # A view's offsets are its parent's.
-            log_name = self._broker.image.log_name(topic)
-            partition = self._broker.partitions.find_leader(log_name, asked.partition_index)
-            partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
-            end = _end(
-                partition,
-                asked.timestamp,
-                read_committed=self._read_committed,
-                by_follower=self._by_follower,
-            )
-            fields.update(await self._look_up(partition, asked.timestamp, end))
-            time_at = getattr(asked, "time_at", NO_OFFSET)
-            if asked.timestamp == LATEST and NO_OFFSET < time_at < end:
-                # Another broker wants the age of the next record that a group reads.
-                fields["timestamp"] = await self._time_at(partition, Offset(time_at))
-        except RequestError as error:
-            fields["error_code"] = error.code
-        return fields
+    @property
+    def has_slow(self) -> bool:
+        return bool(self._slow)
 
-    async def _look_up(
-        self, partition: Partition, timestamp: int, end: Offset
-    ) -> dict[str, object]:
-        log = partition.log
+    async def finish(self) -> Reply:
+        for listed, place, look_up in self._slow:
+            try:
+                listed[place] = await look_up()
+            except RequestError as error:
+                listed[place] = ListedOffset(listed[place].partition, error.code)
+        return self.encode()
+
+    def encode(self) -> Reply:
+        request = self._request
+        return [encode_list_offsets_reply(request.correlation_id, request.version, self._topics)]
+
+    def _answer_all(self, topic: Any) -> list[ListedOffset]:
+        listed: list[ListedOffset] = []
+        for asked in topic.partitions:
+            try:
+                answer = self._answer(topic.name, asked)
+            except RequestError as error:
+                answer = ListedOffset(asked.partition_index, error.code)
+            if not isinstance(answer, ListedOffset):
+                self._slow.append((listed, len(listed), answer))
+                answer = ListedOffset(asked.partition_index)
+            listed.append(answer)
+        return listed
+
+    def _answer(self, topic: str, asked: Any) -> ListedOffset | _Slow:
+        timestamp = asked.timestamp
+        # A view's offsets are its parent's.
+        log_name = self._broker.image.log_name(topic)
+        partition = self._broker.partitions.find_leader(log_name, asked.partition_index)
+        partition.check_leader_epoch(getattr(asked, "current_leader_epoch", -1))
+        end = _end(
+            partition,
+            timestamp,
+            read_committed=self._read_committed,
+            by_follower=self._by_follower,
+        )
+        if timestamp >= 0 or timestamp == MAX_TIMESTAMP:
+            return self._find(partition, timestamp, end)
         if timestamp == LATEST:
-            return {"offset": end, "leader_epoch": partition.leader_epoch}
+            time_at = getattr(asked, "time_at", NO_OFFSET)
+            latest = ListedOffset(
+                partition.name.partition, offset=end, leader_epoch=partition.leader_epoch
+            )
+            if NO_OFFSET < time_at < end:
+                # Another broker wants the age of the next record that a group reads.
+                return partial(self._with_time, latest, partition, Offset(time_at))
+            return latest
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return {"offset": log.log_start, "leader_epoch": log.epoch_at(log.log_start)}
+            log = partition.log
+            return ListedOffset(
+                asked.partition_index,
+                offset=log.log_start,
+                leader_epoch=log.epoch_at(log.log_start),
+            )
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return {}
-        if timestamp < EARLIEST_PENDING_UPLOAD:
-            raise InvalidRequest(f"{timestamp} is neither a time nor a known special timestamp")
-        truncations = log.truncations
-        try:
-            found = await self._find(log, timestamp, end)
-        except StorageError as error:
-            if not log.was_truncated_since(truncations):
-                partition.on_storage_error(error)
-            raise StorageFailed(f"{partition.name}: {error}") from error
-        if found is None:
-            # A match may be beyond the high watermark known here, if this new leader does not know the current one yet.
-            _check_end_known(partition)
-            return {}
-        return {
-            "offset": found.offset,
-            "timestamp": found.timestamp,
-            "leader_epoch": found.leader_epoch,
-        }
+            return ListedOffset(asked.partition_index)
+        raise InvalidRequest(f"{timestamp} is neither a time nor a known special timestamp")
 
-    async def _time_at(self, partition: Partition, offset: Offset) -> int:
+    def _find(self, partition: Partition, timestamp: int, end: Offset) -> ListedOffset | _Slow:
+        """A lookup by timestamp opens batches: too slow for the event loop, unless one is small and in memory."""
+        log = partition.log
+        if timestamp == MAX_TIMESTAMP:
+            return partial(
+                self._find_in_thread, partition, lambda: log.latest_timestamp(max_offset=end)
+            )
+        if self._quick_left:
+            self._quick_left -= 1
+            truncations = log.truncations
+            try:
+                found = log.first_at_or_after(timestamp, max_offset=end, quickly=True)
+                return _listed(partition, found)
+            except NotCached:
+                pass
+            except StorageError as error:
+                raise _failed(partition, truncations, error) from error
+        return partial(
+            self._find_in_thread,
+            partition,
+            lambda: log.first_at_or_after(timestamp, max_offset=end),
+        )
+
+    async def _find_in_thread(
+        self, partition: Partition, look_up: Callable[[], TimestampedOffset | None]
+    ) -> ListedOffset:
+        truncations = partition.log.truncations
+        try:
+            found = await self._broker.offload.run(look_up)
+        except StorageError as error:
+            raise _failed(partition, truncations, error) from error
+        return _listed(partition, found)
+
+    async def _with_time(
+        self, listed: ListedOffset, partition: Partition, offset: Offset
+    ) -> ListedOffset:
         log = partition.log
         try:
             found = await self._broker.offload.run(lambda: log.time_at(offset))
         except StorageError as error:
             raise StorageFailed(f"{partition.name}: {error}") from error
-        return NO_TIMESTAMP if found is None else found
+        return listed if found is None else listed._replace(timestamp=found)
 
-    async def _find(
-        self, log: PartitionLog, timestamp: int, end: Offset
-    ) -> TimestampedOffset | None:
-        offload = self._broker.offload
-        # A lookup by timestamp opens batches. That is too slow for the event loop, unless one is small and in memory.
-        if timestamp == MAX_TIMESTAMP:
-            return await offload.run(lambda: log.latest_timestamp(max_offset=end))
-        if self._quick_left:
-            self._quick_left -= 1
-            try:
-                return log.first_at_or_after(timestamp, max_offset=end, quickly=True)
-            except NotCached:
-                pass
-        return await offload.run(lambda: log.first_at_or_after(timestamp, max_offset=end))
+
+def _listed(partition: Partition, found: TimestampedOffset | None) -> ListedOffset:
+    if found is None:
+        # A match may be beyond the high watermark known here, if this new leader does not know the current one yet.
+        _check_end_known(partition)
+        return ListedOffset(partition.name.partition)
+    return ListedOffset(
+        partition.name.partition,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _failed(partition: Partition, truncations: int, error: StorageError) -> StorageFailed:
+    if not partition.log.was_truncated_since(truncations):
+        partition.on_storage_error(error)
+    return StorageFailed(f"{partition.name}: {error}")
 
 
 def _end(
