@@ -12,8 +12,9 @@ from sim.planted_cluster_bugs import CLUSTER_PLANTS
 
 # Chosen for having much happen in little time; a seed that found a bug joins them.
 SMOKE = (0, 1, 5, 8, 17, 39)
-# More happens in these, and they take as long as all of the others.
-LONG_SMOKE = (20, 26)
+# More happens in these, and they take as long as all of the others. The last one found that a replica whose first
+# segment's name was lost began after it, and took the leader's records before that with it.
+LONG_SMOKE = (20, 26, 96100010)
 # How many seeds each planted bug may take to be found.
 SEEDS_MAX = 300
 QUICK_SEEDS_MAX = 10

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Any
@@ -928,6 +929,58 @@ def test_a_lost_partition_that_is_no_longer_wanted_is_forgotten() -> None:
     assert folder.put_strays_aside([]) == []
     assert no_checkpoints(disk)
     assert open_log(folder, topic_id=SECOND).log_end == 0
+
+
+SEGMENT_CONFIG = replace(CONFIG, segment_bytes=100)
+
+
+def append_rolling(log: PartitionLog, count: int) -> None:
+    log.update_config(SEGMENT_CONFIG)
+    for number in range(count):
+        append(log, f"a ride {number}")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_power_cut_before_the_first_sync_never_raises_the_log_start(seed: int) -> None:
+    """The first segment's name was lost, a later one's was not: a replica opened at 3, and its leader followed it."""
+    disk = a_disk(seed)
+    append_rolling(open_log(open_folder(disk)), 4)
+    assert len([name for name in disk.list_folder("orders-0") if name.endswith(".log")]) == 4
+    # By another partition's first sync.
+    disk.sync_folder("")
+    disk.crash()
+    log = open_log(open_folder(disk.reopen()))
+    assert log.log_start == 0
+
+
+def test_segments_without_the_first_one_are_put_aside_if_nothing_was_synced() -> None:
+    disk = a_disk()
+    append_rolling(open_log(open_folder(disk)), 2)
+    disk.delete(f"orders-0/{0:020d}.log")
+    disk = disk.reopen()
+    log = open_log(open_folder(disk))
+    assert (log.log_start, log.log_end) == (0, 0)
+    stray = "orders-0.00000000000000000000000000000001-stray"
+    assert disk.exists(f"{stray}/{1:020d}.log")
+
+
+def test_a_killed_broker_keeps_all_segments_that_were_not_synced() -> None:
+    disk = a_disk()
+    append_rolling(open_log(open_folder(disk)), 4)
+    log = open_log(open_folder(disk.reopen()))
+    assert (log.log_start, log.log_end) == (0, 4)
+
+
+def test_synced_segments_without_the_first_one_stay_where_they_are() -> None:
+    """An operator may have deleted it, or the checkpoints: what was on disk is not taken for a torn new log."""
+    disk = a_disk()
+    log = open_with_record(open_folder(disk))
+    append_rolling(log, 3)
+    sync(log)
+    disk.delete(f"orders-0/{0:020d}.log")
+    disk = disk.reopen()
+    log = open_log(open_folder(disk))
+    assert (log.log_start, log.log_end) == (1, 4)
 
 
 def test_strays_are_put_aside_not_deleted_and_forgotten() -> None:

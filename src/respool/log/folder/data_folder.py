@@ -331,7 +331,9 @@ class DataFolder:
         """
         found = self._folders.topic_id(name)
         if found == topic_id:
-            return True
+            if not self._lacks_first_segment(name):
+                return True
+            found = None
         if self._checkpoints.may_contain(name) and (
             found is not None or self._folders.is_being_deleted(name)
         ):
@@ -347,9 +349,18 @@ class DataFolder:
         path = self._folders.remove_unsynced(name)
         if path is not None:
             logger.warning(
-                "%s: records that were never synced lost their metadata; they are in %s", name, path
+                "%s: records that were never synced lost their metadata, or records before them; they are in %s",
+                name,
+                path,
             )
         return False
+
+    def _lacks_first_segment(self, name: TopicPartition) -> bool:
+        """True if nothing of the log was ever durable, and its first records are missing."""
+        log_start = self._checkpoints.log_starts.get(name)
+        if self.was_clean or self._checkpoints.recorded_end(name) > log_start:
+            return False
+        return self._folders.lacks_first_segment(name, log_start)
 
     def _current(
         self, logs: Mapping[TopicPartition, PartitionLog]

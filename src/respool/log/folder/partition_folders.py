@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from respool.log.file_names import FOLDER_DELETED, LOG
+from respool.log.file_names import FOLDER_DELETED, LOG, parse_offset_name
 from respool.log.folder_durability import was_folder_durable
 from respool.log.partition_folder import (
     METADATA_NAME,
@@ -16,7 +16,7 @@ from respool.log.partition_folder import (
     parse_folder_name,
 )
 from respool.model.errors import PartitionFolderUnclear
-from respool.model.ids import TopicId, TopicPartition
+from respool.model.ids import Offset, TopicId, TopicPartition
 from respool.ports.disk import Disk
 
 ROOT = ""
@@ -71,6 +71,17 @@ class PartitionFolders:
                 f"{folder} holds a log but no {METADATA_NAME}: put that file back, or move the folder away"
             )
         return None
+
+    def lacks_first_segment(self, name: TopicPartition, log_start: Offset) -> bool:
+        """True if a power cut before the first sync left later segments of the log without its first one.
+
+        No name in the folder was durable then, so any of them may be missing. Segments are removed, and the log start
+        is raised, only after the first sync: until then the first segment begins at the checkpointed log start.
+        """
+        folder = folder_name(name)
+        parsed = [parse_offset_name(file) for file in self._logs_in(folder)]
+        bases = [one[0] for one in parsed if one is not None]
+        return bool(bases) and min(bases) > log_start and not was_folder_durable(self._disk, folder)
 
     def make(self, name: TopicPartition, topic_id: TopicId) -> None:
         """Create the folder for this topic. The log's first sync makes it durable (folder_durability.py)."""
