@@ -21,6 +21,8 @@ ROW_COLUMNS = 9
 
 # Every field of a record takes at least a byte.
 RECORD_BYTES_MIN = 7
+# The lengths of a header's key and value.
+HEADER_BYTES_MIN = 2
 
 
 @part_of_kernels
