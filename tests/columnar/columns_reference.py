@@ -1,6 +1,6 @@
 """What `decode` should return, in plain Python: record after record, slow and easy to believe."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from respool.columnar.arrow_columns import ALL_COLUMNS
@@ -25,6 +25,7 @@ def plain_decode(
     columns: Sequence[str] = ALL_COLUMNS,
     since_ms: int | None = None,
     until_ms: int | None = None,
+    is_wanted: Callable[[dict[str, Any]], bool] = lambda row: True,
     aborted: Sequence[tuple[int, int]] = (),
     check_crc: bool = True,
 ) -> tuple[list[dict[str, Any]], int]:
@@ -64,6 +65,7 @@ def plain_decode(
         and (end is None or row["offset"] < end)
         and (since_ms is None or since_ms <= row["timestamp"])
         and (until_ms is None or row["timestamp"] < until_ms)
+        and is_wanted(row)
     ]
     return shown, next_offset
 

@@ -19,6 +19,7 @@ from respool.columnar.arrow_columns import (
     VALUE,
 )
 from respool.columnar.batch_headers import BASE_OFFSET, BEGIN, END, RECORD_COUNT
+from respool.columnar.clause_tables import ClauseTables
 from respool.columnar.compiled import Bytes, Numbers, Places
 from respool.columnar.errors import CorruptBatch
 from respool.columnar.record_table import RECORD_BYTES_MIN
@@ -56,15 +57,17 @@ class ColumnBuilder:
         offset_last: int,
         time_first: int,
         time_last: int,
+        clauses: ClauseTables,
     ) -> None:
         self._schema = schema
+        self._clauses = clauses
         self._wanted = sum(_WANTED[name] for name in schema.names)
         self._bounds: Numbers = np.array(
             [offset_first, offset_last, time_first, time_last], dtype=np.int64
         )
 
     def build(self, data: Bytes, sections: Numbers) -> tuple[pa.RecordBatch, int]:
-        """Return the rows of all sections within bounds, and their number.
+        """Return the rows of all sections within bounds for which the clauses hold, and their number.
 
         Raises:
             CorruptBatch: a batch's records do not match its header.
@@ -76,7 +79,7 @@ class ColumnBuilder:
         )
         columns = _Columns(int(rows_max), self._wanted)
         rows, fault, index = kernels.locate(
-            data, sections, self._bounds, self._wanted, columns.room
+            data, sections, self._bounds, self._clauses, self._wanted, columns.room
         )
         if fault != kernels.NO_FAULT:
             raise CorruptBatch(offset=int(sections[index, BASE_OFFSET]), why=_FAULTS[fault])
@@ -118,7 +121,7 @@ class _Columns:
             TIMESTAMP: room.timestamps,
             TIMESTAMP_TYPE: room.timestamp_types,
         }
-        buffers = [None, pa.py_buffer(numbers[name][:rows])]
+        buffers = [None, _fitted(numbers[name], rows)]
         return pa.Array.from_buffers(TYPES[name], rows, buffers)
 
     def _header_lists(self, data: Bytes, rows: int) -> pa.Array:
@@ -136,7 +139,7 @@ class _Columns:
         keys = _as_text(binary_array(pa.binary(), data, key_begins, key_ends, count), key_type)
         values = binary_array(value_type, data, value_begins, value_ends, count)
         pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
-        buffers = [None, pa.py_buffer(ends[: rows + 1])]
+        buffers = [None, _fitted(ends, rows + 1)]
         return pa.Array.from_buffers(TYPES[HEADERS], rows, buffers, children=[pairs])
 
 
@@ -153,8 +156,14 @@ def binary_array(
         bits: Bytes = np.zeros((rows + 7) // 8, dtype=np.uint8)
         kernels.mark_valid(begins, rows, bits)
         bitmap = pa.py_buffer(bits)
-    buffers = [bitmap, pa.py_buffer(ends[: rows + 1]), pa.py_buffer(target)]
+    buffers = [bitmap, _fitted(ends, rows + 1), pa.py_buffer(target)]
     return pa.Array.from_buffers(kind, rows, buffers, null_count=nulls)
+
+
+def _fitted(room: NDArray[Any], count: int) -> pa.Buffer:
+    """The first `count` numbers; copied if they would keep much more memory than they fill."""
+    used = room[:count]
+    return pa.py_buffer(used.copy() if 2 * count < len(room) else used)
 
 
 def _as_text(keys: pa.Array, kind: pa.DataType) -> pa.Array:

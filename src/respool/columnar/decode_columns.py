@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from respool.columnar.arrow_columns import ALL_COLUMNS, schema_of
 from respool.columnar.batch_headers import BEGIN, END, SECTION_COLUMNS
+from respool.columnar.clause_tables import ClauseTables, clause_tables
 from respool.columnar.column_builder import ColumnBuilder
 from respool.columnar.compiled import Bytes, Numbers, readable
 from respool.columnar.fetched_batches import AbortedTransactions, FetchedBatches, OpenBatch
@@ -16,6 +17,7 @@ from respool.ports.record_scan import Buffer
 DECOMPRESSED_MAX = 256 * 1024 * 1024
 # A column of bytes is limited to 2 GiB, and a batch's records may take nearly that.
 GROUP_BYTES_MAX = 2**31 - 1
+NO_CLAUSES = clause_tables(None)
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
@@ -42,6 +44,7 @@ def decode(
     columns: Sequence[str] = ALL_COLUMNS,
     since_ms: int | None = None,
     until_ms: int | None = None,
+    clauses: ClauseTables = NO_CLAUSES,
     aborted: Sequence[tuple[int, int]] = (),
     decompressed_max: int = DECOMPRESSED_MAX,
     check_crc: bool = True,
@@ -50,6 +53,7 @@ def decode(
 
     Args:
         data: The records field of one partition in a Fetch response.
+        clauses: Only records for which they hold are returned.
         aborted: Producer id and first offset of each aborted transaction in that response. Their records are left out.
         decompressed_max: Maximum decompressed size of a batch. Once this many bytes were decompressed, the rest of the
         data is left for the next fetch, at `next_offset`.
@@ -66,6 +70,7 @@ def decode(
         offset_last=_INT64_MAX if end is None else end - 1,
         time_first=_INT64_MIN if since_ms is None else max(since_ms, _INT64_MIN),
         time_last=_INT64_MAX if until_ms is None else min(until_ms - 1, _INT64_MAX),
+        clauses=clauses,
     )
     view = memoryview(data).cast("B")
     fetched = FetchedBatches(

@@ -21,9 +21,10 @@ from respool.columnar.batch_headers import (
     MAX_TIMESTAMP,
     RECORD_COUNT,
 )
+from respool.columnar.clause_tables import ALL_CLAUSES, ClauseTables, match_record
 from respool.columnar.compiled import Bytes, Numbers, Places, Word, kernel
 from respool.columnar.raw_memory import copy_bytes
-from respool.columnar.record_table import RECORD_BYTES_MIN, read_record
+from respool.columnar.record_table import HEADER_BYTES_MIN, RECORD_BYTES_MIN, read_record
 from respool.columnar.varint_kernels import INT_BITS, read_varint
 
 # The wanted records: offset and timestamp bounds, inclusive.
@@ -36,9 +37,6 @@ WANT_KEY, WANT_VALUE, WANT_OFFSET, WANT_TIMESTAMP, WANT_TIMESTAMP_TYPE, WANT_HEA
 
 # Faults of a section.
 NO_FAULT, FAULT_COUNT, FAULT_RECORD, FAULT_DELTA, FAULT_TIME, FAULT_HEADERS, FAULT_END = range(7)
-
-# A header takes at least two bytes: the lengths of its key and value.
-_HEADER_BYTES_MIN = 2
 
 
 @kernel
@@ -64,7 +62,7 @@ def read_header(data: Bytes, at: int, end: int) -> tuple[int, int, int, int]:
 def count_headers(data: Bytes, begin: int, end: int) -> int:
     """The number of headers in data[begin:end], which starts with their count; -1 if they do not fill it exactly."""
     count, at = read_varint(data, begin, end, INT_BITS)
-    if at < 0 or count < 0 or count > (end - at) // _HEADER_BYTES_MIN:
+    if at < 0 or count < 0 or count > (end - at) // HEADER_BYTES_MIN:
         return -1
     for _ in range(count):
         at = read_header(data, at, end)[3]
@@ -92,16 +90,21 @@ class ColumnRoom(NamedTuple):
 
 @kernel
 def locate(
-    data: Bytes, sections: Numbers, bounds: Numbers, wanted: int, room: ColumnRoom
+    data: Bytes,
+    sections: Numbers,
+    bounds: Numbers,
+    clauses: ClauseTables,
+    wanted: int,
+    room: ColumnRoom,
 ) -> tuple[int, int, int]:
-    """Parse all records of all sections; fill a row for each one within bounds.
+    """Parse all records of all sections; fill a row for each one within bounds for which the clauses hold.
 
     Returns the number of rows, NO_FAULT and 0; or the fault of the first section that does not match its batch header,
     and that section.
     """
     row = 0
     for index in range(sections.shape[0]):
-        row, fault = locate_section(data, sections[index], bounds, wanted, room, row)
+        row, fault = locate_section(data, sections[index], bounds, clauses, wanted, room, row)
         if fault != NO_FAULT:
             return row, fault, index
     return row, NO_FAULT, 0
@@ -109,7 +112,13 @@ def locate(
 
 @kernel
 def locate_section(
-    data: Bytes, section: Numbers, bounds: Numbers, wanted: int, room: ColumnRoom, row: Word
+    data: Bytes,
+    section: Numbers,
+    bounds: Numbers,
+    clauses: ClauseTables,
+    wanted: int,
+    room: ColumnRoom,
+    row: Word,
 ) -> tuple[Word, int]:
     """Fill rows from `row` on; return their end, and the fault."""
     # Outside of the loop: taking an array out of a tuple costs reference counting each time.
@@ -117,6 +126,8 @@ def locate_section(
     key_begins, key_ends = room.key_begins, room.key_ends
     value_begins, value_ends = room.value_begins, room.value_ends
     header_begins, header_ends = room.header_begins, room.header_ends
+    tests, values, text, masks = clauses.tests, clauses.values, clauses.text, clauses.masks
+    is_conditional = masks[ALL_CLAUSES] != 0
 
     at, section_end, count = section[BEGIN], section[END], section[RECORD_COUNT]
     if count < 0 or count > (section_end - at) // RECORD_BYTES_MIN:
@@ -134,13 +145,18 @@ def locate_section(
         timestamp, fits = time_of(section, time_delta)
         if not fits:
             return row, FAULT_TIME
+        verdict = 1
+        if is_conditional:
+            verdict = match_record(
+                data, record[5], record[6], record[7], value_end, at, tests, values, text, masks
+            )
         headers: Word = 0
         # Nearly always there are none.
-        if wanted & WANT_HEADERS and (value_end + 1 != at or data[value_end] != 0):
+        if verdict > 0 and wanted & WANT_HEADERS and (value_end + 1 != at or data[value_end] != 0):
             headers = count_headers(data, value_end, at)
-            if headers < 0:
-                return row, FAULT_HEADERS
-        if is_within(bounds, offset, timestamp):
+        if verdict < 0 or headers < 0:
+            return row, FAULT_HEADERS
+        if verdict and is_within(bounds, offset, timestamp):
             put_number(wanted & WANT_OFFSET, offsets, row, offset)
             put_number(wanted & WANT_TIMESTAMP, timestamps, row, timestamp)
             put_number(
