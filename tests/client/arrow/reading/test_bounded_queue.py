@@ -16,6 +16,10 @@ def piece(number: int, *, rows: int = 1) -> Piece:
     return Piece(partition=0, batch=batch, next_offset=number)
 
 
+def empty(next_offset: int, *, partition: int = 0) -> Piece:
+    return Piece(partition=partition, batch=None, next_offset=next_offset)
+
+
 def in_thread(run: Callable[[], object]) -> Thread:
     thread = Thread(target=run, daemon=True)
     thread.start()
@@ -128,3 +132,25 @@ def test_a_source_that_waits_for_room_ends_when_another_fails() -> None:
     queue.fail(ClientError("the other source's"))
     waiting.join(10)
     assert len(ended) == 1
+
+
+def test_pieces_without_messages_do_not_pile_up_while_nobody_takes_them() -> None:
+    queue = BoundedQueue(bytes_max=1_000, sources=1)
+    queue.put(piece(1))
+    for offset in range(2, 100):
+        queue.put(empty(offset))
+        queue.put(empty(offset + 1_000, partition=1))
+    queue.finish()
+    first, second = queue.take(), queue.take()
+    assert first is not None
+    assert (first.batch, first.next_offset) == (piece(1).batch, 99)
+    assert second == empty(1_099, partition=1)
+    assert queue.take() is None
+
+
+def test_a_piece_without_messages_is_queued_after_the_last_one_was_taken() -> None:
+    queue = BoundedQueue(bytes_max=1_000, sources=1)
+    queue.put(piece(1))
+    assert queue.take() == piece(1)
+    queue.put(empty(7))
+    assert queue.take() == empty(7)

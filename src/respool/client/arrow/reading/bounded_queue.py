@@ -10,7 +10,7 @@ import pyarrow as pa
 from respool.client.kafka.errors import ClientClosed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Piece:
     """Messages read from one partition, in order."""
 
@@ -31,6 +31,8 @@ class BoundedQueue:
         self._bytes_max = bytes_max
         self._sources = sources
         self._pieces: deque[Piece] = deque()
+        # The last queued piece of each partition.
+        self._last: dict[int, Piece] = {}
         self._bytes = 0
         self._error: BaseException | None = None
         self._is_closed = False
@@ -52,6 +54,8 @@ class BoundedQueue:
     def put(self, piece: Piece) -> None:
         """Add a piece; waits until there is room. One piece may exceed the bound, so that any piece fits.
 
+        A piece without a batch is merged into the partition's last one, if that is still queued.
+
         Raises:
             ClientClosed: the queue was closed, or another source failed.
         """
@@ -60,7 +64,13 @@ class BoundedQueue:
             # After one source has failed the others stop, or their pieces would keep coming before the error.
             if self._has_ended:
                 raise ClientClosed("the read was closed")
+            last = self._last.get(piece.partition)
+            if piece.batch is None and last is not None:
+                # Or such pieces, which have no size, would pile up while nobody takes them.
+                last.next_offset = piece.next_offset
+                return
             self._pieces.append(piece)
+            self._last[piece.partition] = piece
             self._bytes += piece.size
             self._changed.notify_all()
 
@@ -80,6 +90,8 @@ class BoundedQueue:
                 if self._pieces:
                     piece = self._pieces.popleft()
                     self._bytes -= piece.size
+                    if self._last[piece.partition] is piece:
+                        del self._last[piece.partition]
                     self._changed.notify_all()
                     return piece
                 if self._error is not None:
@@ -117,5 +129,6 @@ class BoundedQueue:
         with self._changed:
             self._is_closed = True
             self._pieces.clear()
+            self._last.clear()
             self._bytes = 0
             self._changed.notify_all()
