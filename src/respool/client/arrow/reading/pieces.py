@@ -6,7 +6,8 @@ from respool.client.arrow.errors import BatchDamaged
 from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
 from respool.client.arrow.reading.projection import Projection
 from respool.client.kafka.reading.cursor import Cursor
-from respool.columnar.decode_columns import DECOMPRESSED_MAX, decode
+from respool.columnar.clause_tables import ClauseTables
+from respool.columnar.decode_columns import DECOMPRESSED_MAX, NO_CLAUSES, decode
 from respool.columnar.errors import BatchTooLarge, BatchUnreadable
 from respool.wire.fetch_reply import FetchedPart
 
@@ -24,14 +25,19 @@ class PieceMaker:
         *,
         since_ms: int | None = None,
         until_ms: int | None = None,
+        clauses: ClauseTables = NO_CLAUSES,
         decompressed_max: int = DECOMPRESSED_MAX,
     ) -> None:
-        """Messages outside the time range are dropped. `decompressed_max` limits the size of one decompressed batch."""
+        """Messages outside the time range are dropped, and those for which the clauses do not hold.
+
+        `decompressed_max` limits the size of one decompressed batch.
+        """
         self._columns = projection.decoded
         self._shape = projection.new_shaper().shape
         self._queue = queue
         self._since_ms = since_ms
         self._until_ms = until_ms
+        self._clauses = clauses
         self._decompressed_max = decompressed_max
 
     def hand_on(self, cursor: Cursor, begin: int, part: FetchedPart) -> None:
@@ -63,6 +69,7 @@ class PieceMaker:
             columns=self._columns,
             since_ms=self._since_ms,
             until_ms=self._until_ms,
+            clauses=self._clauses,
             aborted=part.aborted,
             decompressed_max=limit,
         )

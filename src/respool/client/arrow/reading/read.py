@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from respool.client.arrow.reading.conditions import TagFilter, condition_of
 from respool.client.arrow.reading.projection import Projection
 from respool.client.arrow.reading.read_bounds import PartitionOffsets, When, parse_point
 from respool.client.arrow.reading.read_plan import (
@@ -52,6 +53,7 @@ def read_table(
     partitions: Iterable[int] | None = None,
     columns: Sequence[str] | None = None,
     where: "pc.Expression | None" = None,
+    tags: TagFilter | None = None,
     isolation: Isolation = "read_committed",
     missing: Missing = "error",
     lateness: timedelta | None = None,
@@ -74,6 +76,8 @@ def read_table(
         partitions: The partitions to read; the default is all, or those named in `since` and `until`.
         columns: The columns, in order: topic, partition, key, value, offset, timestamp, timestamp_type, headers.
         where: A pyarrow.compute expression over these columns; rows that do not match are dropped during the read.
+        tags: Header names and values, as {"region": ["eu", "us"], "tag": "paid"}, or a condition in the language of
+            views, as text. Other messages are dropped before they are decoded.
         isolation: "read_committed" leaves out messages of aborted and open transactions.
         missing: What to do if messages in the range have been deleted: "error", or "available" to read the rest.
         lateness: The maximum delay between a message's timestamp and its append. With it, a time in `until` ends the
@@ -95,6 +99,7 @@ def read_table(
         partitions=partitions,
         columns=columns,
         where=where,
+        tags=tags,
         isolation=isolation,
         follow=False,
         missing=missing,
@@ -123,6 +128,7 @@ def stream_batches(
     partitions: Iterable[int] | None = None,
     columns: Sequence[str] | None = None,
     where: "pc.Expression | None" = None,
+    tags: TagFilter | None = None,
     isolation: Isolation = "read_committed",
     follow: bool = True,
     missing: Missing = "error",
@@ -152,6 +158,7 @@ def stream_batches(
         rack=rack,
     )
     projection = Projection(topic, columns, where)
+    condition = condition_of(tags, where)
     with Cluster(bootstrap, retry_ms=retry_ms, security=security) as cluster:
         plan = plan_read(
             cluster,
@@ -175,6 +182,7 @@ def stream_batches(
             plan,
             projection,
             settings,
+            condition=condition,
             known_partitions=len(plan.ranges) if grows else None,
         )
 
@@ -186,6 +194,7 @@ def read_range(
     *,
     columns: Sequence[str] | None = None,
     where: "pc.Expression | None" = None,
+    tags: TagFilter | None = None,
     settings: ReadSettings | None = None,
 ) -> BatchStream:
     """Read one partition of a plan, possibly from another process: for callers that distribute a read themselves."""
@@ -194,7 +203,8 @@ def read_range(
         raise BadArgument(f"the plan has no partition {partition}")
     part = replace(plan, ranges=ranges)
     projection = Projection(plan.topic, columns, where)
-    return BatchStream(cluster, part, projection, settings or ReadSettings())
+    condition = condition_of(tags, where)
+    return BatchStream(cluster, part, projection, settings or ReadSettings(), condition=condition)
 
 
 def plan_read(

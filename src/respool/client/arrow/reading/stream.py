@@ -29,7 +29,9 @@ from respool.client.kafka.list_offsets import Isolation
 from respool.client.kafka.reading.cursor import Cursor
 from respool.client.kafka.reading.fetch_request import FetchSettings
 from respool.client.kafka.transport import FRAME_BYTES_MAX
+from respool.columnar.clause_tables import clause_tables
 from respool.columnar.decode_columns import DECOMPRESSED_MAX
+from respool.model.where import Where
 
 MIB = 1024 * 1024
 FETCH_BYTES = 8 * MIB
@@ -81,9 +83,10 @@ class BatchStream(Iterator[pa.RecordBatch]):
         projection: Projection,
         settings: ReadSettings,
         *,
+        condition: Where | None = None,
         known_partitions: int | None = None,
     ) -> None:
-        """Starts to read at once. `known_partitions`: see `Fetcher`."""
+        """Starts to read at once; only records that fulfill the condition. `known_partitions`: see `Fetcher`."""
         self.schema: pa.Schema = projection.schema
         self._positions = {one.partition: one.begin for one in plan.ranges}
         shares = _shares(plan.ranges, settings.parallel)
@@ -98,6 +101,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
         # Looked up first, so that no thread is started if the topic does not exist.
         cluster.topic(plan.topic)
         own = cluster.twin()
+        clauses = clause_tables(condition)
         threads = []
         for number, share in enumerate(shares):
             fetcher = Fetcher(
@@ -111,6 +115,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
                     queue,
                     since_ms=plan.since_ms,
                     until_ms=plan.until_ms,
+                    clauses=clauses,
                     decompressed_max=settings.decompressed_max,
                 ),
                 queue=queue,
