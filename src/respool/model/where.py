@@ -157,7 +157,7 @@ def _tag_clause(name: object, given: object) -> HeaderIn:
     _encoded(name)
     if isinstance(given, str | bytes):
         given = [given]
-    if not isinstance(given, Iterable):
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
         raise InvalidWhere(
             f"{name_text(name)}: {given!r} is no value; give text, bytes, or several"
         )
