@@ -23,7 +23,7 @@ def test_the_tour_of_the_source_works_as_it_is_written(
         printed = run_block_shared(tour, broker, spark)
     assert "|anna|" in printed.replace(" ", "")
     assert "43.7" in printed
-    assert printed.splitlines()[-2:] == ["2 of Anna's", "3 in the stream"]
+    assert printed.splitlines()[-3:] == ["2 of Anna's", "1 in Bonn", "3 in the stream"]
 
 
 def test_every_option_of_the_source_is_on_the_page() -> None:

@@ -30,13 +30,19 @@ class Story:
         self._streams: list[StreamReader] = []
 
     def write(self, topic: str, values: Iterable[Any], **more: Any) -> None:
-        """Values as text; `to` and `at` are the partition and the time in ms of each."""
+        """Values as text; `to`, `at` and `tag` are the partition, the time in ms and a header of each."""
         values = list(values)
         columns: dict[str, Any] = {"value": [str(one) for one in values]}
         for name, column in (("to", "to"), ("at", "timestamp"), ("key", "key")):
             if name in more:
                 said = more.pop(name)
                 columns[column] = said if isinstance(said, list) else [said] * len(values)
+        if "tag" in more:
+            tags = more.pop("tag")
+            columns["headers"] = [
+                [{"key": "tag", "value": tag.encode()}]
+                for tag in (tags if isinstance(tags, list) else [tags] * len(values))
+            ]
         if "to" in columns:
             more["partition"] = "to"
         respool.write_table(pa.table(columns), topic, bootstrap=self.broker.bootstrap, **more)

@@ -182,6 +182,29 @@ def test_a_filter_on_keys_leaves_rows_out_before_spark_sees_them(rides: Story) -
     assert read.values() == ["p0-1", "p0-3", "p1-1", "p1-3"]
 
 
+def test_tags_leave_rows_out_before_spark_sees_them(story: Story) -> None:
+    story.topics.create("rides", partitions=2)
+    for partition in (0, 1):
+        story.write(
+            "rides",
+            [f"p{partition}-{number}" for number in range(10)],
+            to=partition,
+            key=[f"k{number % 2}" for number in range(10)],
+            tag=["paid" if number % 5 == 0 else "open" for number in range(10)],
+        )
+    paid = story.batch(tags='{"tag": "paid"}')
+    # Offsets are planned as for the whole topic.
+    assert paid.offsets == {("rides", 0): (0, 10), ("rides", 1): (0, 10)}
+    assert paid.values() == ["p0-0", "p0-5", "p1-0", "p1-5"]
+    both = story.batch(EqualTo(("key",), b"k1"), tags="tag in ('paid', 'other')")
+    assert both.left == []
+    assert both.values() == ["p0-5", "p1-5"]
+    assert story.batch(tags="tag = 'nobody''s'").rows() == []
+    split = story.batch(tags="tag != 'paid'", maxRecordsPerPartition=3)
+    assert len(split.ranges) == 8
+    assert len(split.rows()) == 16
+
+
 def test_a_given_schema_reads_only_its_columns(rides: Story) -> None:
     rows = rides.batch(EqualTo(("key",), b"k1"), schema=StructType().add("offset", "long")).rows()
     assert rows[:2] == [{"offset": 1}, {"offset": 1}]

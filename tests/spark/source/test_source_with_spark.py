@@ -1,5 +1,6 @@
 """The source inside Spark: what only the two together can show."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,44 @@ def test_headers_and_chosen_columns_come_as_asked_for(spark: "SparkSession", sto
     assert rows[1].headers is None
     chosen = spark.read.format("respool").schema("offset long, value binary").options(**options)
     assert [tuple(row) for row in chosen.load().collect()] == [(0, b"with"), (1, b"without")]
+
+
+def test_tags_select_rows_of_frames_and_streams(spark: "SparkSession", story: Story) -> None:
+    story.topics.create("rides", partitions=2)
+    for partition in (0, 1):
+        story.write(
+            "rides",
+            range(10),
+            to=partition,
+            key=[f"k{number % 2}" for number in range(10)],
+            tag=["paid" if number % 5 == 0 else "open" for number in range(10)],
+        )
+    df = frame(spark, story.broker, tags='{"tag": "paid"}', includeHeaders="true")
+    assert df.count() == 4
+    assert {(row.headers[0].value, row.value) for row in df.collect()} == {
+        (b"paid", b"0"),
+        (b"paid", b"5"),
+    }
+    assert df.where("key = X'6B31' and partition = 1").count() == 1
+    # Spark has no form of filter for elements of an array: it applies this one itself.
+    tagged = frame(spark, story.broker, includeHeaders="true").where(
+        "exists(headers, one -> one.key = 'tag' and one.value = X'70616964')"
+    )
+    assert "Filter exists(" in tagged._jdf.queryExecution().executedPlan().toString()
+    assert tagged.count() == 4
+    stream = (
+        spark.readStream.format("respool")
+        .options(**{"kafka.bootstrap.servers": story.broker.bootstrap})
+        .options(subscribe="rides", startingOffsets="earliest", tags="tag = 'paid'")
+        .load()
+    )
+    query = stream.writeStream.format("memory").queryName("paid").trigger(availableNow=True)
+    running = query.start()
+    assert running.awaitTermination(120)
+    assert spark.table("paid").count() == 4
+    assert running.lastProgress is not None
+    ended = json.loads(running.lastProgress.sources[0].endOffset)
+    assert ended["rides"]["offsets"] == {"0": 10, "1": 10}
 
 
 def test_mistakes_are_sparks_errors_that_name_the_option(

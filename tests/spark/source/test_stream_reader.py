@@ -320,6 +320,40 @@ def test_progress_is_shown_as_a_groups_offsets(rides: Story) -> None:
     assert rides.committed("spark-respool-rides") == {}
 
 
+def test_a_stream_of_a_tag_moves_on_where_nothing_matches(story: Story) -> None:
+    story.topics.create("rides")
+    stream = story.stream(tags='{"tag": "paid"}', **{"kafka.group.id": "paid"}).begin()
+    story.write("rides", ["a", "b", "c"], tag=["open", "paid", "open"])
+    assert stream.next() == ["b"]
+    for number in range(3):
+        # A micro-batch without rows ends at the log end, too.
+        story.write("rides", [f"quiet-{number}"], tag="open")
+        assert stream.next() == []
+        assert stream.at is not None
+        stream.reader.commit(stream.at)
+        assert story.committed("paid") == {0: 4 + number}
+    story.write("rides", ["d"], tag="paid")
+    assert stream.at is not None
+    resumed = story.stream(tags="tag = 'paid'").resume(stream.at)
+    assert resumed.next() == ["d"]
+    assert resumed.next() == []
+
+
+def test_limits_of_a_trigger_count_all_messages_whatever_their_tags(story: Story) -> None:
+    story.topics.create("rides")
+    story.write("rides", range(10), tag=["paid" if n % 5 == 0 else "open" for n in range(10)])
+    by_offsets = story.stream(tags="tag = 'paid'", maxOffsetsPerTrigger=4).begin()
+    assert [by_offsets.next() for _ in range(3)] == [["0"], ["5"], []]
+    assert by_offsets.at is not None
+    assert by_offsets.at["rides"]["offsets"] == {"0": 10}
+    available = story.stream(tags="tag = 'nobody''s'").begin()
+    available.reader.prepareForTriggerAvailableNow()
+    story.write("rides", ["later"], tag="open")
+    assert available.next() == []
+    assert available.at is not None
+    assert available.at["rides"]["offsets"] == {"0": 10}
+
+
 def test_a_commit_that_fails_is_told_and_does_not_stop_the_stream(
     rides: Story, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -42,6 +42,8 @@ class Reading:
     rack: str | None
     loss: Loss
     columns: tuple[str, ...]
+    # A condition as text, applied before rows are decoded.
+    tags: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
     rows: tuple[Condition, ...] = ()
@@ -56,6 +58,7 @@ class Reading:
             rack=options.rack,
             loss=Loss(options.fail_on_data_loss),
             columns=columns,
+            tags=options.tags,
         )
 
     def batches(self, wanted: Range) -> "Iterator[pa.RecordBatch]":
@@ -140,6 +143,7 @@ class Reading:
             wanted.partition,
             columns=self.columns,
             where=where_of(self.rows),
+            tags=self.tags,
             settings=settings,
         ) as stream:
             yield from stream

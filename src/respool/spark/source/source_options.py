@@ -10,6 +10,7 @@ from respool.spark.option_values import BadOption, Options
 from respool.spark.options_kafka import PRODUCERS
 from respool.spark.source.java_pattern import topic_pattern
 from respool.spark.source.start_points import Point, assigned, point_of
+from respool.spark.source.tags_option import tags_of
 
 MAX_TRIGGER_DELAY_MS = 15 * 60_000
 POLL_MS = 120_000
@@ -62,6 +63,7 @@ NAMES = (
     "startingTimestamp",
     "subscribe",
     "subscribePattern",
+    "tags",
 )
 _WAYS = ("assign", "subscribe", "subscribePattern")
 _ENDING = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
@@ -125,6 +127,8 @@ class SourceOptions:
     fetch_bytes: int | None
     # The rack of the tasks; None: each executor's own setting is used (`reading.RACK_VARIABLE`).
     rack: str | None
+    # The condition that all rows fulfill, as text; None: all messages are read.
+    tags: str | None
 
     @classmethod
     def of(cls, options: Options, kind: Kind | None = None) -> "SourceOptions":
@@ -172,6 +176,7 @@ class SourceOptions:
             lateness_ms=options.milliseconds("maxLateness", 0) if lateness else None,
             fetch_bytes=_fetch_bytes(options),
             rack=options.text("kafka.client.rack"),
+            tags=tags_of(options),
         )
 
 

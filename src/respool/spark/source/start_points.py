@@ -127,13 +127,20 @@ def assigned(option: str, said: str) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def json_object(option: str, said: str) -> dict[str, Any]:
+def json_object(option: str, said: str, *, of: str = "topics' names") -> dict[str, Any]:
     try:
-        found = json.loads(said)
+        found = json.loads(said, object_pairs_hook=_each_once)
     except ValueError as error:
         raise BadOption(f"{option} = {said!r} is no JSON: {error}") from None
     if not isinstance(found, dict) or not found:
-        raise BadOption(f"{option} = {said!r}: an object with topics' names is needed")
+        raise BadOption(f"{option} = {said!r}: an object with {of} is needed")
+    return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a name stands twice among {', '.join(name for name, _ in pairs)}")
     return found
 
 
