@@ -339,6 +339,22 @@ def test_a_stream_of_a_tag_moves_on_where_nothing_matches(story: Story) -> None:
     assert resumed.next() == []
 
 
+def test_a_view_is_read_like_a_topic_and_moves_on_where_nothing_matches(story: Story) -> None:
+    story.topics.create("rides")
+    story.topics.create(
+        "rides.v.paid", respool_view_of="rides", respool_view_where="tag in ('paid', 'due')"
+    )
+    story.write("rides", ["a", "b", "c", "d"], tag=["open", "paid", "due", "open"])
+    stream = story.stream(subscribe="rides.v.paid").begin()
+    assert stream.next() == ["b", "c"]
+    story.write("rides", ["quiet"], tag="open")
+    assert stream.next() == []
+    assert stream.at is not None
+    assert stream.at["rides.v.paid"]["offsets"] == {"0": 5}
+    of_tag = story.stream(subscribe="rides.v.paid", tags="tag = 'due'").begin()
+    assert of_tag.next() == ["c"]
+
+
 def test_limits_of_a_trigger_count_all_messages_whatever_their_tags(story: Story) -> None:
     story.topics.create("rides")
     story.write("rides", range(10), tag=["paid" if n % 5 == 0 else "open" for n in range(10)])

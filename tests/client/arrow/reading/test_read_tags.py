@@ -163,6 +163,22 @@ def test_one_range_of_a_plan_is_read_with_tags(broker: Broker, rides: str) -> No
     assert offsets(table) == [(1, number) for number in range(30, 100, 10)]
 
 
+def test_a_view_is_read_by_its_name_and_with_tags(
+    broker: Broker, topics: Topics, rides: str
+) -> None:
+    view = topics.new(
+        "rides.v.paid", partitions=2, respool_view_of=rides, respool_view_where="tag = 'paid'"
+    )
+    table = respool.read_table(view, bootstrap=broker.bootstrap)
+    assert offsets(table) == in_both(*range(0, 100, 10))
+    assert set(table.column("topic").to_pylist()) == {view}
+    table = respool.read_table(view, bootstrap=broker.bootstrap, tags={"region": "eu"}, since=10)
+    assert offsets(table) == in_both(30, 60, 90)
+    with respool.stream_batches(view, bootstrap=broker.bootstrap, since=91, follow=False) as stream:
+        assert list(stream) == []
+        assert dict(stream.positions) == {0: 100, 1: 100}
+
+
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_aborted_and_open_transactions_are_left_out(
     broker: Broker, topics: Topics, codec: str
