@@ -155,6 +155,17 @@ class SimProducer:
             partitions=(partition,),
         )
 
+    @property
+    def is_adding(self) -> bool:
+        """Waiting for a request that adds partitions."""
+        return self.is_alive and isinstance(self.request, AddPartitions)
+
+    def expire(self) -> None:
+        """Abort as after delivery.timeout.ms: what it asked for may still take effect, and it hears of it no more."""
+        assert self.is_adding
+        self.request = self.ticket = None
+        self.end(is_commit=False)
+
     def ask_again(self) -> None:
         if self.is_alive and self.request is not None and self.ticket is None:
             self.ticket = self._ask(self.request)
@@ -179,6 +190,7 @@ class SimProducer:
         elif isinstance(reply.error, ProducerFenced | InvalidProducerIdMapping):
             self.is_alive = False
         else:
+            # Above all not INVALID_TXN_STATE, at which clients stop: whatever was lost or repeated, they did no wrong.
             assert reply.error is None, reply.error
             self.request = None
             self._take(request, reply)

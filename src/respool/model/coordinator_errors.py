@@ -72,10 +72,6 @@ class InvalidTransactionState(RequestError):
     code = 48
 
 
-class VerificationVoid(InvalidTransactionState):
-    """The guard of the batch was made void after its verification began, most probably by a transaction marker."""
-
-
 class InvalidProducerIdMapping(RequestError):
     """The transactional id is unknown, or another producer id stands for it now."""
 

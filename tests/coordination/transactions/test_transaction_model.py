@@ -207,6 +207,13 @@ class TransactionMachine(RuleBasedStateMachine):
             producer.end(is_commit=is_commit)
 
     @rule(number=producers)
+    def expire(self, number: int) -> None:
+        """A batch waits too long for its partition to be added. Only from version 2 on leaders add it meanwhile."""
+        waiting = [one for one in self.producers if one.is_adding and one.version.bumps_epoch]
+        if waiting:
+            waiting[number % len(waiting)].expire()
+
+    @rule(number=producers)
     def go_on_after_an_error(self, number: int) -> None:
         producer = self.ready(number)
         if producer is not None:

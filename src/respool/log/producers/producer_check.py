@@ -4,11 +4,7 @@ from dataclasses import dataclass
 
 from respool.log.producers.producer_state import ProducerState
 from respool.log.producers.verification import VerificationGuard
-from respool.model.coordinator_errors import (
-    InvalidTransactionState,
-    TransactionCoordinatorFenced,
-    VerificationVoid,
-)
+from respool.model.coordinator_errors import InvalidTransactionState, TransactionCoordinatorFenced
 from respool.model.errors import InvalidProducerEpoch, OutOfOrderSequence
 from respool.model.ids import Offset
 from respool.records.batch import BatchHeader
@@ -68,7 +64,7 @@ def check_transactional(
         if guard is None:
             raise InvalidTransactionState(_not_open(header))
         if not is_verified:
-            raise VerificationVoid(f"{_not_open(header)}, and its verification is void")
+            raise InvalidTransactionState(f"{_not_open(header)}, and its verification is void")
         if state is None:
             _check_first(header, guard)
     if state is not None and header.base_sequence >= 0:

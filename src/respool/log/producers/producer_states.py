@@ -73,7 +73,6 @@ class ProducerStates:
             OutOfOrderSequence: it does not follow the producer's last batch.
             InvalidProducerEpoch: the producer id has a newer epoch.
             InvalidTransactionState: its transaction is not known to be open, or it is outside of the open one.
-            VerificationVoid: its guard is no longer valid.
         """
         state = self._states.get(header.producer_id)
         if header.attributes & TRANSACTIONAL_BIT:

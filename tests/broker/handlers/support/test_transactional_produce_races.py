@@ -23,6 +23,7 @@ from respool.broker.coordinators.transaction_coordinators import TransactionCoor
 from respool.broker.handlers.support.transactional_produce import verify
 from respool.model.ids import TopicPartition
 from respool.records.build import NewRecord, build_batch
+from respool.records.markers import EndTransactionMarker
 from respool.wire.api_table import Api
 
 VERSIONS = versions(Api.PRODUCE)
@@ -120,6 +121,56 @@ def test_of_a_first_batch_that_a_repeated_marker_overtakes_only_version_2_allows
     producer.speaks = NEW if version >= 12 else OLD
     producer.commit()
     assert read(broker, "rides") == [b"a", b"b"]
+
+
+@every_version
+def test_of_a_batch_whose_transaction_is_ended_from_outside_only_version_2_allows_a_retry(
+    broker: RunningBroker, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is open in the first partition, and an operator ends it there while the second one is verified."""
+    producer = Producer(broker, speaks=NEW if version >= 12 else OLD)
+    names = [TopicPartition("rides", number) for number in (0, 1)]
+    if version < 12:
+        producer.add(*names)
+    assert producer.send(*names[0], b"a", version=version).error_code == 0
+    marker = EndTransactionMarker(
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        coordinator_epoch=0,
+        is_commit=False,
+    )
+
+    async def abort(times: int) -> None:
+        if times == 1:
+            broker.broker.markers.append(marker, names[0])
+
+    after_each_answer(monkeypatch, abort)
+    batch = [NewRecord(value=b"b", timestamp_ms=1_000)]
+    data = [
+        {
+            "index": name.partition,
+            "records": build_batch(
+                batch,
+                producer_id=producer.id,
+                producer_epoch=producer.epoch,
+                base_sequence=sequence,
+                is_transactional=True,
+            ),
+        }
+        for name, sequence in zip(names, (1, 0), strict=True)
+    ]
+    reply = broker.ask(
+        Api.PRODUCE,
+        version,
+        transactional_id="bank",
+        acks=-1,
+        timeout=1000,
+        topic_data=[{**broker.topic_ref("rides"), "partition_data": data}],
+    )
+
+    refused = NOT_ENOUGH_REPLICAS if version >= 12 else INVALID_TXN_STATE
+    codes = [int(one.error_code) for one in reply.responses[0].partition_responses]
+    assert codes == [refused, 0]
 
 
 @every_version

@@ -31,8 +31,8 @@ from respool.broker.partitions.mirror_validation import admit_mirrored
 from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import VerificationGuard
 from respool.model.coordinator_errors import (
+    InvalidTransactionState,
     TransactionalIdAuthorizationFailed,
-    VerificationVoid,
 )
 from respool.model.errors import (
     InvalidRequiredAcks,
@@ -301,9 +301,10 @@ def _append(admitted: Admitted, acks: int, now_ms: int) -> Written | Refused:
                 return Refused(missing)
         appended = partition.append(admitted.batch, now_ms=now_ms, guard=admitted.guard)
     except RequestError as error:
-        if isinstance(error, VerificationVoid) and admitted.is_implicit:
-            # The client is to try again. Before version 2 it must not: the batch might belong to the transaction that
-            # has ended, and be taken for part of the next one, which has the same epoch.
+        if isinstance(error, InvalidTransactionState) and admitted.is_implicit:
+            # Its transaction was open or verified when the batch was admitted, and a marker or a change of leader came
+            # in between. The client is to try again. Before version 2 it must not: the batch might belong to the
+            # transaction that has ended, and be taken for part of the next one, which has the same epoch.
             error = NotEnoughReplicas(error.message)
         return Refused(_noted(partition, header, _without_trace(error), now_ms))
     if partition.refused:
