@@ -9,6 +9,7 @@ from broker.running_broker import LATEST, RunningBroker
 from broker.wire_client import decode_reply, encode_request
 from respool.broker.dispatch import handle
 from respool.broker.outcome import Outcome, Pipelined, Reply
+from respool.broker.partitions.partition import Partition
 from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
@@ -18,9 +19,21 @@ TIMED_OUT, NOT_LEADER, STORAGE_ERROR = 7, 6, 56
 
 
 def begin(
-    broker: RunningBroker, topic: str = "rides", *, acks: int = 1, timeout_ms: int = 30_000
+    broker: RunningBroker,
+    topic: str = "rides",
+    *,
+    acks: int = 1,
+    timeout_ms: int = 30_000,
+    sequence: int | None = None,
 ) -> Outcome:
-    records = build_batch([NewRecord(value=b"v", timestamp_ms=1_000)])
+    """With a sequence it is an idempotent producer's."""
+    is_idempotent = sequence is not None
+    records = build_batch(
+        [NewRecord(value=b"v", timestamp_ms=1_000)],
+        producer_id=7 if is_idempotent else -1,
+        producer_epoch=0 if is_idempotent else -1,
+        base_sequence=-1 if sequence is None else sequence,
+    )
     frame = encode_request(
         Api.PRODUCE,
         VERSION,
@@ -119,6 +132,36 @@ def test_a_sync_that_does_not_end_in_time_is_told_with_acks_1(rides: RunningBrok
 
     rides.run(story())
     assert rides.offset("rides", at=LATEST) == 1
+
+
+def test_a_retry_that_waits_too_long_with_acks_1_is_told_what_the_leader_has(
+    rides: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    1. A batch is on its leader's disk, and on no follower's.   2. Another one follows, which the disk does not have.
+    3. The first one is sent again, and waits behind the second one.
+    """
+    rides.run(_acknowledged(rides))
+
+    async def story() -> None:
+        rides.offload.hold()
+        first = begin(rides, sequence=0)
+        while not rides.offload.held:
+            await asyncio.sleep(0)
+        begin(rides, sequence=1)
+        again = begin(rides, timeout_ms=100, sequence=0)
+        rides.offload.release(1)
+        assert isinstance(first, Pipelined)
+        assert isinstance(again, Pipelined)
+        assert answer_in(await first.wait()).error_code == 0
+        with monkeypatch.context() as patched:
+            patched.setattr(Partition, "high_watermark", 1)
+            answer = answer_in(await again.wait())
+        assert (answer.error_code, answer.base_offset) == (0, 1)
+        rides.offload.release()
+        await rides.broker.flusher.drain()
+
+    rides.run(story())
 
 
 def test_whoever_waits_with_acks_1_is_told_when_the_disk_fails(rides: RunningBroker) -> None:

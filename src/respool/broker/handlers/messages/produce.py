@@ -202,6 +202,12 @@ class _DurableAnswer:
         wait_for = waiters.wait_for_commit if self._needs_commit else waiters.wait_for_leader
         return wait_for(appended.next_offset, listener)
 
+    def _is_durable(self, appended: Written) -> bool:
+        partition = appended.partition
+        if self._needs_commit:
+            return partition.high_watermark >= appended.next_offset
+        return partition.waiters.is_durable_here(appended.next_offset)
+
     def on_done(self, write: ProducedBatch) -> None:
         self._outstanding.pop(write, None)
         # After a timeout the client already has its reply.
@@ -211,12 +217,10 @@ class _DurableAnswer:
 
     def on_timeout(self) -> None:
         for write in self._outstanding:
-            if isinstance(appended := write.stage, Written):
-                partition = appended.partition
-                # A retry's batch may be committed already, and wait for the batches that were appended after it.
-                if partition.high_watermark < appended.next_offset:
-                    what = "committed" if self._needs_commit else "on disk"
-                    write.refuse(RequestTimedOut(f"{partition.name}: not {what} in time"))
+            # A retry's batch may be there already, and wait for the batches that were appended after it.
+            if isinstance(appended := write.stage, Written) and not self._is_durable(appended):
+                what = "committed" if self._needs_commit else "on disk"
+                write.refuse(RequestTimedOut(f"{appended.partition.name}: not {what} in time"))
         self.reply.complete([_encode(self._asked, self._writes)])
 
 
