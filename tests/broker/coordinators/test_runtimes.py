@@ -122,22 +122,55 @@ async def test_a_consumer_that_comes_before_the_broker_has_read_of_the_groups_wa
     cluster: Cluster,
 ) -> None:
     """Another broker, whose image was newer, has sent it here."""
-    asked = [asyncio.ensure_future(how_far(cluster[one])) for one in (ONE, TWO)]
-    await cluster.pass_time(100)
-    assert not any(one.done() for one in asked)
+    nodes = [cluster[ONE], cluster[TWO]]
+    for node in nodes:
+        node.store.conditions.watch_lag_ms_max = 2_000
+    runtimes = [one.broker.groups.runtimes for one in nodes]
+    creating = asyncio.ensure_future(nodes[0].run(runtimes[0].ensure_topic()))
+    await cluster.until(lambda: runtimes[0].has_topic)
+    assert not runtimes[1].has_topic
+    asked = [asyncio.ensure_future(how_far(one)) for one in nodes]
+    await cluster.pass_time(10)
+    assert not asked[1].done()
+    assert sorted([await one for one in asked]) == [0, NotCoordinator.code]
+    await creating
+
+
+@plays(brokers=2, **FEW, replica_lag_max_ms=60_000)
+async def test_a_consumer_does_not_wait_for_ever_for_groups_that_are_not_loaded(
+    cluster: Cluster,
+) -> None:
     node = await coordinator_in(cluster)
-    there, elsewhere = asked if node.id == ONE else reversed(asked)
-    assert await there == 0
-    assert await elsewhere == NotCoordinator.code
+    runtimes, partition = node.broker.groups.runtimes, node.partition(topic=CONSUMER_OFFSETS)
+    await cluster.until(lambda: len(cluster.image(topic=CONSUMER_OFFSETS).isr) == 2)
+    cluster.cut(ONE, TWO)
+    node.in_process(lambda: append_something(partition))
+    node.in_process(lambda: runtimes.on_role(partition))
+    began = asyncio.get_running_loop().time()
+    assert await how_far(node) == CoordinatorLoadInProgress.code
+    assert asyncio.get_running_loop().time() - began >= ABOUT_TO_SERVE_S
 
 
 @plays(brokers=2, **FEW)
-async def test_a_consumer_does_not_wait_for_ever_for_groups_that_are_not_loaded(
+async def test_nobody_waits_for_groups_of_which_there_are_none_in_the_cluster(
     cluster: Cluster,
 ) -> None:
     began = asyncio.get_running_loop().time()
     assert await how_far(cluster[ONE]) == NotCoordinator.code
-    assert asyncio.get_running_loop().time() - began >= ABOUT_TO_SERVE_S
+    assert asyncio.get_running_loop().time() - began < ABOUT_TO_SERVE_S / 5
+
+
+@plays(brokers=2, **FEW)
+async def test_while_the_store_is_silent_a_consumer_waits_for_groups_that_may_exist(
+    cluster: Cluster,
+) -> None:
+    node = cluster[ONE]
+    node.store.conditions.is_disconnected = True
+    asked = asyncio.ensure_future(how_far(node))
+    await cluster.pass_time(100)
+    assert not asked.done()
+    node.store.conditions.is_disconnected = False
+    assert await asked == NotCoordinator.code
 
 
 async def list_error(node: Node) -> int:

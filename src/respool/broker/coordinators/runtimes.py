@@ -26,6 +26,7 @@ from respool.model.coordinator_errors import (
 )
 from respool.model.errors import RequestError
 from respool.pacing.rate_limited_log import RateLimitedLog
+from respool.ports.metadata_store import StoreUnavailable
 from respool.ports.offload import Offload
 
 logger = logging.getLogger(__name__)
@@ -110,18 +111,30 @@ class CoordinatorRuntimes:
 
         Another broker may send clients here before this one has read that it leads, or has loaded the log.
         """
+        if not self.has_topic and not await self._is_topic_to_come():
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(ABOUT_TO_SERVE_S):
                 while any(map(self._is_about_to_serve, names)):
                     await self._changed.wait()
+
+    async def _is_topic_to_come(self) -> bool:
+        """True if the image will soon have the topic, because other brokers have it already."""
+        if not self._is_clustered:
+            return False
+        try:
+            return await self._catalog.is_topic_stored(self.topic)
+        except StoreUnavailable:
+            # Nobody can tell. Clients are sent here by a broker that has the topic.
+            return True
 
     def _is_about_to_serve(self, name: str) -> bool:
         if not self._partitions.may_act:
             return False
         topic = self._catalog.image.topics.get(self.topic)
         if topic is None:
-            # Clients have heard of a coordinator, so in a cluster the topic exists, and its image is on the way.
-            return self._is_clustered
+            # Its image is on the way, see `_is_topic_to_come`.
+            return True
         number = self.partition_of(name)
         runtime = self._runtimes.get(number)
         if runtime is not None:

@@ -140,6 +140,14 @@ class Catalog:
             is_leader_check_due=is_leader_check_due,
         )
 
+    async def is_topic_stored(self, name: str) -> bool:
+        """True if the store has the topic; the image may not have it yet.
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+        """
+        return await self._store.get(keys.topic_key(name)) is not None
+
     async def wait_until_led(self, names: Collection[str], *, timeout_ms: int) -> bool:
         """Wait until all partitions of these topics have running leaders. Return False after a timeout.
 
