@@ -11,6 +11,7 @@ import pytest
 
 from respool.broker.coordinators.runtime import CoordinatorRuntime
 from respool.broker.handlers.messages import produce
+from respool.broker.handlers.support import produced_batch, transactional_produce
 from respool.broker.handlers.support.produced_batch import ProducedBatch
 from respool.broker.partitions.flusher import PartitionSync
 from respool.broker.partitions.partition import Partition
@@ -102,6 +103,13 @@ def transactions_are_not_verified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(producer_states, "check_transactional", check_unverified)
 
 
+def void_guards_are_final(patch: pytest.MonkeyPatch) -> None:
+    """A batch that waited for the end of the last transaction is refused, because its marker came meanwhile."""
+    patch.setattr(transactional_produce, "_gets_new_guard", lambda write: False)
+    # None is translated for the client.
+    patch.setattr(produced_batch, "InvalidTransactionState", ())
+
+
 def open_transactions_are_stable(patch: pytest.MonkeyPatch) -> None:
     """The last stable offset is the high watermark."""
     patch.setattr(PartitionLog, "last_stable_offset", lambda self, high_watermark: high_watermark)
@@ -187,6 +195,7 @@ PLANTS: tuple[Plant, ...] = (
     first_record_before_its_folder,
     retries_are_not_recognised,
     transactions_are_not_verified,
+    void_guards_are_final,
     open_transactions_are_stable,
     aborts_are_forgotten_in_recovery,
     markers_before_the_decision,

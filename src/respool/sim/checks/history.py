@@ -8,7 +8,7 @@ Each operation is recorded when it begins and when its outcome is known: "ok", "
     A7 read before its commit            A8 a transaction in part               A9 a value in another transaction
     A11, A12 reading skips or goes back  A13, A14 sends out of order            A15 a hole between offsets
     A16 an end goes down                 A17 read beyond the end                A18 an epoch goes down
-    A21 records vanish before their time
+    A21 records vanish before their time A22 a correct producer stopped by INVALID_TXN_STATE
     B1 one partition, two owners         B2 a stale member commits              B3 a committed offset is lost
     B5 skipped by a group                B9 offsets before their commit
     C, D internal invariants (invariants.py), and that all clients finish after the faults have ended

@@ -132,7 +132,7 @@ class SimTransactionalProducer(SimProducer):
             self.history.on_sent(sends, offset)
         if code == OUT_OF_ORDER_SEQUENCE:
             self.history.violate("A2", f"{self.name}: {name} does not know {sends[0].value!r}")
-            return INVALID_TXN_STATE
+            return TRANSACTION_ABORTABLE
         return code
 
     async def _send_in_vain(
@@ -180,6 +180,9 @@ class SimTransactionalProducer(SimProducer):
             if code in FENCED:
                 self._identity = None
                 return "restart"
+            if code == INVALID_TXN_STATE and self._version >= 2:
+                # Its epoch belongs to one transaction, so brokers can always tell what the request is about.
+                self.history.violate("A22", f"{self.name}: INVALID_TXN_STATE, and it did no wrong")
             if code in HOPELESS:
                 return "abort"
             if code not in RETRIABLE:
