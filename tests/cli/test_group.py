@@ -122,7 +122,7 @@ def test_lags_of_all_groups_are_told_with_one_listing(
         for name in ("billing", "fraud", "pricing"):
             broker.offsets[name] = {("rides", 0): (5, "")}
         monkeypatch.setattr(GroupOperations, "describe", lambda _, name: described(name))
-        monkeypatch.setattr(ClusterAdmin, "topics", lambda _: {})
+        monkeypatch.setattr(ClusterAdmin, "topics", lambda _, **__: {})
         ended = run("group", "lag", "--broker", broker.address)
     assert ended.code == ExitCode.OK, ended.err
     assert len(listings) == 1

@@ -178,7 +178,7 @@ def _lags(
 
     committed = groups.committed(group.name)
     named = {topic for topic, _ in (*committed, *owners_of(group))}
-    known = admin.topics()
+    known = admin.topics(named=named)
     topics = [known[name] for name in sorted(named) if name in known]
     # Includes partitions without a committed offset: the group may have to read all of their messages.
     places = [(topic.name, number) for topic in topics for number in topic.leaders]

@@ -26,6 +26,7 @@ from respool.client.kafka.errors import (
 from respool.client.kafka.list_offsets import Isolation, OffsetRange
 from respool.client.kafka.metadata import Address, Place, TopicMetadata
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.view_descriptions import ViewDescription, all_views
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.model.setting_fields import TOPIC_DEFAULT_NAMES
 from respool.model.topic_config import TopicConfig
@@ -117,16 +118,21 @@ class ClusterAdmin:
 
     # -- topics ------------------------------------------------------------------------------------------------------
 
-    def topics(self) -> dict[str, TopicMetadata]:
+    def topics(self, *, named: Iterable[str] = ()) -> dict[str, TopicMetadata]:
+        """All topics that brokers list, and those of `named` that exist: a view is found by its name."""
         with client_errors_translated():
-            return self.cluster.retrying(self.cluster.refresh_all)
+            topics = self.cluster.retrying(self.cluster.refresh_all)
+            unlisted = sorted({*named} - topics.keys())
+            if unlisted:
+                topics |= self.cluster.retrying(lambda: self.cluster.refresh_named(unlisted))
+        return topics
 
     def topic(self, name: str, *, hint: str = "") -> TopicMetadata:
         """
         Raises:
             NotFound: there is no such topic; the hint is `hint`, or the name of a similarly spelled topic.
         """
-        topics = self.topics()
+        topics = self.topics(named=[name])
         if name in topics:
             return topics[name]
         alike = get_close_matches(name, topics, n=1)
@@ -193,6 +199,11 @@ class ClusterAdmin:
             )
             for topic, entries in found.items()
         }
+
+    def views(self) -> dict[str, ViewDescription]:
+        """All views, by name, also those that are not listed."""
+        with client_errors_translated():
+            return self.cluster.retrying(lambda: all_views(self.cluster))
 
     def alter_topic(self, name: str, *, settings: Mapping[str, str], unset: Sequence[str]) -> None:
         with client_errors_translated():

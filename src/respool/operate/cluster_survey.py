@@ -335,11 +335,15 @@ class _Surveyor:
         self, committed: Iterable[Mapping[Place, OffsetAndMetadata]]
     ) -> dict[Place, OffsetRange]:
         """The offset ranges of these partitions that exist and have a leader."""
-        topics = self._found.topics
+        every = [place for each in committed for place in each]
+        topics = dict(self._found.topics)
+        unlisted = sorted({topic for topic, _ in every} - topics.keys())
+        if unlisted:
+            # Views are found by their names.
+            self._learn("lag", lambda: topics.update(self._cluster.refresh_named(unlisted)))
         places = {
             (topic, number)
-            for each in committed
-            for topic, number in each
+            for topic, number in every
             if topic in topics and topics[topic].leaders.get(number) is not None
         }
         found: dict[Place, OffsetRange] = {}

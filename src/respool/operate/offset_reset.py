@@ -53,7 +53,7 @@ def plan_reset(
     Raises:
         NotFound: the group has committed nothing, and no topic is named.
     """
-    known = admin.topics()
+    known = admin.topics(named={*wanted, *(topic for topic, _ in committed)})
     places = choose_places(wanted, committed=committed, topics=known)
     if not places:
         raise NotFound(

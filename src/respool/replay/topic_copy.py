@@ -13,6 +13,7 @@ from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
 from respool.client.kafka.metadata import TopicMetadata
 from respool.model.quantities import counted
 from respool.model.topic_config import OF_ITSELF
+from respool.model.view_config import VIEW_RULES
 from respool.records.batch import Codec
 from respool.replay.audit import DONE, FAILED, INTERRUPTED, RUNNING, AuditEntry, AuditLog
 from respool.replay.copy import ReplayCopy
@@ -167,7 +168,7 @@ def _create_like(cluster: Cluster, name: str, like: TopicMetadata, *, on_note: N
     own = {
         key: entry.value or ""
         for key, entry in topic_configs(cluster, like.name).items()
-        if entry.source == ConfigSource.TOPIC and key not in OF_ITSELF
+        if entry.source == ConfigSource.TOPIC and key not in OF_ITSELF and key not in VIEW_RULES
     }
     try:
         create_topic(cluster, name, partitions=like.partitions, configs=own)

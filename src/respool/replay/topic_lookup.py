@@ -17,6 +17,9 @@ def describe_topic(cluster: Cluster, name: str) -> TopicMetadata:
         ReplayNotFound: there is no such topic; the hint names one with a similar name.
     """
     topics = cluster.retrying(cluster.refresh_all)
+    if name not in topics:
+        # A view is found by its name.
+        topics |= cluster.retrying(lambda: cluster.refresh_named([name]))
     if name in topics:
         return topics[name]
     similar = get_close_matches(name, topics, n=1)

@@ -5,7 +5,7 @@ much data, or keep several requests in flight, open a connection of their own wi
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from threading import Lock
 from typing import Any, Self, TypeVar
@@ -309,6 +309,16 @@ class Cluster:
         reply = self.request_any(Api.METADATA, metadata_fields(None))
         self._metadata.learn_brokers(reply)
         return self._metadata.learn_topics(reply)
+
+    def refresh_named(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Fetch the metadata of those of these topics that exist, without retries. This never creates a topic.
+
+        Raises:
+            BrokerUnreachable: no broker answers.
+        """
+        reply = self.request_any(Api.METADATA, metadata_fields(sorted(names)))
+        self._metadata.learn_brokers(reply)
+        return self._metadata.learn_topics(reply)[0]
 
     def refresh_brokers(self) -> Mapping[int, tuple[str, int]]:
         """Fetch the list of brokers now, without retries: broker id -> address.

@@ -60,6 +60,8 @@ VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
         Api.ELECT_LEADERS: VersionRange(1, 2),
         Api.INCREMENTAL_ALTER_CONFIGS: VersionRange(0, 1),
         Api.LIST_PARTITION_REASSIGNMENTS: VersionRange(0, 0),
+        # The first version that lists topics.
+        Api.LIST_CONFIG_RESOURCES: VersionRange(1, 1),
         Api.DESCRIBE_CLUSTER: VersionRange(0, 0),
         # Kafka 3.0 and later.
         Api.DESCRIBE_PRODUCERS: VersionRange(0, 0),
