@@ -1,5 +1,6 @@
 """`respool.start_mirror` between two brokers of this process."""
 
+import re
 from collections.abc import Iterator, Sequence
 from threading import Event
 from typing import Any
@@ -9,11 +10,15 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import respool
+from respool.client.kafka.cluster import Cluster
+from respool.mirror.comparison import compare_partitions
 from respool.mirror.mirror_handle import MirrorEnded
 from respool.mirror.partition_copy import CopyState
 from respool.mirror.progress import MirrorEvent, Severity
+from respool.mirror.target_topics import TopicFilter
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.testing import Broker
+from support.topics import Topics
 
 pytestmark = pytest.mark.clients
 TIMEOUT_S = 60
@@ -121,6 +126,31 @@ def test_once_ends_by_itself(source: Broker, target: Broker) -> None:
     with pytest.raises(MirrorEnded):
         mirror.wait_until_caught_up(TIMEOUT_S)
     mirror.stop()
+
+
+def test_views_are_left_out_and_named(source: Broker, target: Broker) -> None:
+    """What they show is copied with their parent, at the same offsets; at the target they are made by hand."""
+    views = Topics(source.bootstrap)
+    views.view("rides.v.paid", of="rides", where="tag = 'paid'", listed=True)
+    views.view("rides.v.open", of="rides", where="tag = 'open'")
+    produce(source, ["a", "b"])
+    events: list[MirrorEvent] = []
+    with start(source, target, topics="rides.*", on_event=events.append) as mirror:
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        # One of that name at the target is no topic that is in the way.
+        Topics(target.bootstrap).view("rides.v.paid", of="rides", where="exists(tag)", listed=True)
+        produce(source, ["c"])
+        mirror.wait_until_caught_up(TIMEOUT_S)
+        assert [one.topic for one in mirror.status().topics] == ["rides"]
+    (event,) = [one for one in events if "rides.v.paid" in one.message]
+    assert event.severity is Severity.INFO
+    assert "is a view and is not copied" in event.message
+    with Cluster(source.bootstrap) as old, Cluster(target.bootstrap) as new:
+        found = compare_partitions(old, new, TopicFilter((re.compile("rides.*"),)))
+    assert [(one.topic, one.partition, one.lag) for one in found] == [
+        ("rides", 0, 0),
+        ("rides", 1, 0),
+    ]
 
 
 def test_a_failure_is_raised_where_it_is_waited_for(source: Broker, target: Broker) -> None:

@@ -32,6 +32,15 @@ class Topics:
         )
         self.admin.create_topics([wish], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 
+    def view(self, name: str, *, of: str, where: str, listed: bool = False) -> str:
+        """Create a view and return its name."""
+        config = {"respool.view.of": of, "respool.view.where": where}
+        if listed:
+            config["respool.view.listed"] = "true"
+        wish = NewTopic(name, config=config)
+        self.admin.create_topics([wish], request_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+        return name
+
     def grow(self, topic: str, *, partitions: int) -> None:
         wish = NewPartitions(topic, partitions)
         self.admin.create_partitions([wish], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)

@@ -7,6 +7,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import ConfigResource, describe_configs
 from respool.client.kafka.list_offsets import OffsetRange, offset_ranges
 from respool.client.kafka.metadata import Place, TopicMetadata
+from respool.client.kafka.view_descriptions import views_among
 from respool.mirror.cluster_link import MIRROR_CONFIG
 from respool.mirror.clusters import as_operator_errors
 from respool.mirror.target_topics import TopicFilter
@@ -37,6 +38,9 @@ def compare_partitions(
     with as_operator_errors():
         at_source, at_target = source.refresh_all(), target.refresh_all()
         names = wanted.of(at_source)
+        # They store nothing, and are not copied.
+        views = views_among(source, names)
+        names = [name for name in names if name not in views]
         held = [name for name in names if name in at_target]
         configs = describe_configs(target, ConfigResource.TOPIC, held)
         source_ranges = _ranges(source, [at_source[name] for name in names])

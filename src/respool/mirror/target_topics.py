@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
 
 from respool.client.kafka.admin import create_partitions, create_topic
 from respool.client.kafka.cluster import Cluster
@@ -10,6 +12,7 @@ from respool.client.kafka.codes import Code
 from respool.client.kafka.configs import ConfigResource, ConfigSource, describe_configs
 from respool.client.kafka.errors import BrokerRefused
 from respool.client.kafka.metadata import TopicMetadata
+from respool.client.kafka.view_descriptions import views_among
 from respool.mirror.cluster_link import MIRROR_CONFIG
 from respool.mirror.clusters import as_operator_errors
 from respool.mirror.partition_copy import StopReason
@@ -68,6 +71,14 @@ def parse_patterns(texts: Collection[str], *, option: str) -> tuple[re.Pattern[s
     return tuple(found)
 
 
+# A name and the topic id.
+TopicKey: TypeAlias = tuple[str, UUID | None]
+
+
+def _key(topic: TopicMetadata) -> TopicKey:
+    return topic.name, topic.id
+
+
 class MirrorsUnsupported(OperatorError):
     def __init__(self, broker: str) -> None:
         super().__init__(
@@ -85,9 +96,21 @@ class TargetTopics:
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source = source
         self._target = target
+        # What was asked of the source: whether each of these is a view.
+        self._are_views: dict[TopicKey, bool] = {}
         # Source configs that Respool refuses, by topic.
         self.left_out: dict[str, list[str]] = {}
         self.compacted: set[str] = set()
+
+    def views_among(self, topics: Collection[TopicMetadata]) -> set[str]:
+        """The names of those of these source topics that are views. Each is asked for once."""
+        unknown = {_key(one) for one in topics} - self._are_views.keys()
+        if unknown:
+            names = sorted(name for name, _ in unknown)
+            with as_operator_errors():
+                found = views_among(self._source, names)
+            self._are_views |= {key: key[0] in found for key in unknown}
+        return {one.name for one in topics if self._are_views[_key(one)]}
 
     def create(self, name: str, *, partitions: int) -> None:
         """

@@ -46,6 +46,7 @@ class TopicSync:
         self._followed: dict[str, TopicMetadata] = {}
         # Topic -> why it is no longer copied.
         self.stopped: dict[str, str] = {}
+        self._noted_views: set[str] = set()
         # Topics that could not be created or grown; retried at each sync.
         self.waiting: set[str] = set()
 
@@ -64,7 +65,7 @@ class TopicSync:
     async def _sync(self) -> None:
         await self._source.refresh()
         await self._target.refresh()
-        names = self._wanted.of(self._source.topics)
+        names = await self._selected()
         for gone in self.waiting.difference(names):
             self._on_passed(gone)
         await self._create_missing(names)
@@ -85,6 +86,22 @@ class TopicSync:
         for name in names:
             if name in self._target.topics and name not in self.stopped:
                 await self._follow(name, is_mirror=mirrors.get(name, False))
+
+    async def _selected(self) -> list[str]:
+        """The source's topics that are wanted. A view stores nothing: its records are copied with its parent."""
+        wanted = self._wanted.of(self._source.topics)
+        topics = [self._source.topics[name] for name in wanted]
+        views = await asyncio.to_thread(self._target_topics.views_among, topics) if topics else ()
+        for name in sorted(set(views) - self._noted_views):
+            self._noted_views.add(name)
+            self._on_event(
+                MirrorEvent(
+                    f"{name} is a view and is not copied; create it at the target",
+                    Severity.INFO,
+                    f"see its condition with: respool view describe {name}",
+                )
+            )
+        return [name for name in wanted if name not in views]
 
     def on_stopped(self, topic: str, reason: StopReason, why: str) -> None:
         if topic in self.stopped:
