@@ -15,9 +15,11 @@ from cli.command_tree import all_commands
 from cli.help_examples import Example, examples_in, written_examples
 from cli.running import Run
 from respool.cli.main import app
+from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 from respool.client.kafka.producer_ids import init_producer_id
+from respool.client.kafka.view_descriptions import all_views
 from respool.testing import Broker
 
 EXAMPLES = written_examples()
@@ -127,6 +129,9 @@ def furnish(run: Run, broker: Broker) -> None:
         if not Path("respool-data/rides-0").exists():
             # A partition has files from its first record on; an example has created the topic again.
             run("produce", "rides", "--partition", "0", "-m", "requested")
+        if "rides.v.paid" not in all_views(cluster):
+            of_rides = {"respool.view.of": "rides", "respool.view.where": "tag = 'paid'"}
+            create_topic(cluster, "rides.v.paid", configs=of_rides)
         for group in ("billing", "pricing"):
             commit_offsets(cluster, group, {("rides", 0): OffsetAndMetadata(0)})
         init_producer_id(cluster, "billing-1", timeout_ms=60_000)
@@ -141,6 +146,8 @@ def test_each_example_works(
     furnish(run, broker)
     if example.line.startswith("respool topic create rides"):
         run("topic", "delete", "rides", "--yes")
+    if example.line.startswith("respool view create rides.v.paid"):
+        run("view", "delete", "rides.v.paid", "--yes")
     given = b""
     for words in example.pipeline:
         given = carry_out(run, words, given, broker.bootstrap)

@@ -14,7 +14,8 @@ import respool
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.exit_codes import ExitCode
-from respool.cli.topic_keys import StoppedBy, in_words, parse_scan, scan_keys
+from respool.cli.newest_messages import StoppedBy, parse_scan
+from respool.cli.topic_keys import in_words, scan_keys
 from respool.testing import Broker
 
 KEYS = [f"ride-{number}" for number in range(9)]
@@ -104,7 +105,7 @@ def test_a_scan_whose_time_is_up_reports_what_it_read(broker: Broker) -> None:
     moments = iter([0.0, 5.0])
     with BrokerConnection(bootstrap=broker.bootstrap).connect() as cluster:
         report = scan_keys(cluster, cluster.topic("mixed"), wanted, clock=lambda: next(moments))
-    assert (report.stopped_by, report.is_sample) == (StoppedBy.TIME, True)
+    assert (report.scanned.stopped_by, report.scanned.is_sample) == (StoppedBy.TIME, True)
     assert report.document()["messages_scanned"] == 0
     assert "(the time was up; see --scan-time)" in in_words(report)
 

@@ -28,6 +28,7 @@ from respool.cli import (
 from respool.cli.cluster import commands as cluster
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.cli.status import broker_status
+from respool.cli.views import view_commands as view
 from respool.model.operator_errors import OperatorError
 
 
@@ -71,6 +72,7 @@ app = typer.Typer(
 app.command("serve", epilog=serve.EPILOG)(serve.serve)
 app.command("status", epilog=broker_status.EPILOG)(broker_status.status)
 app.add_typer(topic.app, name="topic")
+app.add_typer(view.app, name="view")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")

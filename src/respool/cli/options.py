@@ -7,13 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    TypeVar,
+    runtime_checkable,
+)
 
 import typer
 
 from respool.client.kafka.bootstrap import ENVIRONMENT
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.times import TimeNotUnderstood, parse_duration_ms, parse_time
+
+if TYPE_CHECKING:
+    from respool.model.where import Where
 
 
 class Isolation(StrEnum):
@@ -203,6 +214,23 @@ def topic_name(text: str) -> str:
     except InvalidTopic as error:
         raise typer.BadParameter(str(error)) from None
     return text
+
+
+def where(text: str) -> "Where":
+    """Parse an option whose value is a condition on messages.
+
+    Raises:
+        UsageError: the text is none; the message names the position and what was expected there.
+    """
+    from respool.model.errors import InvalidConfig
+    from respool.model.where import parse_where
+
+    try:
+        return parse_where(text)
+    except InvalidConfig as error:
+        raise UsageError(
+            f"--where: {error}", hint="for example: tag = 'paid' and key starts 'ride-'"
+        ) from None
 
 
 def byte_count(text: str, *, option: str, or_word: str) -> int:

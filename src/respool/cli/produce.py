@@ -193,7 +193,9 @@ def _check_topic(
     cluster: "ClusterAdmin", topic: str, partition: int | None
 ) -> tuple[dict[str, str], bool]:
     """The topic's settings, as far as the broker returns them, and whether it does not exist yet."""
-    known = cluster.topics().get(topic)
+    from respool.model.view_config import OF, WHERE
+
+    known = cluster.topics(named=[topic]).get(topic)
     if known is None:
         if not cluster.creates_topics():
             raise NotFound(
@@ -212,7 +214,14 @@ def _check_topic(
         )
     try:
         found = cluster.settings([topic], seconds=SETTINGS_SECONDS)[topic]
-        return {each.name: each.value for each in found}, False
     except OperatorError:
         # The topic may still accept writes.
         return {}, False
+    settings = {each.name: each.value for each in found}
+    if OF in settings:
+        raise UsageError(
+            f"{topic} is a view of {settings[OF]}, and nobody writes to a view",
+            hint=f"respool produce {settings[OF]}, with the headers or key that the view shows: "
+            f"{settings[WHERE]}",
+        )
+    return settings, False

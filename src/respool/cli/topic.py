@@ -116,7 +116,7 @@ def list_topics(
     *,
     connection: BrokerConnection,
 ) -> None:
-    """List topics: name, partitions, messages and how long they are kept."""
+    """List topics: name, partitions, messages and how long they are kept. For views see respool view list."""
     from respool.operate import topic_description
 
     cluster = connection.connect()
@@ -130,7 +130,9 @@ def list_topics(
             each["topic"],
             each["partition_count"],
             _at_most(each["messages_max"]) if each["messages"] is None else each["messages"],
-            topic_description.retention(settings[each["topic"]]),
+            f"view of {each['view_of']}"
+            if each["view_of"]
+            else topic_description.retention(settings[each["topic"]]),
         )
         for each in documents
     ]
@@ -188,7 +190,8 @@ def describe(
     if not keys and (scan, since, scan_time) != (None, None, None):
         raise UsageError("--scan, --since and --scan-time need --keys")
 
-    from respool.cli.topic_keys import StoppedBy, explain_cause, parse_scan, print_report, scan_keys
+    from respool.cli.newest_messages import StoppedBy, parse_scan
+    from respool.cli.topic_keys import explain_cause, print_report, scan_keys
     from respool.operate.topic_description import describe_topic
 
     wanted = parse_scan(scan, since, scan_time)
@@ -197,7 +200,7 @@ def describe(
     reports = {}
     for name in descriptions if keys else ():
         reports[name] = scan_keys(cluster, cluster.topic(name), wanted)
-        if reports[name].stopped_by is StoppedBy.INTERRUPT:
+        if reports[name].scanned.stopped_by is StoppedBy.INTERRUPT:
             break
     if as_json:
         found = {name: {"key_scan": report.document()} for name, report in reports.items()}
@@ -210,7 +213,7 @@ def describe(
                 print_report(name, reports[name])
     for report in reports.values():
         explain_cause(report)
-    if any(report.stopped_by is StoppedBy.INTERRUPT for report in reports.values()):
+    if any(report.scanned.stopped_by is StoppedBy.INTERRUPT for report in reports.values()):
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
@@ -334,7 +337,11 @@ def _print_description(description: dict[str, Any]) -> None:
     from respool.operate.topic_description import promise_in_words
 
     name, settings, partitions = (description[key] for key in ("topic", "settings", "partitions"))
-    promised = promise_in_words(description["acks_all"])
+    promised = (
+        promise_in_words(description["acks_all"])
+        if description["acks_all"] is not None
+        else f"nobody writes to a view; its messages are those of {description['view_of']}"
+    )
     setting_rows = [(each["name"], each["value"], each["source"]) for each in settings]
     partition_rows = [
         tuple(
@@ -370,11 +377,15 @@ def with_unit(name: str, value: str) -> str:
 
 
 def _note_contents(cluster: "ClusterAdmin", topics: Sequence["TopicMetadata"]) -> None:
-    from respool.operate.topic_description import is_compacted
+    from respool.operate.topic_description import is_compacted, parent_of
 
     ranges = cluster.ranges(topics, isolation="read_uncommitted", led_only=True)
     settings = cluster.settings([topic.name for topic in topics])
     for topic in topics:
+        parent = parent_of(settings[topic.name])
+        if parent is not None:
+            output.note(f"{topic.name}: a view of {parent}, whose messages stay")
+            continue
         held = [each for (name, _), each in ranges.items() if name == topic.name]
         unled = topic.partitions - len(held)
         output.note(

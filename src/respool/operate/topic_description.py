@@ -9,6 +9,7 @@ from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_long_duration_ms
+from respool.model.view_config import OF
 from respool.operate.cluster_admin import ClusterAdmin, TopicSetting
 
 MIN_ISR = "min.insync.replicas"
@@ -35,7 +36,9 @@ def describe_topic(admin: ClusterAdmin, name: str) -> dict[str, Any]:
     topic = admin.topic(name)
     ranges = admin.ranges([topic], isolation="read_uncommitted", led_only=True)
     settings = admin.settings([name])[name]
-    compacted = is_compacted(settings)
+    parent = parent_of(settings)
+    # Of a view, some messages are shown; which, only reading tells.
+    has_gaps = is_compacted(settings) or parent is not None
     partitions = []
     for number, leader in topic.leaders.items():
         held = ranges.get((name, number))
@@ -46,7 +49,7 @@ def describe_topic(admin: ClusterAdmin, name: str) -> dict[str, Any]:
                 "leader": leader.broker if held and leader is not None else None,
                 "start_offset": held.start if held else None,
                 "end_offset": held.end if held else None,
-                "messages": held.messages if held and not compacted else None,
+                "messages": held.messages if held and not has_gaps else None,
                 # The first is the preferred leader.
                 "replicas": list(topic.replicas.get(number, ())),
                 "in_sync": sorted(topic.in_sync.get(number, ())),
@@ -54,7 +57,11 @@ def describe_topic(admin: ClusterAdmin, name: str) -> dict[str, Any]:
         )
     return {
         "topic": name,
-        "acks_all": acks_all(settings, replicas=fewest_replicas(topic)),
+        "view_of": parent,
+        # Nobody writes to a view.
+        "acks_all": (
+            acks_all(settings, replicas=fewest_replicas(topic)) if parent is None else None
+        ),
         "settings": [
             {"name": each.name, "value": each.value, "source": each.source} for each in settings
         ],
@@ -70,14 +77,21 @@ def _list_document(
     held = [each for (name, _), each in ranges.items() if name == topic.name]
     # None if no partition has a leader: then the offsets are unknown.
     offsets = sum(each.messages for each in held) if held else None
+    parent = parent_of(settings)
     return {
         "topic": topic.name,
+        "view_of": parent,
         "partition_count": topic.partitions,
         # Compaction leaves gaps in the offsets: the number of messages is unknown.
-        "messages": None if is_compacted(settings) else offsets,
+        "messages": None if is_compacted(settings) or parent is not None else offsets,
         "messages_max": offsets,
         **retention_limits(settings),
     }
+
+
+def parent_of(settings: Sequence[TopicSetting]) -> str | None:
+    """The topic of which this is a view; None if it is a topic."""
+    return next((each.value for each in settings if each.name == OF), None)
 
 
 def is_compacted(settings: Sequence[TopicSetting]) -> bool:

@@ -25,13 +25,22 @@ _Headers = list[tuple[bytes, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Clauses:
-    """The clauses of a condition, with names as they are in records."""
+class RecordCondition:
+    """A condition for records that are decoded anyway; names are bytes, as in records."""
 
     headers: tuple[tuple[bytes, HeaderIn | HeaderExists], ...]
     keys: tuple[KeyIn | KeyStarts, ...]
     hidden: bool | None
     include_tombstones: bool
+
+    @classmethod
+    def of(cls, where: Where) -> "RecordCondition":
+        return cls(
+            headers=tuple((one.name.encode(), one) for one in where.header_clauses),
+            keys=where.key_clauses,
+            hidden=where.hidden,
+            include_tombstones=where.include_tombstones,
+        )
 
     def holds(self, key: bytes | None, headers: _Headers, *, has_value: bool) -> bool:
         if self.hidden is not None and self.hidden != any(name in _HIDING for name, _ in headers):
@@ -45,12 +54,7 @@ class _Clauses:
 
 class PlainMatcher:
     def __init__(self, where: Where) -> None:
-        self._clauses = _Clauses(
-            headers=tuple((one.name.encode(), one) for one in where.header_clauses),
-            keys=where.key_clauses,
-            hidden=where.hidden,
-            include_tombstones=where.include_tombstones,
-        )
+        self._condition = RecordCondition.of(where)
 
     def match(self, data: Buffer, sections: Sequence[Section]) -> "PlainMatchedSections":
         whole = bytes(data)
@@ -77,7 +81,7 @@ class PlainMatcher:
         key = None if record.key_begin < 0 else data[record.key_begin : record.key_end]
         # Read in any case: a record with malformed headers is malformed, whatever the condition asks.
         headers = _read_headers(data, record)
-        return self._clauses.holds(key, headers, has_value=record.has_value)
+        return self._condition.holds(key, headers, has_value=record.has_value)
 
 
 class PlainMatchedSections:
