@@ -33,6 +33,7 @@ FAMILIES = {
 NAMED_FOR_SOMETHING_ELSE = {
     "tests/client/messages/test_transactions.py": "transactions of the message client",
     "tests/clients/test_metrics.py": "the metrics of a broker process, as a scraper sees them",
+    "tests/clients/test_views.py": "views, read by stock clients",
     "tests/coordination/groups/test_txn_offset_commit.py": "the pure half of that API",
     "tests/docs/test_delivery.py": "docs/delivery.md",
     "tests/architecture/test_pages.py": "the pages of docs/",

@@ -8,6 +8,10 @@ from broker.cluster_world import LATEST, LIST_OFFSETS_VERSION, ONE, THREE, TWO, 
 from respool.model.cluster import TopicImage
 from respool.model.errors import RequestError, TopicAlreadyExists, UnknownTopicOrPartition
 from respool.model.ids import BrokerId
+from respool.records.batch import RecordBatch
+from respool.records.build import NewRecord, build_batch
+from respool.records.record import read_records
+from respool.records.validate import walk_batches
 from respool.wire.api_table import Api
 
 VIEW = {"respool.view.of": "rides", "respool.view.where": "tag = 'paid'"}
@@ -60,6 +64,81 @@ def is_known(cluster: Cluster, at: BrokerId) -> bool:
 
 def has_no_topics(cluster: Cluster, at: BrokerId) -> bool:
     return not cluster[at].broker.image.topics
+
+
+async def produce_tagged(cluster: Cluster, *tags: str, at: BrokerId) -> None:
+    records = [NewRecord(value=b"v", headers=(("tag", tag.encode()),)) for tag in tags]
+    reply = await cluster[at].ask(
+        Api.PRODUCE,
+        9,
+        transactional_id=None,
+        acks=-1,
+        timeout=30_000,
+        topic_data=[
+            {
+                "name": "rides",
+                "partition_data": [{"index": 0, "records": build_batch(records)}],
+            }
+        ],
+    )
+    assert reply.responses[0].partition_responses[0].error_code == 0
+
+
+async def shown_offsets(
+    cluster: Cluster, view: TopicImage, *, at: BrokerId
+) -> tuple[list[int], int]:
+    """The offsets of the view's records, and where its reader is then. Read by id, from the start."""
+    offsets: list[int] = []
+    position = 0
+    while True:
+        wanted = {
+            "partition": 0,
+            "current_leader_epoch": -1,
+            "fetch_offset": position,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": 1 << 20,
+        }
+        reply = await cluster[at].ask(
+            Api.FETCH,
+            13,
+            replica_id=-1,
+            max_wait=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=1,
+            session_id=0,
+            session_epoch=-1,
+            rack_id="",
+            topics=[{"topic_id": view.id, "partitions": [wanted]}],
+            forgotten_topics_data=[],
+        )
+        part = reply.responses[0].partitions[0]
+        assert part.error_code == 0
+        data = part.records or b""
+        if not data:
+            return offsets, position
+        for begin, header in walk_batches(data):
+            position = header.next_offset
+            if not header.is_control:
+                batch = RecordBatch(header, data[begin : begin + header.size])
+                offsets += [one.offset for one in read_records(batch, limit=1 << 20)]
+
+
+@plays(brokers=2)
+async def test_what_a_view_shows_is_the_same_at_the_next_leader(cluster: Cluster) -> None:
+    await cluster.create([1, 2])
+    await cluster.until_in_sync(1, 2)
+    made = await create_view(cluster, at=ONE)
+    await cluster.until(lambda: "paid" in views(cluster, TWO))
+    await produce_tagged(cluster, "paid", "open", "paid", "open", at=ONE)
+    await produce_tagged(cluster, "open", "open", at=ONE)
+    assert await shown_offsets(cluster, made, at=ONE) == ([0, 2], 6)
+
+    cluster[ONE].kill()
+    await cluster.until_led(TWO)
+    await produce_tagged(cluster, "open", "paid", "open", at=TWO)
+    assert await shown_offsets(cluster, made, at=TWO) == ([0, 2, 7], 9)
 
 
 @plays(brokers=3)
