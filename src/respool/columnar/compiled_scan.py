@@ -25,6 +25,7 @@ from respool.columnar.record_table import (
     read_sections,
     rows_needed,
 )
+from respool.columnar.tag_collector import CompiledTagCollector
 from respool.columnar.varint_kernels import varint_bytes, write_varint
 from respool.model.where import NOT_HIDDEN, Where
 from respool.ports.record_scan import (
@@ -100,6 +101,10 @@ class CompiledScanner:
         matched = self.matcher(NOT_HIDDEN).match(data, [section])
         assert matched.summaries[0].matched == 1
         assert bytes(matched.matching_records(0)) == data
+        collector = self.tag_collector([None, b"tag"], secret=bytes(16))
+        (found,) = collector.collect(data, [section])
+        assert found is not None
+        assert found[1] == []
 
     def find_keyless(
         self, records: Buffer, *, record_count: int, last_offset_delta: int
@@ -116,6 +121,11 @@ class CompiledScanner:
 
     def matcher(self, where: Where) -> RecordMatcher:
         return CompiledMatcher(where)
+
+    def tag_collector(
+        self, names: Sequence[bytes | None], *, secret: bytes
+    ) -> CompiledTagCollector:
+        return CompiledTagCollector(names, secret=secret)
 
 
 class CompiledKeyOffsets:

@@ -5,6 +5,7 @@ they are not installed, plain Python does the work.
 """
 
 import logging
+from collections.abc import Sequence
 
 from respool.model.extras import how_to_install
 from respool.model.where import Where
@@ -14,6 +15,7 @@ from respool.ports.record_scan import (
     KeyOffsets,
     RecordMatcher,
     RecordScanner,
+    TagCollector,
 )
 from respool.records.plain_scan import PlainScanner
 
@@ -55,6 +57,11 @@ class ScannerOnDemand:
         """Called to read a view, so loading the kernels is worth it."""
         self._load()
         return self._scanner.matcher(where)
+
+    def tag_collector(self, names: Sequence[bytes | None], *, secret: bytes) -> TagCollector:
+        """Called to index a topic's tags, so loading the kernels is worth it."""
+        self._load()
+        return self._scanner.tag_collector(names, secret=secret)
 
     def _load(self) -> None:
         """Load the kernels, if possible; thread-safe."""

@@ -13,6 +13,10 @@ Buffer = bytes | bytearray | memoryview
 
 # The maximum number of a batch's records without a key that are listed.
 KEYLESS_MAX = 1_000
+# Of a batch with more different values of one header, nothing is remembered.
+TAG_VALUES_MAX = 4_096
+# Stands for a header without a value.
+NULL_TAG = 0
 
 
 class KeylessRecords(NamedTuple):
@@ -110,6 +114,22 @@ class RecordMatcher(Protocol):
     def match(self, data: Buffer, sections: Sequence[Section]) -> MatchedSections: ...
 
 
+# The hashes of the different values of one header in a section, in any order; None if there are more than
+# TAG_VALUES_MAX.
+TagHashes = Sequence[int] | None
+
+
+class TagCollector(Protocol):
+    """Collects the values of some headers, or of the key, as hashes of 64 bits. For one thread at a time."""
+
+    def collect(self, data: Buffer, sections: Sequence[Section]) -> list[list[TagHashes] | None]:
+        """Per section, the hashes for each of the collector's names; None if it is malformed.
+
+        A header without a value has the hash NULL_TAG. A record without the header, or without a key, has none.
+        """
+        ...
+
+
 class RecordScanner(Protocol):
     @property
     def quick_bytes_max(self) -> int:
@@ -132,4 +152,8 @@ class RecordScanner(Protocol):
 
     def matcher(self, where: Where) -> RecordMatcher:
         """A matcher for this condition."""
+        ...
+
+    def tag_collector(self, names: Sequence[bytes | None], *, secret: bytes) -> TagCollector:
+        """A collector for the headers of these names; None for the key. The secret has 16 bytes."""
         ...

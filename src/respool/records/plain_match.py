@@ -13,15 +13,11 @@ from respool.model.delay_headers import HIDING_HEADERS
 from respool.model.errors import CorruptMessage
 from respool.model.where import Where
 from respool.ports.record_scan import Buffer, MatchSummary, Section
+from respool.records.record_headers import RecordHeaders, read_record_headers
 from respool.records.record_positions import RecordAt, walk_records
-from respool.records.varint import read_varint
 
 _NOT_RECORDS = MatchSummary(-1, -1, 0)
 _HIDING = frozenset(name.encode() for name in HIDING_HEADERS)
-# The lengths of a header's key and value.
-_HEADER_BYTES_MIN = 2
-
-_Headers = list[tuple[bytes, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ class RecordCondition:
             include_tombstones=where.include_tombstones,
         )
 
-    def holds(self, key: bytes | None, headers: _Headers, *, has_value: bool) -> bool:
+    def holds(self, key: bytes | None, headers: RecordHeaders, *, has_value: bool) -> bool:
         if self.hidden is not None and self.hidden != any(name in _HIDING for name, _ in headers):
             return False
         if not all(_key_holds(clause, key) for clause in self.keys):
@@ -80,7 +76,7 @@ class PlainMatcher:
     def _matches(self, data: bytes, record: RecordAt) -> bool:
         key = None if record.key_begin < 0 else data[record.key_begin : record.key_end]
         # Read in any case: a record with malformed headers is malformed, whatever the condition asks.
-        headers = _read_headers(data, record)
+        headers = read_record_headers(data, record)
         return self._condition.holds(key, headers, has_value=record.has_value)
 
 
@@ -102,38 +98,8 @@ def _key_holds(clause: KeyIn | KeyStarts, key: bytes | None) -> bool:
     return (key is not None and key in clause.values) != clause.is_negated
 
 
-def _header_holds(name: bytes, clause: HeaderIn | HeaderExists, headers: _Headers) -> bool:
+def _header_holds(name: bytes, clause: HeaderIn | HeaderExists, headers: RecordHeaders) -> bool:
     named = [value for other, value in headers if other == name]
     if isinstance(clause, HeaderExists):
         return bool(named) != clause.is_negated
     return any(value in clause.values for value in named) != clause.is_negated
-
-
-def _read_headers(data: bytes, record: RecordAt) -> _Headers:
-    """
-    Raises:
-        CorruptMessage: the record does not end with its headers.
-    """
-    at, end = record.value_end, record.end
-    count, at = read_varint(data, at, end=end)
-    if not 0 <= count <= (end - at) // _HEADER_BYTES_MIN:
-        raise CorruptMessage(f"{count} headers in {end - at} bytes")
-    headers: _Headers = []
-    for _ in range(count):
-        name, at = _read_bytes(data, at, end)
-        if name is None:
-            raise CorruptMessage(f"a header without a key before byte {at}")
-        value, at = _read_bytes(data, at, end)
-        headers.append((name, value))
-    if at != end:
-        raise CorruptMessage(f"a record's headers end at byte {at}, the record at {end}")
-    return headers
-
-
-def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = read_varint(data, at, end=end)
-    if length == -1:
-        return None, at
-    if not 0 <= length <= end - at:
-        raise CorruptMessage(f"{length} bytes at byte {at}, the record ends at {end}")
-    return data[at : at + length], at + length

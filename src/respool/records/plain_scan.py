@@ -16,6 +16,7 @@ from respool.ports.record_scan import (
     SectionSummary,
 )
 from respool.records.plain_match import PlainMatcher
+from respool.records.plain_tags import PlainTagCollector
 from respool.records.record_positions import RecordAt, walk_records
 from respool.records.varint import append_varint
 
@@ -54,6 +55,9 @@ class PlainScanner:
 
     def matcher(self, where: Where) -> PlainMatcher:
         return PlainMatcher(where)
+
+    def tag_collector(self, names: Sequence[bytes | None], *, secret: bytes) -> PlainTagCollector:
+        return PlainTagCollector(names, secret=secret)
 
 
 class PlainKeyOffsets:
