@@ -3,6 +3,7 @@
 ```
 00000000000000000000.log         00000000000000000000.timeindex      leader-epoch-checkpoint
 00000000000000000000.index       00000000000000000000.snapshot       00000000000000000000.txnindex
+00000000000000000000.tagindex    ours: which batches may hold which tags
 ```
 """
 
@@ -16,6 +17,7 @@ OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 SNAPSHOT = ".snapshot"
 TRANSACTION_INDEX = ".txnindex"
+TAG_INDEX = ".tagindex"
 EPOCHS_NAME = "leader-epoch-checkpoint"
 
 # Renamed, to be deleted later.

@@ -1,5 +1,6 @@
 """Reads of a log from any thread while its owner appends: records by offset and by time, and its bounds."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from respool.log.index.transaction_index import AbortedTransaction
@@ -7,6 +8,9 @@ from respool.log.log_parts import LogParts
 from respool.log.log_tail import TailBatches
 from respool.log.read_batches import ReadSpec, StoredRange, find_batches
 from respool.log.segments import Segments
+from respool.log.tag_indexing import TagIndexing, TagTools
+from respool.log.tag_query import TagName
+from respool.log.tagged_read import TagCursor, TaggedBatches, read_tagged
 from respool.log.time_lookup import (
     TimestampedOffset,
     find_first_at_or_after,
@@ -92,6 +96,29 @@ class LogReader:
         if found is None:
             return b""
         return found.segment.read(found.position, found.size, cached_only=spec.cached_only)
+
+    def read_tagged(self, cursor: TagCursor, spec: ReadSpec) -> TaggedBatches | None:
+        """Return the next batches that may match a query, as the tag index has it; None where there is no index.
+
+        Raises:
+            As `read`. It may read the disk.
+        """
+        parts = self._parts
+        end, segments = parts.end, parts.segments
+        if not max(parts.log_start, segments.first.base_offset) <= spec.offset < end.offset:
+            return None
+        return read_tagged(
+            segments,
+            cursor,
+            spec.offset,
+            max_offset=min(spec.max_offset, end.offset),
+            bytes_max=spec.bytes_max,
+            end=end,
+        )
+
+    def index_tags(self, names: Collection[TagName], tools: TagTools) -> TagIndexing:
+        """The making of what `read_tagged` uses, for these headers, or the key."""
+        return TagIndexing(self._parts, tuple(names), tools)
 
     def locate(self, spec: ReadSpec) -> LocatedBatches | None:
         """Return the file range that `read` would return, for a process on this machine; None if there is none.

@@ -72,7 +72,8 @@ def remove_segment(
     """
     # For readers that arrive late.
     segment.keep_open()
-    names = [segment.path, *index_paths(folder, segment.base_offset)]
+    segment.tags.retire()
+    names = [segment.path, *index_paths(folder, segment.base_offset), segment.tags.path]
     if snapshots is not None and snapshots.forget(segment.base_offset):
         names.append(snapshots.path(segment.base_offset))
     renamed = []

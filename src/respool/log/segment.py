@@ -13,6 +13,7 @@ from respool.log.batch_walk import BatchAt, walk_headers
 from respool.log.file_names import LOG, TRANSACTION_INDEX, offset_name
 from respool.log.index.index_source import IndexSource, walk_indexed
 from respool.log.index.segment_indexes import IndexSettings, SegmentIndexes
+from respool.log.index.tag_index import TagIndex
 from respool.log.index.time_index import TimeEntry
 from respool.log.index.transaction_index import ENTRY_BYTES, AbortedTransaction, TransactionIndex
 from respool.log.shared_file import SharedFile
@@ -36,6 +37,7 @@ class Segment:
         "first_timestamp",
         "is_writable",
         "size",
+        "tags",
         "touched_ms",
     )
 
@@ -67,6 +69,8 @@ class Segment:
             f"{folder}/{offset_name(base_offset, TRANSACTION_INDEX)}",
             count=aborted_bytes // ENTRY_BYTES,
         )
+        # Which batches may hold which tags; only topics with views have it.
+        self.tags = TagIndex(disk, folder, base_offset)
         self.base_offset = base_offset
         # Size of the whole batches in the file. A reader takes it before it takes the file: then the file is at least
         # that long.
@@ -260,7 +264,9 @@ class Segment:
             self.is_writable = False
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove the batch that contains `offset` and everything after it."""
+        """Remove the batch that contains `offset` and everything after it. Then it is the active segment."""
+        # First: the segment will have other bytes, of which a file left behind says nothing.
+        self.tags.drop()
         found = self.find(offset)
         if found is None:
             return
@@ -424,6 +430,7 @@ class Segment:
         self._file.release()
         self._indexes = self._read_indexes = None
         self.aborted.release()
+        self.tags.release()
         self.is_writable = False
 
     def save_indexes(self) -> None:

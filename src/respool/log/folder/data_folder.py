@@ -7,6 +7,7 @@ recovery-point-offset-checkpoint     logs are durable below these offsets (folde
 log-start-offset-checkpoint          logs are deleted below these offsets
 replication-offset-checkpoint        high watermarks
 cleaner-offset-checkpoint            logs are compacted below these offsets
+tag-index-secret                     of the hashes in tag indexes (tag_secret.py)
 <topic>-<partition>/                 a log (partition_folder.py, partition_log.py)
 ```
 Invariants at every moment, even if the power fails:

@@ -6,6 +6,7 @@ from respool.log.file_names import (
     LOG,
     OFFSET_INDEX,
     SNAPSHOT,
+    TAG_INDEX,
     TIME_INDEX,
     TRANSACTION_INDEX,
     UNFINISHED_SUFFIXES,
@@ -31,7 +32,8 @@ class LogFolder:
         """List names and sizes. Files are read only if a compaction was interrupted during its swap."""
         complete_swaps(disk, folder)
         found: dict[str, list[Offset]] = {
-            kind: [] for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT)
+            kind: []
+            for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, TAG_INDEX, SNAPSHOT)
         }
         for name in disk.list_folder(folder):
             parsed = parse_offset_name(name)
@@ -60,7 +62,8 @@ class LogFolder:
 
 def delete_segment(disk: Disk, folder: str, segment: Segment) -> None:
     """Delete a segment's files now, durably."""
-    for path in (segment.path, *index_paths(folder, segment.base_offset)):
+    segment.tags.retire()
+    for path in (segment.tags.path, segment.path, *index_paths(folder, segment.base_offset)):
         disk.delete(path)
     # Sync before the next deletion: names restored by a power cut must not leave a gap.
     disk.sync_folder(folder)
@@ -69,8 +72,14 @@ def delete_segment(disk: Disk, folder: str, segment: Segment) -> None:
 
 
 def _delete_orphans(disk: Disk, folder: str, found: dict[str, list[Offset]]) -> None:
-    """Delete indexes without a log file, left by an interrupted removal of their segment."""
+    """Delete indexes without a log file, left by an interrupted removal of their segment.
+
+    And the tag index of the active segment, which had a later segment before a power cut: it will be written to.
+    """
     logs = set(found[LOG])
+    for offset in found[TAG_INDEX]:
+        if offset not in logs or offset == max(logs):
+            disk.delete(f"{folder}/{offset_name(offset, TAG_INDEX)}")
     for kind in (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         for offset in found[kind]:
             if offset not in logs:

@@ -24,6 +24,7 @@ from respool.log.file_names import (
     LOG,
     OFFSET_INDEX,
     SWAP,
+    TAG_INDEX,
     TIME_INDEX,
     TRANSACTION_INDEX,
     offset_name,
@@ -100,9 +101,11 @@ def _delete_replaced(disk: Disk, folder: str, base_offset: Offset) -> None:
     file.close()
     for name in disk.list_folder(folder):
         parsed = parse_offset_name(name)
-        if parsed is None or parsed[1] not in (*KINDS, TRANSACTION_INDEX):
+        if parsed is None or parsed[1] not in (*KINDS, TAG_INDEX, TRANSACTION_INDEX):
             continue
-        if base_offset < parsed[0] < end or (parsed[0] == base_offset and parsed[1] in INDEX_KINDS):
+        if base_offset < parsed[0] < end or (
+            parsed[0] == base_offset and parsed[1] in (*INDEX_KINDS, TAG_INDEX)
+        ):
             disk.delete(f"{folder}/{name}")
 
 
