@@ -27,10 +27,11 @@ from respool.broker.partitions.deferred_deletion import DeferredDeletion
 from respool.broker.partitions.flusher import Flusher
 from respool.broker.partitions.housekeeping import Housekeeping
 from respool.broker.partitions.registry import Partitions
+from respool.broker.partitions.tag_indexer import TagIndexer
 from respool.broker.peer_link import PeerLink
 from respool.broker.replication_wiring import Replication
 from respool.broker.steady_clock import SteadyClock
-from respool.broker.views.views import Views
+from respool.broker.views.views import Views, names_by_topic
 from respool.broker.world import World
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
 from respool.model.cluster import BrokerEndpoint, ClusterImage
@@ -144,6 +145,7 @@ class Broker:
             self.housekeeping.run_retention(),
             self.housekeeping.run_checkpoints(),
             self.housekeeping.run_compaction(),
+            self.housekeeping.run_tag_indexing(),
         ):
             self.spawn(work)
 
@@ -390,6 +392,15 @@ class Broker:
                 rng=self.world.rng,
                 scanner=self.world.scanner,
                 memory_bytes_max=self.settings.storage.compaction_memory_bytes_max,
+            ),
+            tag_indexer=TagIndexer(
+                partitions=self.partitions,
+                disk=self.world.disk,
+                offload=self.offload,
+                rng=self.world.rng,
+                scanner=self.world.scanner,
+                view_names=lambda: names_by_topic(self.image),
+                on_secret=self.views.use_secret,
             ),
         )
 

@@ -148,6 +148,9 @@ class StorageSettings:
         "Memory for the keys of one compaction, 24 bytes each; more keys need more rounds.",
         low=1_024,
     )
+    tag_index_check_ms: int = setting(
+        5_000, "Interval between checks for logs whose tag index is not complete.", low=10
+    )
     producer_id_expiration_ms: int = setting(
         DAY_MS, "Forget an idempotent producer after this long without a batch.", low=1
     )

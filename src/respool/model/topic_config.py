@@ -34,6 +34,7 @@ from respool.model.kafka_settings.kafka_flush import (
     flush_ms_rule,
     resolve_flush,
 )
+from respool.model.tag_names import TagNames
 from respool.model.throttled_replicas import ThrottledReplicas
 
 MINUTE_MS = 60_000
@@ -264,6 +265,17 @@ class TopicConfig(InertTopicSettings):
             "Whether the topic is a copy of another cluster's, which 'respool mirror' alone writes, with the offsets "
             "it has there. Set to false, it takes ordinary producers: respool mirror promote does that well."
         ),
+    )
+    respool_tags: TagNames = field(
+        default=TagNames(),
+        metadata={
+            "rule": ConfigRule(
+                kind=ConfigKind.LIST,
+                doc="Headers whose values are indexed for readers that filter by them, besides those that views of "
+                "the topic name; 'key' is the record's key.",
+                parse=TagNames.parse,
+            )
+        },
     )
     retention_bytes: int = field(
         default=-1,

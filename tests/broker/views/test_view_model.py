@@ -16,6 +16,7 @@ from respool.broker.views.filtered_read import FilteredRead, FilteredSource
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import CacheScope, VerdictCache
 from respool.log.partition_log import ReadSpec
+from respool.log.tag_indexing import TagTools
 from respool.model.conditions.clauses import KeyIn
 from respool.model.ids import Offset
 from respool.model.where import Where
@@ -28,6 +29,7 @@ from support.inline_offload import InlineOffload
 
 EXAMPLES = 5_000 if os.environ.get("RESPOOL_FUZZ") == "long" else 150
 KEYS = "abcd"
+SECRET = bytes(range(16))
 TOPIC_ID = UUID(int=7)
 
 
@@ -98,7 +100,7 @@ steps = st.lists(
         reads,
         st.builds(Truncate, st.integers(1, 4)),
         st.sampled_from(["sync", "sync", "sync", "roll", "compact"]),
-        st.just("compact all"),
+        st.sampled_from(["compact all", "index", "index a slice"]),
     ),
     min_size=10,
     max_size=50,
@@ -110,6 +112,7 @@ class ViewWorld:
 
     def __init__(self) -> None:
         self.world = TransactionWorld.new(config=COMPACTED)
+        self.passed_bytes = 0
         self.cache = VerdictCache(bytes_max=20_000, guard=InlineOffload().lock())
 
     def do(self, step: object) -> None:
@@ -142,12 +145,23 @@ class ViewWorld:
                 world.sync()
             case "roll":
                 world.roll()
+            case "index" | "index a slice":
+                self.index(slices=1_000 if step == "index" else 1)
             case "compact" | "compact all":
                 if step == "compact all":
                     world.sync()
                     world.roll()
                 world.compact()
                 world.delete_removed()
+
+    def index(self, *, slices: int) -> None:
+        tools = TagTools(scanner=PlainScanner(), secret=SECRET, slice_bytes=500)
+        indexing = self.world.log.index_tags([None, b"tag"], tools)
+        for _ in range(slices):
+            if not indexing.run():
+                break
+            if indexing.is_save_due:
+                indexing.save()
 
     def end(self, *, committed: bool) -> Offset:
         return self.world.last_stable_offset if committed else self.world.high_watermark
@@ -173,7 +187,7 @@ class ViewWorld:
 
     def reply(self, step: Read, offset: Offset, end: Offset) -> bytes:
         where = Where((KeyIn(tuple(key.encode() for key in step.keys)),))
-        condition = ViewCondition(where, PlainScanner())
+        condition = ViewCondition(where, PlainScanner(), secret=SECRET)
         source = FilteredSource(
             self.world.log,
             CacheScope(TOPIC_ID, 0, condition.text),
@@ -199,6 +213,7 @@ class ViewWorld:
             all(header.is_control for _, header in walk_batches(data))
             and (offset == end or _end_of(data) == end)
         )
+        self.passed_bytes += scan.skipped_bytes
         return data
 
     def parent_records(
@@ -236,7 +251,7 @@ def test_a_reader_of_a_view_sees_the_parents_records_sifted(
     views = ViewWorld()
     for step in steps:
         views.do(step)
-    for way in ("sync", "compact all"):
+    for way in ("sync", "compact all", "index"):
         views.do(way)
         for step in last:
             views.do(step)

@@ -1,4 +1,4 @@
-"""The broker's periodic work: retention, compaction, checkpoints, and expiry of producer state."""
+"""The broker's periodic work: retention, compaction, tag indexes, checkpoints, and expiry of producer state."""
 
 import asyncio
 import logging
@@ -8,6 +8,7 @@ from respool.broker.partitions.compactor import Compactor
 from respool.broker.partitions.deferred_deletion import DeferredDeletion
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
+from respool.broker.partitions.tag_indexer import TagIndexer
 from respool.log.folder.data_folder import DataFolder
 from respool.model.errors import DiskFull, StorageError
 from respool.model.settings import Settings
@@ -28,6 +29,7 @@ class Housekeeping:
         clock: Clock,
         settings: Settings,
         compactor: Compactor,
+        tag_indexer: TagIndexer,
     ) -> None:
         self._partitions = partitions
         self._folder = folder
@@ -36,6 +38,7 @@ class Housekeeping:
         self._clock = clock
         self._settings = settings
         self._compactor = compactor
+        self._tag_indexer = tag_indexer
 
     async def run_retention(self) -> NoReturn:
         while True:
@@ -52,6 +55,11 @@ class Housekeeping:
             while await self._compactor.compact_dirtiest():
                 # Continue with the next log, which may have become due in the meantime.
                 pass
+
+    async def run_tag_indexing(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(self._settings.storage.tag_index_check_ms / 1000)
+            await self._tag_indexer.index_all()
 
     async def run_checkpoints(self) -> NoReturn:
         while True:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from respool.broker.views.scan_pass import DECOMPRESSED_BYTES_MAX
 from respool.broker.views.verdict_cache import NOTHING_SHOWN, UNREADABLE, Verdict
+from respool.log.tag_query import TagQuery
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.model.ids import Offset
 from respool.model.where import Where
@@ -36,11 +37,13 @@ class ChunkBatch(NamedTuple):
 class ViewCondition:
     """A condition, its canonical text, and matchers for it that no thread uses now."""
 
-    __slots__ = ("_idle", "_scanner", "text", "where")
+    __slots__ = ("_idle", "_scanner", "tag_query", "text", "where")
 
-    def __init__(self, where: Where, scanner: RecordScanner) -> None:
+    def __init__(self, where: Where, scanner: RecordScanner, *, secret: bytes | None) -> None:
+        """`secret` is that of the hashes in tag indexes; None before there is one."""
         self.where = where
         self.text = str(where)
+        self.tag_query = None if secret is None else TagQuery.of(where, secret)
         self._scanner = scanner
         # Used by several threads: `pop` and `append` of a list are atomic.
         self._idle: list[RecordMatcher] = []
@@ -67,14 +70,20 @@ class ViewConditions:
 
     def __init__(self, scanner: RecordScanner) -> None:
         self._scanner = scanner
+        self._secret: bytes | None = None
         self._known: dict[Where, ViewCondition] = {}
+
+    def use_secret(self, secret: bytes) -> None:
+        """From now on tag indexes are used."""
+        self._secret = secret
+        self._known.clear()
 
     def of(self, where: Where) -> ViewCondition:
         found = self._known.get(where)
         if found is None:
             if len(self._known) >= _CONDITIONS_MAX:
                 self._known.clear()
-            found = self._known[where] = ViewCondition(where, self._scanner)
+            found = self._known[where] = ViewCondition(where, self._scanner, secret=self._secret)
         return found
 
 

@@ -5,9 +5,10 @@
  log         | some match | none      | all match | none   |
  the reply   | rebuilt    |           | as stored | marker |
 ```
-Batches without a shown record are left out. A stretch of them at the reply's end becomes a marker, which moves the
-reader past it: a group's lag reaches 0 although nothing matches. The marker's offset is the last one that was scanned,
-below the end that this reader may see: a read_committed reader must not pass an open transaction.
+The tag index tells which batches cannot match; these are not read. Batches without a shown record are left out. A
+stretch of them at the reply's end becomes a marker, which moves the reader past it: a group's lag reaches 0 although
+nothing matches. The marker's offset is the last one that was scanned, below the end that this reader may see: a
+read_committed reader must not pass an open transaction.
 
 For a read_committed reader, aborted batches and real markers are left out here, and the reply lists no aborted
 transactions. Half of that would hide committed records, or show aborted ones.
@@ -22,8 +23,10 @@ from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import CacheScope, Verdict, VerdictCache
 from respool.log.partition_log import PartitionLog, ReadSpec
+from respool.log.tagged_read import TagCursor, TaggedBatches
 from respool.model.errors import UnsupportedCompressionType
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.ports.record_scan import RecordMatcher
 from respool.records.batch import BatchHeader, Codec, read_header
 from respool.records.rebuilt_batch import build_skip_marker
 
@@ -50,6 +53,15 @@ class FilteredSource(NamedTuple):
     takes_zstd: bool
 
 
+class Chunk(NamedTuple):
+    """Whole batches of the log, in a buffer that may end with a part of another one."""
+
+    data: bytes | memoryview
+    batches: Sequence[ChunkBatch]
+    # Nothing before it is shown that is not in these batches; None: it is where they end.
+    end: Offset | None
+
+
 class FilteredRead:
     """One read. It ends with the reader's end, the reply's size, or when the pass may scan no more."""
 
@@ -66,8 +78,11 @@ class FilteredRead:
         self._shown_end = spec.offset
         # The reply has no room for the next shown batch.
         self._is_full = False
-        # Everything up to the reader's end was scanned.
+        # There is no whole batch before the reader's end.
         self._is_at_end = False
+        # A scan on the event loop is too short for an index to help.
+        query = None if scan.is_quick else source.condition.tag_query
+        self._cursor = None if query is None else TagCursor(query)
         self.scanned = ScannedTo(spec.offset, LeaderEpoch(-1), NO_TIMESTAMP)
 
     def run(self, *, begin: ScannedTo | None = None) -> FilteredRecords:
@@ -79,28 +94,61 @@ class FilteredRead:
         """
         if begin is not None and begin.offset > self.scanned.offset:
             self.scanned = begin
-        chunk = self._read_chunk()
-        if chunk:
-            condition = self._source.condition
-            matcher = condition.acquire(quickly=self._scan.is_quick)
-            try:
-                self._scan_chunks(chunk, BatchFilter(matcher))
-            finally:
+        if self._spec.offset >= self._spec.max_offset:
+            # At the end, or beyond the log.
+            self._read_chunk()
+        matcher: RecordMatcher | None = None
+        condition = self._source.condition
+        try:
+            while chunk := self._next_chunk():
+                if matcher is None:
+                    # After the first read: at the log's end none is needed.
+                    matcher = condition.acquire(quickly=self._scan.is_quick)
+                self._scan_chunk(chunk, BatchFilter(matcher))
+                if self._is_full or self._scan.is_over:
+                    break
+        finally:
+            if matcher is not None:
                 condition.release(matcher)
-        else:
-            self._is_at_end = True
         return self._end_with_marker()
 
-    def _scan_chunks(self, chunk: bytes | memoryview, batch_filter: BatchFilter) -> None:
-        while batches := batches_in(chunk, self.scanned.offset):
-            self._scan.take(len(chunk))
-            self._scan_chunk(chunk, batches, batch_filter)
-            self._is_at_end = self.scanned.offset >= self._spec.max_offset
-            if self._is_full or self._is_at_end or self._scan.is_over:
-                return
-            chunk = self._read_chunk()
-        # There is no whole batch before the reader's end.
+    def _next_chunk(self) -> "Chunk | None":
+        """The next batches to scan; None at the reader's end."""
+        while self.scanned.offset < self._spec.max_offset:
+            tagged = self._read_tagged()
+            if tagged is None:
+                data = self._read_chunk()
+                batches = batches_in(data, self.scanned.offset)
+                if batches:
+                    return Chunk(data, batches, None)
+                break
+            batches = batches_in(tagged.data, self.scanned.offset)
+            if batches:
+                return Chunk(tagged.data, batches, tagged.end)
+            self._move_to(tagged.end)
         self._is_at_end = True
+        return None
+
+    def _read_tagged(self) -> TaggedBatches | None:
+        """Pass over what cannot match, by the tag index; None where there is none."""
+        if self._cursor is None:
+            return None
+        tagged = self._source.log.read_tagged(
+            self._cursor, self._spec._replace(offset=self.scanned.offset, bytes_max=CHUNK_BYTES)
+        )
+        if tagged is None or tagged.end <= self.scanned.offset:
+            return None
+        self._scan.skipped_bytes += tagged.passed_bytes
+        if tagged.last_passed is not None:
+            self._move_to(tagged.passed_to, tagged.last_passed)
+        return tagged
+
+    def _move_to(self, offset: Offset, last: BatchHeader | None = None) -> None:
+        """Nothing before `offset` is left to be shown; `last` is the last batch before it, if it is another one."""
+        if last is not None:
+            self.scanned = ScannedTo(offset, last.leader_epoch, last.latest_timestamp)
+        elif offset > self.scanned.offset:
+            self.scanned = self.scanned._replace(offset=offset)
 
     def _read_chunk(self) -> bytes | memoryview:
         scan = self._scan
@@ -115,14 +163,13 @@ class FilteredRead:
             )
         )
 
-    def _scan_chunk(
-        self, chunk: bytes | memoryview, batches: Sequence[ChunkBatch], batch_filter: BatchFilter
-    ) -> None:
+    def _scan_chunk(self, chunk: "Chunk", batch_filter: BatchFilter) -> None:
+        self._scan.take(len(chunk.data))
+        batches = chunk.batches
         aborted = self._aborted(batches)
-        shown = [one for one in batches if _has_records(one.header) and not aborted.has(one.header)]
         verdicts = ChunkVerdicts(
-            chunk,
-            shown,
+            chunk.data,
+            [one for one in batches if _has_records(one.header) and not aborted.has(one.header)],
             batch_filter=batch_filter,
             cache=self._cache,
             scope=self._source.scope,
@@ -131,15 +178,15 @@ class FilteredRead:
         for one in batches:
             verdict = verdicts.of(one)
             if verdict is not None and verdict.last_offset >= self._spec.offset:
-                self._show(chunk, one, verdict)
+                self._show(chunk.data, one, verdict)
                 if self._is_full:
                     return
-            header = one.header
-            self.scanned = ScannedTo(
-                header.next_offset, header.leader_epoch, header.latest_timestamp
-            )
+            self._move_to(one.header.next_offset, one.header)
             if self._scan.is_over:
                 return
+        if chunk.end is not None:
+            # Compaction may have left a gap before the next batch.
+            self._move_to(chunk.end)
 
     def _show(self, chunk: bytes | memoryview, batch: ChunkBatch, verdict: Verdict) -> None:
         data = verdict.rebuilt or _part_of(chunk, batch)
@@ -169,7 +216,9 @@ class FilteredRead:
 
     def _end_with_marker(self) -> FilteredRecords:
         records, scanned = self._records, self.scanned
-        records.is_idle = not records.size and self._is_at_end
+        records.is_idle = not records.size and (
+            self._is_at_end or scanned.offset >= self._spec.max_offset
+        )
         records.join_if_small()
         if scanned.offset > self._shown_end:
             # Never beyond a batch that the reply has no room for: scanning has stopped before it.

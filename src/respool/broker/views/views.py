@@ -6,7 +6,8 @@ from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import CacheScope, VerdictCache
 from respool.log.partition_log import PartitionLog, ReadSpec
-from respool.model.cluster import TopicImage
+from respool.log.tag_query import TagName, indexed_names
+from respool.model.cluster import ClusterImage, TopicImage
 from respool.model.ids import TopicId
 from respool.model.server_settings import BrokerFetchSettings
 from respool.model.topic_config import TopicConfig
@@ -56,6 +57,10 @@ class Views:
             where = NOT_HIDDEN if where is None else where.and_(NOT_HIDDEN)
         return None if where is None else self._conditions.of(where)
 
+    def use_secret(self, secret: bytes) -> None:
+        """From now on tag indexes, whose hashes have this secret, are used."""
+        self._conditions.use_secret(secret)
+
     def quick_pass(self) -> ScanPass:
         """For the event loop."""
         return ScanPass(bytes_max=self._scanner.quick_bytes_max, is_quick=True)
@@ -77,6 +82,16 @@ class Views:
         ):
             if amount:
                 counter.inc(amount)
+
+
+def names_by_topic(image: ClusterImage) -> dict[TopicId, list[TagName]]:
+    """By which headers, or the key, an index helps the readers of each topic's views."""
+    found: dict[TopicId, list[TagName]] = {}
+    for name in sorted(image.views):
+        view = image.views[name].view
+        if view is not None:
+            found.setdefault(view.parent_id, []).extend(indexed_names(view.where))
+    return found
 
 
 class ViewReader:
