@@ -7,7 +7,7 @@ from respool.cli.options import (
     parse_assignments,
     parse_names,
     parse_pairs,
-    topic_settings,
+    settings_in_plain_numbers,
     topics_and_partitions,
 )
 from respool.model.operator_errors import UsageError
@@ -61,12 +61,12 @@ def test_headers_may_repeat_and_keep_their_order() -> None:
     ],
 )
 def test_times_and_sizes_of_settings_may_have_units(pair: str, sent: str) -> None:
-    assert list(topic_settings([pair]).values()) == [sent]
+    assert list(settings_in_plain_numbers([pair]).values()) == [sent]
 
 
 def test_a_time_setting_that_is_no_time_is_refused_before_the_broker_is_asked() -> None:
     with pytest.raises(UsageError, match=r"retention\.ms"):
-        topic_settings(["retention.ms=long"])
+        settings_in_plain_numbers(["retention.ms=long"])
 
 
 @pytest.mark.parametrize("text", ["three", "-1", "1.5", "٣", ""])

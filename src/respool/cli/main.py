@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from respool import __version__
 from respool.cli import (
+    config_command,
     consume,
     group,
     log,
@@ -76,6 +77,7 @@ app.add_typer(view.app, name="view")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(config_command.app, name="config")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(replay.app, name="replay")
 app.add_typer(log.app, name="log")

@@ -255,8 +255,8 @@ def byte_count(text: str, *, option: str, or_word: str) -> int:
     return found
 
 
-def topic_settings(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Topic settings in the broker's format: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
+def settings_in_plain_numbers(pairs: Sequence[str] | None) -> dict[str, str]:
+    """Settings in the broker's format: `retention.ms=7d` and `segment.bytes=64MiB` become plain numbers."""
     return {name: _plain_number(name, text) for name, text in parse_assignments(pairs).items()}
 
 

@@ -77,7 +77,7 @@ def create(
     """Create a topic."""
     from respool.operate.errors import TopicExists
 
-    wanted = options.topic_settings(settings)
+    wanted = options.settings_in_plain_numbers(settings)
     cluster = connection.connect()
     created = True
     try:
@@ -243,7 +243,7 @@ def alter(
     """Change a topic's settings, or add partitions."""
     from respool.operate.topic_description import check_growth, check_setting_names, describe_topic
 
-    wanted = options.topic_settings(settings)
+    wanted = options.settings_in_plain_numbers(settings)
     both = sorted(set(wanted) & set(unset or ()))
     if both:
         raise UsageError(f"{', '.join(both)} cannot be both --set and --unset")

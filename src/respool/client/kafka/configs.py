@@ -1,4 +1,4 @@
-"""Describes and alters the configs of topics and brokers."""
+"""Describes and alters the configs of topics, brokers and groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from respool.wire.api_table import Api
 class ConfigResource(IntEnum):
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -23,6 +24,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigOperation(IntEnum):
@@ -48,9 +50,10 @@ def describe_configs(
     *,
     keys: Sequence[str] | None = None,
 ) -> dict[str, dict[str, ConfigSetting]]:
-    """Return topic, or broker id as text -> its configs by name; only `keys`, or all. One attempt.
+    """Return topic, group, or broker id as text -> its configs by name; only `keys`, or all. One attempt.
 
-    A broker reports only its own configs, so each is asked for them; any broker reports the configs of topics.
+    A broker reports only its own configs, so each is asked for them; any broker reports the configs of topics, of
+    groups, and of all brokers, whose name is empty.
 
     Raises:
         BrokerRefused, BrokerUnreachable
@@ -71,7 +74,7 @@ def describe_configs(
             "include_synonyms": False,
             "include_documentation": False,
         }
-        if resource is ConfigResource.BROKER:
+        if resource is ConfigResource.BROKER and asked[0]:
             reply = cluster.request(int(asked[0]), Api.DESCRIBE_CONFIGS, fields)
         else:
             reply = cluster.request_any(Api.DESCRIBE_CONFIGS, fields)
