@@ -9,11 +9,11 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -59,17 +59,22 @@ class SparkQuery:
             "master": master,
             "is_last": is_last,
         }
-        self.batches: list[int] = []
         self.log = checkpoint.parent / "query.log"
-        with self.log.open("ab") as log:
+        # A file, not a pipe: its Python workers live on for a while, and would hold the other end.
+        handle, path = tempfile.mkstemp(prefix="batches-", dir=checkpoint.parent)
+        self._batches = Path(path)
+        with self.log.open("ab") as log, open(handle, "wb") as batches:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "support.spark_query", json.dumps(wish)],
-                stdout=subprocess.PIPE,
+                stdout=batches,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
             )
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
+
+    @property
+    def batches(self) -> list[int]:
+        """The rows of each batch that it has told of."""
+        return [int(line) for line in self._batches.read_bytes().split(b"\n")[:-1]]
 
     @property
     def is_running(self) -> bool:
@@ -94,13 +99,13 @@ class SparkQuery:
     def kill_driver(self) -> None:
         """The Python that started the query and Spark's JVM. Python workers live on until they notice."""
         self._kill([psutil.Process(self._process.pid), *self._javas()])
-        self._forget()
+        self._process.wait()
 
     def kill_all(self) -> None:
         """As when the machine goes."""
         with suppress(psutil.NoSuchProcess):
             self._kill([psutil.Process(self._process.pid), *self._children()])
-        self._forget()
+        self._process.wait()
 
     def kill_worker(self, rng: random.Random) -> bool:
         """One of Spark's Python processes: a task's, a daemon, the one that commits."""
@@ -111,14 +116,6 @@ class SparkQuery:
         return self._kill_one(
             rng, [one for one in self._javas() if "ExecutorBackend" in _line(one)]
         )
-
-    def _forget(self) -> None:
-        self._process.wait()
-        assert self._process.stdout is not None
-        # Workers that live on hold the other end, too: what they would say does not matter any more.
-        self._reader.join(5)
-        if not self._reader.is_alive():
-            self._process.stdout.close()
 
     def _kill_one(self, rng: random.Random, choices: list[psutil.Process]) -> bool:
         if not choices:
@@ -138,12 +135,6 @@ class SparkQuery:
             with suppress(psutil.NoSuchProcess):
                 one.kill()
         time.sleep(_PAUSE_SECONDS)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.endswith(b"\n"):
-                self.batches.append(int(line))
 
 
 def _name(process: psutil.Process) -> str:
