@@ -43,11 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int | None:
-    """`-n auto`: two workers per core, because tests of groups and processes mostly wait: 62 s with 3 s of CPU."""
+    """`-n auto`: three workers per core, because tests with processes take a third of their time on a processor."""
     # Long runs compute, for which xdist's own answer is right; it also takes a number from the environment.
     if os.environ.get("RESPOOL_FUZZ") == "long" or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return 2 * (os.cpu_count() or 1)
+    return 3 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)

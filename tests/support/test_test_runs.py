@@ -77,7 +77,7 @@ def test_long_groups_start_first_and_short_cases_last(project: Path) -> None:
     ]
 
 
-def test_two_workers_share_a_core_unless_all_they_do_is_compute(
+def test_three_workers_share_a_core_unless_all_they_do_is_compute(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def workers() -> object:
@@ -86,12 +86,12 @@ def test_two_workers_share_a_core_unless_all_they_do_is_compute(
     monkeypatch.setattr(os, "cpu_count", lambda: 300)
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
     monkeypatch.delenv("RESPOOL_FUZZ", raising=False)
-    assert workers() == 600
+    assert workers() == 900
     monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "7")
     assert workers() == 7
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS")
     monkeypatch.setenv("RESPOOL_FUZZ", "long")
-    assert workers() != 600
+    assert workers() != 900
 
 
 def test_the_slowest_are_told_and_the_fast_are_not() -> None:
