@@ -49,7 +49,9 @@ class Replica:
 
     def sweep(self) -> None:
         """A follower drops what its leader dropped."""
-        while due := self.pending.advance(self.pending.sweep_at_ms, deliver_max=10, step=1).deliver:
+        while due := self.pending.advance(
+            self.world.now_ms, due_ms=self.pending.sweep_at_ms, deliver_max=10, step=1
+        ).deliver:
             for one in due:
                 waiting = self.world.fact(one.offset)
                 if not isinstance(waiting, WaitingRecord) or self.pending.is_superseded(

@@ -61,6 +61,10 @@ class WaitingRecord:
     def offset(self) -> Offset:
         return self.record.offset
 
+    @property
+    def size(self) -> int:
+        return len(self.record.key or b"") + len(self.record.value or b"")
+
     def due_after(self, now_ms: int) -> int | None:
         """When it is due next, if all that was due up to `now_ms` was delivered."""
         if self.due_ms > now_ms:

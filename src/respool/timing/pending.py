@@ -14,7 +14,7 @@ is due, and the copy, coming back through `on_stable`, ends the waiting on every
 leader loses its role waits again. Everything derives from the log; a checkpoint only shortens the way there.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -79,6 +79,8 @@ class Pending:
         self._expected: Counter[Offset] = Counter()
         # Everything below it has been fed.
         self.scanned_to = Offset(0)
+        # The leader epoch of the last batch below: in another one, the log lost what was fed.
+        self.scanned_epoch = -1
         self._log_start = Offset(0)
         # What lies before it was never fed.
         self._fed_from = Offset(0)
@@ -86,6 +88,8 @@ class Pending:
         self._gone_below = Offset(0)
         # The leader need not carry records below it: it did, or they wait no more.
         self._carry_from = Offset(0)
+        # Bytes of carried records below an offset, and above the one before.
+        self._carried: deque[tuple[Offset, int]] = deque()
         # The latest time at which a record was due that has been delivered.
         self._delivered_until_ms = 0
 
@@ -118,6 +122,11 @@ class Pending:
         return len(self._in_flight)
 
     @property
+    def carried_bytes(self) -> int:
+        """About how many bytes of the log are carried records: they do not count as its size."""
+        return sum(size for _, size in self._carried)
+
+    @property
     def entries_in_memory(self) -> int:
         return self._wheel.in_memory + len(self._in_flight)
 
@@ -142,14 +151,19 @@ class Pending:
         First `on_log_start`: what was deleted before it was fed must not be waited for.
         """
         assert end >= self.scanned_to, f"fed to {self.scanned_to}, and then to {end}"
+        carried_bytes = 0
         for fact in facts:
             match fact:
                 case WaitingRecord():
                     self.on_waiting(fact)
+                    if fact.replaces is not None:
+                        carried_bytes += fact.size
                 case Delivered():
                     self.on_delivered(fact)
                 case Cancel():
                     self.on_cancelled(fact)
+        if carried_bytes:
+            self._carried.append((end, carried_bytes))
         self.scanned_to = end
 
     def on_waiting(self, fact: WaitingRecord) -> None:
@@ -184,6 +198,8 @@ class Pending:
         self.scanned_to = max(self.scanned_to, log_start)
         for offset in [one for one in self._in_flight if one < log_start]:
             del self._in_flight[offset]
+        while self._carried and self._carried[0][0] <= log_start:
+            self._carried.popleft()
 
     def _on_carried(self, replaced: Offset) -> None:
         is_counted = replaced >= max(self._fed_from, self._gone_below)
@@ -194,16 +210,19 @@ class Pending:
 
     # -- the leader's --------------------------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int, *, deliver_max: int, step: int) -> Advanced:
-        """Move what comes near, and take up to `deliver_max` records that are due.
+    def advance(
+        self, now_ms: int, *, deliver_max: int, step: int, due_ms: int | None = None
+    ) -> Advanced:
+        """Move what comes near, and take up to `deliver_max` records that are due; with `due_ms`, up to that time.
 
-        A follower takes with `now_ms` = `sweep_at_ms` what an earlier time left over, and drops what was cancelled.
+        A follower takes up to `sweep_at_ms` what its leader left over, and drops what was cancelled.
         """
+        due_ms = now_ms if due_ms is None else due_ms
         is_busy = self._wheel.advance(now_ms, step=step)
         is_busy |= self._ids.merge_some(step, log_start=self._log_start)
         deliver: list[DueRecord] = []
         while len(deliver) < deliver_max:
-            entries = self._wheel.pop_due(now_ms, deliver_max - len(deliver))
+            entries = self._wheel.pop_due(due_ms, deliver_max - len(deliver))
             if not entries:
                 break
             for entry in entries:
@@ -211,11 +230,17 @@ class Pending:
                 self._in_flight[offset] = entry
                 if offset not in self._expected:
                     deliver.append(DueRecord(due_of(entry), offset, first_offset_of(entry)))
-        return Advanced(deliver=deliver, wake_at_ms=self._wheel.next_due_ms(), is_busy=is_busy)
+        return Advanced(deliver=deliver, wake_at_ms=self._wheel.wake_at_ms(), is_busy=is_busy)
 
     def on_dropped(self, offset: Offset) -> None:
         """The record in flight is not delivered: it was cancelled or replaced, or cannot be read."""
         self._in_flight.pop(offset, None)
+
+    def put_back(self, offset: Offset) -> None:
+        """The record in flight was not delivered: it is due again."""
+        entry = self._in_flight.pop(offset, None)
+        if entry is not None:
+            self._wheel.add(entry)
 
     def on_role_ended(self) -> None:
         """Nothing is delivered here any more: what is in flight waits again, until another leader's copies come."""
@@ -228,6 +253,7 @@ class Pending:
     def on_leading(self, facts: Iterable[Fact]) -> None:
         """Begin to lead, with what earlier leaders wrote from `scanned_to` up to this one's first offset."""
         self._carry_from = self._gone_below
+        self._expected.clear()
         for fact in facts:
             match fact:
                 case Delivered():
@@ -289,6 +315,10 @@ class Pending:
         # The clock may have been set back since the last delivery.
         return max(now_ms, self._delivered_until_ms)
 
+    def delete(self) -> None:
+        """Delete the files: the next `open` begins at the log's start."""
+        self._files.delete_all()
+
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def write_checkpoint(self) -> None:
@@ -296,9 +326,11 @@ class Pending:
             {
                 "version": VERSION,
                 "scanned_to": self.scanned_to,
+                "scanned_epoch": self.scanned_epoch,
                 "fed_from": self._fed_from,
                 "gone_below": self._gone_below,
                 "delivered_until_ms": self._delivered_until_ms,
+                "carried": list(self._carried),
                 "wheel": self._wheel.state(popped=list(self._in_flight.values())),
                 "ids": self._ids.state(),
             }
@@ -310,9 +342,13 @@ class Pending:
             return False
         try:
             self.scanned_to = Offset(int(document["scanned_to"]))
+            self.scanned_epoch = int(document["scanned_epoch"])
             self._fed_from = Offset(int(document["fed_from"]))
             self._gone_below = Offset(int(document["gone_below"]))
             self._delivered_until_ms = int(document["delivered_until_ms"])
+            self._carried = deque(
+                (Offset(int(end)), int(size)) for end, size in document["carried"]
+            )
             self._wheel.restore(document["wheel"])
             self._ids.restore(document["ids"])
         except (KeyError, ValueError, TypeError):

@@ -127,6 +127,16 @@ class Wheel:
         found += [one.begin_ms for one in self._buckets]
         return min(found, default=None)
 
+    def wake_at_ms(self) -> int | None:
+        """When to advance again at the latest; None if there is nothing to wait for."""
+        head = self._queue.head()
+        found = [] if head is None else [due_of(head)]
+        found += [
+            one.begin_ms - _AHEAD_MS[one.level] + (one.level > 0) * _SIZES_MS[one.level]
+            for one in self._buckets
+        ]
+        return min(found, default=None)
+
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def state(self, *, popped: list[bytes]) -> dict[str, Any]:
