@@ -22,7 +22,7 @@ from records.record_examples import (
 )
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.model.ids import Offset
-from respool.records.batch import CODEC_MASK, Codec, RecordBatch, records_of, seal
+from respool.records.batch import CODEC_MASK, Codec, RecordBatch, read_header, records_of, seal
 from respool.records.build import NewRecord, append_record, build_batch
 from respool.records.record import (
     Record,
@@ -30,6 +30,7 @@ from respool.records.record import (
     iterate_records,
     iterate_times,
     read_records,
+    read_records_at,
 )
 from respool.records.varint import append_varint
 
@@ -348,3 +349,19 @@ def test_damaged_records_are_read_or_refused_in_our_words(
         body[at % len(body)] = byte
     with contextlib.suppress(*REFUSALS):
         assert len(read_records(seal(batch.header, body), limit=LIMIT)) == len(records)
+
+
+def test_records_at_offsets_are_those_that_a_full_read_finds() -> None:
+    records = [
+        NewRecord(value=b"v" * (number * 37 % 300), timestamp_ms=number) for number in range(300)
+    ]
+    # Lengths of three bytes, too.
+    records[150] = NewRecord(value=b"v" * 20_000, timestamp_ms=150)
+    data = build_batch(records, base_offset=1_000, codec=Codec.ZSTD)
+    batch = RecordBatch(read_header(data), data)
+    every = read_records(batch, limit=10**6)
+    for step in (1, 7, 149, 299):
+        offsets = [Offset(one) for one in range(1_000, 1_300, step)]
+        assert read_records_at(batch, offsets, limit=10**6) == every[::step]
+    beside = [Offset(999), Offset(1_299), Offset(1_300)]
+    assert read_records_at(batch, beside, limit=10**6) == every[-1:]

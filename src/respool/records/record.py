@@ -7,7 +7,7 @@
 ```
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from respool.model.errors import CorruptMessage
@@ -173,3 +173,55 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     if not 0 <= length <= end - at:
         raise CorruptMessage(f"{length} bytes at byte {at}, the record ends at {end}")
     return data[at : at + length], at + length
+
+
+def read_records_at(batch: RecordBatch, offsets: Sequence[Offset], *, limit: int) -> list[Record]:
+    """Return the records at these offsets, which are in order, reading only lengths of the others.
+
+    The batch was not compacted: its records have the offsets from its first one on. What it does not have is left out.
+    Raises as `read_records`.
+    """
+    header = batch.header
+    data = _records_data(batch, limit)
+    size, position, number = len(data), 0, 0
+    single = header._replace(record_count=1)
+    found: list[Record] = []
+    for offset in offsets:
+        wanted = offset - header.base_offset
+        if not number <= wanted < header.record_count:
+            continue
+        try:
+            position = _skip(data, position, wanted - number)
+        except IndexError:
+            raise CorruptMessage(f"fewer than {wanted} records in {size} bytes") from None
+        length, start = read_varint(data, position, end=size)
+        end = start + max(0, length)
+        section = data[position:end]
+        for at_offset, timestamp, at, record_end in _walk(section, single):
+            if at_offset == offset:
+                found.append(_read_rest(section, at, record_end, at_offset, timestamp))
+        position, number = end, wanted + 1
+    return found
+
+
+def _skip(data: bytes, position: int, count: int) -> int:
+    """Return the position after `count` records, whose lengths are decoded in place.
+
+    Raises:
+        CorruptMessage, IndexError: they do not end within the data.
+    """
+    for _ in range(count):
+        folded = data[position]
+        position += 1
+        if folded > 0x7F:
+            byte = data[position]
+            position += 1
+            folded = folded & 0x7F | (byte & 0x7F) << 7
+            if byte > 0x7F:
+                # Three bytes or more: rare, and long.
+                length, position = read_varint(data, position - 2, end=len(data))
+                folded = length * 2
+        if folded & 1:
+            raise CorruptMessage(f"a record of a negative length before byte {position}")
+        position += folded >> 1
+    return position
