@@ -5,6 +5,7 @@ replaced as a whole, in an order in which older values stay valid with newer one
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 from zlib import crc32
 
 from respool.log.index.offset_index import RELATIVE_OFFSET_MAX
@@ -72,6 +73,17 @@ class RollRule:
         if not segment.size or not segment.is_writable:
             return False
         return now_ms - max(segment.first_timestamp, segment.created_ms) > self._age_ms_max
+
+
+class Appended(NamedTuple):
+    base_offset: Offset
+    last_offset: Offset
+    # True for a retry of an earlier batch; the offsets are those of that batch.
+    is_duplicate: bool
+    # LogAppendTime if the topic uses it, else -1.
+    log_append_time_ms: int
+    # A new segment began with this batch.
+    has_rolled: bool = False
 
 
 class LogParts:

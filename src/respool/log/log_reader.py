@@ -34,6 +34,11 @@ class LogReader:
         self._parts = parts
 
     @property
+    def folder(self) -> str:
+        """The folder of the log's files. Until the first append it does not exist."""
+        return self._parts.folder
+
+    @property
     def log_end(self) -> Offset:
         """The offset of the next record."""
         return self._parts.end.offset

@@ -4,6 +4,7 @@ from respool.log.log_parts import LogParts
 from respool.log.removal import RemovedSegment, remove_segment
 from respool.log.segment import Segment
 from respool.log.segments import LogPoint, Segments
+from respool.model.delays.kept_records import KeptRecords
 from respool.model.errors import HandlesExhausted
 from respool.model.ids import Offset
 from respool.model.topic_config import TopicConfig
@@ -13,18 +14,31 @@ class LogRetention:
     def __init__(self, parts: LogParts) -> None:
         self._parts = parts
 
-    def apply(self, *, now_ms: int, bound: Offset) -> list[RemovedSegment]:
-        """Remove the expired segments below `bound`."""
+    def expired_end(self, *, now_ms: int, bound: Offset, kept: KeptRecords) -> Offset | None:
+        """The end of the expired segments below `bound`; None if there are none."""
         parts = self._parts
-        self._release_idle()
-        expired = count_expired(
+        expired = self._count_expired(now_ms=now_ms, bound=bound, kept=kept)
+        if not expired:
+            return None
+        return parts.segments.end_of(expired - 1, log_end=parts.end.offset)
+
+    def _count_expired(self, *, now_ms: int, bound: Offset, kept: KeptRecords) -> int:
+        parts = self._parts
+        return count_expired(
             parts.segments,
             config=parts.config,
             log_start=parts.log_start,
             log_end=parts.end.offset,
-            bound=bound,
+            bound=min(bound, kept.from_offset),
             now_ms=now_ms,
+            uncounted_bytes=kept.uncounted_bytes,
         )
+
+    def apply(self, *, now_ms: int, bound: Offset, kept: KeptRecords) -> list[RemovedSegment]:
+        """Remove the expired segments below `bound`."""
+        parts = self._parts
+        self._release_idle()
+        expired = self._count_expired(now_ms=now_ms, bound=bound, kept=kept)
         if not expired or not parts.is_folder_durable:
             # A new log's first sync has been requested with its first record.
             return []
@@ -81,6 +95,7 @@ def count_expired(
     log_end: Offset,
     bound: Offset,
     now_ms: int,
+    uncounted_bytes: int = 0,
 ) -> int:
     """Return how many segments, from the oldest on, can be removed. If it is all of them, roll first.
 
@@ -90,7 +105,8 @@ def count_expired(
     ones.
     """
     has_bytes_max = config.has_retention and config.retention_bytes >= 0
-    bytes_over = segments.size_bytes - config.retention_bytes if has_bytes_max else -1
+    counted_bytes = segments.size_bytes - uncounted_bytes
+    bytes_over = counted_bytes - config.retention_bytes if has_bytes_max else -1
     retention_ms = config.retention_ms if config.has_retention else -1
     count = 0
     for index, segment in enumerate(segments.all):

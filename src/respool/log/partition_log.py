@@ -12,14 +12,13 @@ and `Compaction.run` at the same time: the state they use is replaced as a whole
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from respool.log.compaction.compaction import Compaction, CompactionTools
 from respool.log.compaction.compaction_span import CompactionSpan
 from respool.log.compaction.log_compaction import LogCompaction
 from respool.log.index.segment_indexes import IndexSettings
 from respool.log.index.transaction_index import AbortedTransaction
-from respool.log.log_parts import LogParts
+from respool.log.log_parts import Appended, LogParts
 from respool.log.log_reader import LogReader
 from respool.log.log_retention import LogRetention
 from respool.log.log_tail import TailBatches, TailMemory
@@ -33,6 +32,7 @@ from respool.log.recovery.recovery import Recovery
 from respool.log.removal import RemovedLog, RemovedSegment, remove_log
 from respool.log.replica_append import AppendedFetched, ReplicaAppender
 from respool.log.time_lookup import TimestampedOffset
+from respool.model.delays.kept_records import KEPT_NONE, KeptRecords
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.model.topic_config import TimestampType, TopicConfig
 from respool.ports.disk import Disk
@@ -58,17 +58,6 @@ __all__ = [
     "TimestampedOffset",
     "VerificationGuard",
 ]
-
-
-class Appended(NamedTuple):
-    base_offset: Offset
-    last_offset: Offset
-    # True for a retry of an earlier batch; the offsets are those of that batch.
-    is_duplicate: bool
-    # LogAppendTime if the topic uses it, else -1.
-    log_append_time_ms: int
-    # A new segment began with this batch.
-    has_rolled: bool = False
 
 
 class PartitionLog(LogReader):
@@ -386,16 +375,26 @@ class PartitionLog(LogReader):
         """Delete the records before `offset`, which is committed. Retention removes their segments."""
         self._parts.raise_log_start(offset)
 
-    def apply_retention(self, *, now_ms: int, high_watermark: Offset) -> list[RemovedSegment]:
+    def expired_end(
+        self, *, now_ms: int, high_watermark: Offset, kept: KeptRecords
+    ) -> Offset | None:
+        """The log start after `apply_retention`; None if it would remove nothing."""
+        bound = self.last_stable_offset(high_watermark)
+        return self._retention.expired_end(now_ms=now_ms, bound=bound, kept=kept)
+
+    def apply_retention(
+        self, *, now_ms: int, high_watermark: Offset, kept: KeptRecords = KEPT_NONE
+    ) -> list[RemovedSegment]:
         """Remove the segments that retention no longer needs; delete the returned files later, off the event loop.
 
-        Segments with records of an open transaction stay. It also closes the files of segments that were not read since
-        the last call.
+        Segments with records of an open transaction stay, and those that `kept` names. It also closes the files of
+        segments that were not read since the last call.
 
         Raises:
             DiskFull, HandlesExhausted: nothing was changed; try again later.
         """
-        return self._retention.apply(now_ms=now_ms, bound=self.last_stable_offset(high_watermark))
+        bound = self.last_stable_offset(high_watermark)
+        return self._retention.apply(now_ms=now_ms, bound=bound, kept=kept)
 
     # -- compaction: see compaction.py -------------------------------------------------------------------------------
 
