@@ -2,11 +2,14 @@ import pytest
 
 from respool.model.errors import InvalidConfig
 from respool.model.topic_config import (
+    AT_CREATION_ONLY,
     CONFIG_RULES,
     CleanupPolicy,
     CompressionType,
     Flush,
+    TimestampType,
     TopicConfig,
+    parse_defaults,
 )
 
 
@@ -187,3 +190,23 @@ def test_segments_of_a_compacted_topic_are_finished_before_they_are_too_old_to_w
     texts["cleanup.policy"] = "compact"
     assert TopicConfig.parse(texts).segment_age_ms_max == 10
     assert TopicConfig.parse({**texts, "max.compaction.lag.ms": "2000"}).segment_age_ms_max == 1000
+
+
+def test_topics_with_delays_have_the_brokers_time_unless_told_otherwise() -> None:
+    config = TopicConfig.parse({"respool.delay": "true"})
+    assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    told = {"respool.delay": "true", "message.timestamp.type": "CreateTime"}
+    assert TopicConfig.parse(told).message_timestamp_type is TimestampType.CREATE_TIME
+
+
+def test_compacted_topics_have_no_delays() -> None:
+    with pytest.raises(InvalidConfig, match="does not go with cleanup"):
+        TopicConfig.parse({"respool.delay": "true", "cleanup.policy": "compact,delete"})
+
+
+@pytest.mark.parametrize("name", sorted(AT_CREATION_ONLY))
+def test_what_is_set_at_creation_has_no_default(name: str) -> None:
+    other = {"respool.delay": "true", "respool.delay.levels": "1s"}.get(name, "7")
+    with pytest.raises(InvalidConfig, match=f"{name} has no default"):
+        parse_defaults({name: other})
+    assert parse_defaults(TopicConfig().as_text) == TopicConfig()

@@ -4,7 +4,7 @@ import pytest
 
 from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId
-from respool.model.topic_config import CONFIG_RULES, OF_ITSELF, Flush, TopicConfig
+from respool.model.topic_config import CONFIG_RULES, WITHOUT_DEFAULT, Flush, TopicConfig
 from respool.model.topic_defaults import (
     SAME_IN_CLUSTER,
     SETTING_OF_DEFAULT,
@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 
 
 def test_every_topic_setting_that_can_have_a_default_has_a_brokers_name() -> None:
-    assert set(SETTING_OF_DEFAULT.values()) == set(CONFIG_RULES) - OF_ITSELF
+    assert set(SETTING_OF_DEFAULT.values()) == set(CONFIG_RULES) - WITHOUT_DEFAULT
     assert names_of_default("retention.ms") == (
         "log.retention.ms",
         "log.retention.minutes",

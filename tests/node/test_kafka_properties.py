@@ -8,7 +8,7 @@ from respool.model.errors import SettingsError
 from respool.model.kafka_settings.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, KAFKA_NAMES, TOPIC_DEFAULT_NAMES
 from respool.model.settings import Settings
-from respool.model.topic_config import CONFIG_RULES, OF_ITSELF, TopicConfig
+from respool.model.topic_config import CONFIG_RULES, WITHOUT_DEFAULT, TopicConfig
 from respool.model.topic_defaults import names_of_default
 from respool.node.config import load_settings
 
@@ -169,12 +169,12 @@ def test_a_default_in_a_finer_unit_takes_precedence_as_in_kafka(tmp_path: Path) 
 def test_a_topics_name_for_a_setting_is_refused_with_the_name_for_all_topics(
     tmp_path: Path, name: str
 ) -> None:
-    if name in names_of_default(name) and name not in OF_ITSELF:
+    if name in names_of_default(name) and name not in WITHOUT_DEFAULT:
         # A setting of Respool's own has one name for brokers and topics.
         load(tmp_path, f"{name}={TopicConfig().as_text[name]}\n")
         return
     [problem] = refused(tmp_path, f"{name}=5\n")
-    if name in OF_ITSELF:
+    if name in WITHOUT_DEFAULT:
         assert problem == f"line 1: {name}: is a topic's setting, and not a broker's"
         return
     default = TOPIC_DEFAULT_NAMES[name]

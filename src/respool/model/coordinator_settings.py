@@ -7,7 +7,7 @@ from functools import cached_property
 from respool.model.config_rules import INT_MAX
 from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.setting_fields import check_choice, check_lows, setting
-from respool.model.topic_config import DAY_MS, MINUTE_MS, TopicConfig
+from respool.model.topic_config import DAY_MS, MINUTE_MS, TopicConfig, parse_defaults
 
 # Kafka's limits of what groups of the next generation (KIP-848) may set for themselves.
 MIN_SESSION_MS, MAX_SESSION_MS = 45_000, 60_000
@@ -51,7 +51,7 @@ class TopicSettings:
     @cached_property
     def defaults(self) -> TopicConfig:
         try:
-            return TopicConfig.parse(self.overrides)
+            return parse_defaults(self.overrides)
         except InvalidConfig as error:
             raise SettingsError(f"[topic] {error}") from None
 

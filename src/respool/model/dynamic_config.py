@@ -8,7 +8,7 @@ from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.kafka_settings.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, KAFKA_NAMES, TOPIC_DEFAULT_NAMES
 from respool.model.settings import SETTINGS
-from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
+from respool.model.topic_config import CONFIG_RULES, WITHOUT_DEFAULT
 from respool.model.topic_defaults import TOPIC_DEFAULT_RULES
 
 DYNAMIC_RULES: Mapping[str, ConfigRule] = {**BROKER_RULES, **TOPIC_DEFAULT_RULES}
@@ -57,7 +57,7 @@ def _is_known(name: str) -> bool:
 
 
 def _raise_unknown(name: str) -> None:
-    if name in OF_ITSELF:
+    if name in WITHOUT_DEFAULT:
         raise InvalidConfig(f"{name} is a topic's setting, and not a broker's")
     if name in CONFIG_RULES:
         default = TOPIC_DEFAULT_NAMES.get(name, name)

@@ -131,6 +131,23 @@ class BrokerFetchSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DelaySettings:
+    delay_memory_bytes_max: int = setting(
+        64 * MIB,
+        "Memory for delayed records that are due soon, over all partitions; what waits longer is on disk.",
+        low=MIB,
+    )
+    delay_deliveries_per_s_max: int = setting(
+        0,
+        "Maximum number of delayed records delivered per second, for example after downtime; 0: no limit.",
+        low=0,
+    )
+
+    def __post_init__(self) -> None:
+        check_lows(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class StorageSettings:
     retention_check_ms: int = setting(
         MINUTE_MS, "Interval between checks for segments to delete.", low=10

@@ -28,6 +28,7 @@ from respool.model.errors import SettingsError
 from respool.model.etcd_endpoints import host_of
 from respool.model.server_settings import (
     BrokerFetchSettings,
+    DelaySettings,
     LogOutputSettings,
     MetricsSettings,
     NetworkSettings,
@@ -55,6 +56,7 @@ class Settings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     fetch: BrokerFetchSettings = field(default_factory=BrokerFetchSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
+    delays: DelaySettings = field(default_factory=DelaySettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     # Warnings about settings that were given under an old name, to be logged when the broker starts.

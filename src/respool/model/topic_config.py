@@ -26,6 +26,7 @@ from respool.model.config_rules import (
     texts_of,
     yes_or_no,
 )
+from respool.model.delays.delay_levels import DEFAULT_LEVELS, DelayLevels, delay_levels_rule
 from respool.model.errors import InvalidConfig
 from respool.model.kafka_settings.inert_topic_settings import REFUSED, InertTopicSettings
 from respool.model.kafka_settings.kafka_flush import (
@@ -43,6 +44,8 @@ MIB = 1024 * 1024
 # zlib's own default, which is 6.
 GZIP_DEFAULT = -1
 LZ4_DEFAULT = 9
+# A century.
+DELAY_MS_MAX = 36_500 * DAY_MS
 
 
 class Flush(StrEnum):
@@ -243,6 +246,35 @@ class TopicConfig(InertTopicSettings):
             1, INT_MAX, "How many replicas must be in sync for acks=all to succeed."
         ),
     )
+    respool_delay: bool = field(
+        default=False,
+        metadata=yes_or_no(
+            "Whether records with a delay header, such as respool-delay or respool-deliver-at, are hidden from "
+            "consumers until a copy of them is delivered at that time. Set at creation only."
+        ),
+    )
+    respool_delay_levels: DelayLevels = field(
+        default=DEFAULT_LEVELS,
+        metadata=delay_levels_rule(
+            "With respool.delay: the delays of the header respool-delay-level, from level 1 on. Set at creation only."
+        ),
+    )
+    respool_delay_max_ms: int = field(
+        default=3650 * DAY_MS,
+        metadata=long_between(
+            1,
+            DELAY_MS_MAX,
+            "With respool.delay: how long after its timestamp a record may be due. Set at creation only.",
+        ),
+    )
+    respool_delay_pending_max: int = field(
+        default=100_000_000,
+        metadata=long_between(
+            1,
+            LONG_MAX,
+            "With respool.delay: how many records may wait in a partition; more are refused. Set at creation only.",
+        ),
+    )
     respool_flush: Flush = field(
         default=Flush.ALWAYS,
         metadata=one_of(
@@ -327,7 +359,15 @@ class TopicConfig(InertTopicSettings):
         values |= resolve_flush(values, messages=base.flush_messages, ms=base.flush_ms)
         if "respool_flush" in values:
             values["respool_flush"] = Flush(values["respool_flush"])
+        if values.get("respool_delay", base.respool_delay):
+            # A delay counts from the record's timestamp: the broker's clock delivers, so it should be the broker's.
+            values.setdefault("message_timestamp_type", TimestampType.LOG_APPEND_TIME)
         config = dataclasses.replace(base, **values)
+        if config.respool_delay and config.is_compacted:
+            raise InvalidConfig(
+                "respool.delay = true does not go with cleanup.policy = compact: a delayed record would replace one "
+                "that consumers still see"
+            )
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise InvalidConfig(
                 f"min.compaction.lag.ms = {config.min_compaction_lag_ms} is above "
@@ -360,6 +400,16 @@ class TopicConfig(InertTopicSettings):
 
 CONFIG_RULES: Mapping[str, ConfigRule] = dict(sorted(rules_of(TopicConfig).items()))
 
+# What readers were shown, and when a record is due, must not change afterwards.
+AT_CREATION_ONLY = frozenset(
+    {
+        "respool.delay",
+        "respool.delay.levels",
+        "respool.delay.max.ms",
+        "respool.delay.pending.max",
+    }
+)
+
 # Settings about a topic's own replicas or identity, which do not apply to another topic with the same settings.
 OF_ITSELF = frozenset(
     {
@@ -368,3 +418,21 @@ OF_ITSELF = frozenset(
         "respool.mirror",
     }
 )
+
+# A broker's defaults do not have them: what is set once for a topic must not follow from what may change.
+WITHOUT_DEFAULT = OF_ITSELF | AT_CREATION_ONLY
+
+
+def parse_defaults(overrides: Mapping[str, str]) -> TopicConfig:
+    """Parse the defaults of topic settings that a broker is given.
+
+    Raises:
+        InvalidConfig: as `TopicConfig.parse`; or a topic has one of them from its creation on, whatever the defaults.
+    """
+    config, usual = TopicConfig.parse(overrides), TopicConfig()
+    for name in sorted(AT_CREATION_ONLY):
+        if config.as_text[name] != usual.as_text[name]:
+            raise InvalidConfig(
+                f"{name} has no default: it is set for a topic when that is created"
+            )
+    return config

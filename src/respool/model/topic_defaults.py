@@ -13,7 +13,7 @@ from respool.model.errors import InvalidConfig
 from respool.model.ids import BrokerId
 from respool.model.setting_fields import TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.stored_topic_config import StoredTopicConfig
-from respool.model.topic_config import CONFIG_RULES, OF_ITSELF, TopicConfig
+from respool.model.topic_config import CONFIG_RULES, WITHOUT_DEFAULT, TopicConfig
 
 # Leader elections rely on them: the controller must assume of a leader what that leader does.
 SAME_IN_CLUSTER = frozenset(
@@ -94,7 +94,7 @@ def in_topic_unit(name: str, text: str) -> str:
 SETTING_OF_DEFAULT: Mapping[str, str] = {
     name: setting
     for setting in CONFIG_RULES
-    if setting not in OF_ITSELF
+    if setting not in WITHOUT_DEFAULT
     for name in names_of_default(setting)
 }
 

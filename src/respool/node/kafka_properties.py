@@ -19,7 +19,7 @@ from respool.model.kafka_settings.kafka_flush import delayed_flush
 from respool.model.kafka_settings.kafka_lines import kafka_line
 from respool.model.setting_fields import ALIASES, TOPIC_DEFAULT_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS
-from respool.model.topic_config import CONFIG_RULES, OF_ITSELF
+from respool.model.topic_config import CONFIG_RULES, WITHOUT_DEFAULT
 from respool.model.topic_defaults import (
     SETTING_OF_DEFAULT,
     TOPIC_DEFAULT_RULES,
@@ -180,7 +180,7 @@ class _Reader:
             raise self._problem(
                 one, f"is a topic's setting; the default of all topics is {default}"
             )
-        if one.name in OF_ITSELF:
+        if one.name in WITHOUT_DEFAULT:
             raise self._problem(one, "is a topic's setting, and not a broker's")
         line, value = kafka_line(one.name), one.value.strip()
         if line is None:

@@ -19,6 +19,7 @@ from respool.cluster.topic_requests import replica_counts
 from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
 from respool.model.errors import (
+    InvalidConfig,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -27,6 +28,7 @@ from respool.model.errors import (
 )
 from respool.model.ids import BrokerId, TopicId
 from respool.model.stored_topic_config import understood
+from respool.model.topic_config import AT_CREATION_ONLY
 from respool.model.view_config import (
     OF,
     ViewConfig,
@@ -235,6 +237,7 @@ class TopicChanges:
                 return view_requests.configure_view(view, before, overrides)
             for one in overrides:
                 check_is_no_view_setting(one, name)
+            _check_unchanged(before, overrides)
             # Existing overrides that are unknown here were set by a newer version: they stay, and block no change.
             foreign = before.overrides.items() - understood(before.overrides).items()
             self._catalog.parse_config(dict(one for one in overrides.items() if one not in foreign))
@@ -329,6 +332,20 @@ class TopicChanges:
                 f"{added} more partitions would make {after} replicas on {takers} broker(s), limit {limit} "
                 f"(partitions_max = {self._settings.topics.partitions_max} on each)"
             )
+
+
+def _check_unchanged(before: TopicImage, overrides: Mapping[str, str]) -> None:
+    """
+    Raises:
+        InvalidConfig: a setting would change that a topic has from its creation on.
+    """
+    changed = [
+        one for one in sorted(AT_CREATION_ONLY) if before.overrides.get(one) != overrides.get(one)
+    ]
+    if changed:
+        raise InvalidConfig(
+            f"{', '.join(changed)} of {before.name!r} cannot be changed: create another topic with the new value"
+        )
 
 
 def _deletion(view: ClusterView, topic: TopicImage) -> list[GuardedWrite]:
