@@ -183,6 +183,7 @@ class RunningBroker:
                 self.disk.crash()
             # A dead process has no timers.
             self.broker.stop_coordinators()
+            self.broker.deliveries.cancel()
         else:
             self.run(self.broker.stop())
         settings = self.broker.settings

@@ -12,6 +12,7 @@ from respool.broker.auto_created import AutoCreatedTopics
 from respool.broker.coordinators.coordinators import Coordinators
 from respool.broker.coordinators.producer_id_blocks import ProducerIds
 from respool.broker.deadlines import Deadlines
+from respool.broker.deliveries.deliveries import Deliveries
 from respool.broker.fetch.sessions import FetchSessions
 from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.broker.membership.cluster_member import ClusterMember
@@ -26,6 +27,7 @@ from respool.broker.partitions.compactor import Compactor
 from respool.broker.partitions.deferred_deletion import DeferredDeletion
 from respool.broker.partitions.flusher import Flusher
 from respool.broker.partitions.housekeeping import Housekeeping
+from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.broker.partitions.tag_indexer import TagIndexer
 from respool.broker.peer_link import PeerLink
@@ -181,6 +183,17 @@ class Broker:
             traffic_of=self.metrics.traffics.of,
             on_offline=replication.on_offline,
         )
+        self.deliveries = Deliveries(
+            settings=self.settings.delays,
+            clock=self.clock,
+            disk=self.world.disk,
+            offload=self.offload,
+            metrics=self.world.metrics,
+            may_act=self.may_act,
+            spawn=self.spawn,
+        )
+        self.partitions.on_opened = self.deliveries.on_opened
+        self.partitions.on_closed = self.deliveries.on_closed
         self.roles = replication.roles
         self.hosted_replicas = HostedReplicas(
             me=self.id,
@@ -217,7 +230,7 @@ class Broker:
 
     def _subscribe(self) -> None:
         """Connect the components to each other's events; each needs the other, so no constructor can."""
-        self.roles.on_changed = self.coordinators.on_role
+        self.roles.on_changed = self._on_role
         self.topics.on_changed = self.groups.on_topics_changed
         if self.member is None:
             # No client waits for it to be applied: a member of a cluster does the same with every change of a topic.
@@ -229,6 +242,10 @@ class Broker:
             self.member.on_topics_changed = self.groups.on_topics_changed
             self.member.on_leaders_changed = self.markers.on_leaders_changed
             self.member.on_acting_again = self.groups.on_acting_again
+
+    def _on_role(self, partition: Partition) -> None:
+        self.coordinators.on_role(partition)
+        self.deliveries.on_role(partition)
 
     async def _load_metadata(self) -> None:
         # Provisional: the port is known once the socket is bound.
@@ -282,6 +299,7 @@ class Broker:
     async def stop(self) -> None:
         """Sync and close everything, so that the next start need not scan logs. No request may arrive afterwards."""
         self.stop_coordinators()
+        await self.deliveries.stop()
         for task in tuple(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -384,6 +402,7 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             settings=self.settings,
+            deliveries=self.deliveries,
             compactor=Compactor(
                 partitions=self.partitions,
                 deferred_deletion=self.deferred_deletion,

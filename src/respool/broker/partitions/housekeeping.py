@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from respool.broker.partitions.compactor import Compactor
 from respool.broker.partitions.deferred_deletion import DeferredDeletion
@@ -10,10 +10,23 @@ from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.broker.partitions.tag_indexer import TagIndexer
 from respool.log.folder.data_folder import DataFolder
+from respool.model.delays.kept_records import KEPT_NONE, OFFSET_MAX, KeptRecords
 from respool.model.errors import DiskFull, StorageError
+from respool.model.ids import Offset
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
+
+
+class DelayedRecords(Protocol):
+    """What delayed records keep: `Deliveries`."""
+
+    def deletable_to(self, partition: Partition) -> Offset: ...
+
+    def carried_bytes(self, partition: Partition) -> int: ...
+
+    async def carry(self, partition: Partition, new_start: Offset) -> None: ...
+
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +43,7 @@ class Housekeeping:
         settings: Settings,
         compactor: Compactor,
         tag_indexer: TagIndexer,
+        deliveries: DelayedRecords,
     ) -> None:
         self._partitions = partitions
         self._folder = folder
@@ -39,11 +53,13 @@ class Housekeeping:
         self._settings = settings
         self._compactor = compactor
         self._tag_indexer = tag_indexer
+        self._deliveries = deliveries
 
     async def run_retention(self) -> NoReturn:
         while True:
             await asyncio.sleep(self._settings.storage.retention_check_ms / 1000)
             for partition in self._partitions:
+                await self.carry_delayed(partition)
                 self.clean(partition)
                 # Rolling and renaming take a little time per partition; requests are served in between.
                 await asyncio.sleep(0)
@@ -66,6 +82,25 @@ class Housekeeping:
             await asyncio.sleep(self._settings.storage.checkpoint_ms / 1000)
             await self.checkpoint()
 
+    async def carry_delayed(self, partition: Partition) -> None:
+        """Move delayed records that retention would delete to the log's end."""
+        if not partition.is_online or not partition.config.respool_delay:
+            return
+        new_start = partition.log.expired_end(
+            now_ms=self._clock.now_ms(),
+            high_watermark=partition.high_watermark,
+            kept=self._kept_by_delays(partition)._replace(from_offset=OFFSET_MAX),
+        )
+        if new_start is not None and partition.is_leading:
+            await self._deliveries.carry(partition, new_start)
+
+    def _kept_by_delays(self, partition: Partition) -> KeptRecords:
+        if not partition.config.respool_delay:
+            return KEPT_NONE
+        return KeptRecords(
+            self._deliveries.deletable_to(partition), self._deliveries.carried_bytes(partition)
+        )
+
     def clean(self, partition: Partition) -> None:
         """Apply retention to one partition: roll and delete segments, expire producer state."""
         # Another thread may be truncating the log.
@@ -76,7 +111,11 @@ class Housekeeping:
         log_start = log.log_start
         try:
             log.roll_if_due(now_ms)
-            removed = log.apply_retention(now_ms=now_ms, high_watermark=partition.high_watermark)
+            removed = log.apply_retention(
+                now_ms=now_ms,
+                high_watermark=partition.high_watermark,
+                kept=self._kept_by_delays(partition),
+            )
             log.expire_producers(now_ms)
         except DiskFull as error:
             # Nothing was changed. The work is still due, and is retried.

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import islice
@@ -17,6 +17,7 @@ from respool.log.partition_log import PartitionLog
 from respool.model.cluster import TopicImage
 from respool.model.errors import NotLeader, RequestError, StorageError, UnknownTopicOrPartition
 from respool.model.ids import Offset, TopicPartition
+from respool.model.topic_config import TopicConfig
 from respool.ports.clock import Clock
 from respool.ports.offload import Offload
 
@@ -56,6 +57,9 @@ class Partitions:
         self._is_clustered = is_clustered
         self._traffic_of = traffic_of
         self._on_offline = on_offline
+        # Called with a partition that is served from now on; and awaited before the files of one are moved aside.
+        self.on_opened: Callable[[Partition, TopicConfig], None] = lambda _, __: None
+        self.on_closed: Callable[[Partition], Awaitable[None]] = _nothing
         self._partitions: dict[tuple[str, int], Partition] = {}
         # Invariant: the same partitions by topic; no topic has an empty set.
         self._numbers: dict[str, set[int]] = {}
@@ -193,6 +197,7 @@ class Partitions:
         self._numbers.setdefault(name.topic, set()).add(name.partition)
         if partition.failure is not None:
             self._on_offline(partition)
+        self.on_opened(partition, topic.config)
 
     def _open_log(self, topic: TopicImage, number: int) -> PartitionLog | StorageError:
         name = TopicPartition(topic.name, number)
@@ -237,6 +242,7 @@ class Partitions:
                 # would end up in the folder of the next topic with this name.
                 await locks.enter_async_context(partition.changing)
                 await self._syncs.drain_partition(partition)
+                await self.on_closed(partition)
             logs = [(partition.name, log) for partition, log in removed]
             return await self._offload.run(lambda: self._remove_folders(logs))
 
@@ -282,3 +288,7 @@ class Partitions:
         self._partitions.clear()
         self._numbers.clear()
         return logs
+
+
+async def _nothing(_: Partition) -> None:
+    pass

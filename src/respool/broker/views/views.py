@@ -53,7 +53,7 @@ class Views:
     def condition(self, config: TopicConfig, view: TopicImage | None) -> ViewCondition | None:
         """What a consumer is shown of a topic, or of a view of it; None: everything."""
         where = None if view is None or view.view is None else view.view.where
-        if getattr(config, "respool_delay", False) and (where is None or where.hidden is None):
+        if config.respool_delay and (where is None or where.hidden is None):
             where = NOT_HIDDEN if where is None else where.and_(NOT_HIDDEN)
         return None if where is None else self._conditions.of(where)
 

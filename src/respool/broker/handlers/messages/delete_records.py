@@ -5,6 +5,7 @@ that fetches or may be elected has the new log start too. Segments that lie comp
 """
 
 import asyncio
+import logging
 from typing import Any
 
 from respool.broker.admin_log import listed
@@ -24,8 +25,11 @@ from respool.model.errors import (
     StorageFailed,
 )
 from respool.model.ids import Offset
+from respool.model.quantities import counted
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
+
+logger = logging.getLogger(__name__)
 
 # This value in place of an offset means everything that is committed.
 HIGH_WATERMARK = -1
@@ -93,6 +97,14 @@ async def _delete(broker: Broker, partition: Partition, offset: int, *, timeout_
         # At or below the log start there is nothing to delete. The checkpoint is written all the same, because this may
         # be a retry after the log start was raised and the checkpoint could not be written.
         if offset > log.log_start:
+            cancelled = await broker.deliveries.count_waiting(partition, Offset(offset))
+            if cancelled:
+                logger.info(
+                    "%s: records before %d are deleted, and with them %s that waited",
+                    partition.name,
+                    offset,
+                    counted(cancelled, "delayed record"),
+                )
             log.raise_log_start(Offset(offset))
             partition.on_log_start_moved()
         await broker.offload.run(lambda: broker.folder.write_checkpoints({partition.name: log}, {}))

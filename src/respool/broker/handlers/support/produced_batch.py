@@ -27,6 +27,7 @@ from respool.broker.partitions.batch_validation import (
     name_late_and_early,
     recompression_for,
 )
+from respool.broker.partitions.delay_validation import check_delays, check_delays_quickly
 from respool.broker.partitions.mirror_validation import admit_mirrored
 from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import VerificationGuard
@@ -67,6 +68,8 @@ class Admitted:
 
     Attributes:
         needs_key_check: the records must be scanned for keys.
+        needs_delay_check: the records must be read, for their delay headers.
+        delay_room: how many more records may wait in the partition.
         needs_opening: the batch must be decompressed first, which is too slow for the event loop.
         guard: set if the batch begins its transaction in the partition, which the coordinator has to verify.
         is_implicit: version 2: writing to the partition adds it to the transaction, the only one of its epoch.
@@ -75,6 +78,8 @@ class Admitted:
     partition: Partition
     batch: RecordBatch
     needs_key_check: bool = False
+    needs_delay_check: bool = False
+    delay_room: int = 0
     needs_opening: bool = False
     guard: VerificationGuard | None = None
     is_implicit: bool = False
@@ -208,8 +213,16 @@ class ProducedBatch:
             batch = admit(self._records, config, now_ms=now_ms, version=request.version)
             admitted = Admitted(partition, batch)
             admitted.needs_key_check = not check_keys_quickly(batch, config, broker.world.scanner)
+            if config.respool_delay:
+                pending = broker.deliveries.pending_count(partition)
+                admitted.delay_room = config.respool_delay_pending_max - pending
+                admitted.needs_delay_check = not check_delays_quickly(
+                    batch, config, room=admitted.delay_room
+                )
             admitted.needs_opening = (
-                admitted.needs_key_check or recompression_for(batch, config) is not None
+                admitted.needs_key_check
+                or admitted.needs_delay_check
+                or recompression_for(batch, config) is not None
             )
             if batch.header.is_transactional:
                 _check_transactional_id(request)
@@ -251,6 +264,8 @@ class ProducedBatch:
             config = stage.partition.config
             if stage.needs_key_check:
                 check_keys(stage.batch, scanner, limit=UNPACKED_BYTES_MAX)
+            if stage.needs_delay_check:
+                check_delays(stage.batch, config, room=stage.delay_room, limit=UNPACKED_BYTES_MAX)
             wanted = recompression_for(stage.batch, config)
             if wanted is None:
                 return
