@@ -137,3 +137,13 @@ def test_a_skip_marker_is_a_commit_of_no_producer(last_offset: int, epoch: int) 
     marker = read_marker(RecordBatch(header, data))
     assert marker is not None
     assert (marker.producer_id, marker.producer_epoch, marker.is_commit) == (-1, -1, True)
+
+
+def test_a_timestamp_beyond_64_bits_leaves_the_maximum_as_the_producer_wrote_it() -> None:
+    """A producer may write any delta. The largest time of the shown records must still fit into the header."""
+    records = [
+        NewRecord(value=b"v", timestamp_ms=NOON_MS, headers=(TEST,)),
+        NewRecord(value=b"v", timestamp_ms=NOON_MS + 2**63 - 1, headers=(PAID,)),
+    ]
+    stored = build_batch(records, max_timestamp=NOON_MS)
+    assert paid(stored).header.max_timestamp == NOON_MS

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from respool.model.config_rules import LONG_MAX
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 
 HEADER_BYTES = 61
@@ -103,6 +104,17 @@ class BatchHeader(NamedTuple):
     def latest_timestamp(self) -> int:
         """The records' largest timestamp; NO_TIMESTAMP if compaction left no records."""
         return self.max_timestamp if self.record_count else NO_TIMESTAMP
+
+    def max_timestamp_of(self, timestamp_delta_max: int) -> int:
+        """The max timestamp for those records whose largest timestamp delta is this.
+
+        Under LogAppendTime it is the time of all records. A producer may write any delta: an implausible result leaves
+        it unchanged.
+        """
+        largest = self.base_timestamp + timestamp_delta_max
+        if self.is_log_append_time or not NO_TIMESTAMP <= largest <= LONG_MAX:
+            return self.max_timestamp
+        return largest
 
     @property
     def has_producer_id(self) -> bool:

@@ -8,7 +8,7 @@ clients, and the committed offset of most, is a transaction marker of no produce
 records instead take it for a truncated reply (librdkafka, from the eleventh one on).
 """
 
-from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
+from respool.model.ids import LeaderEpoch, Offset
 from respool.ports.record_scan import Buffer, MatchSummary
 from respool.records.batch import (
     CODEC_MASK,
@@ -30,14 +30,10 @@ def rebuild_batch(stored: BatchHeader, shown: Buffer, summary: MatchSummary) -> 
     It is compressed only if it would otherwise be larger than the stored one.
     """
     assert 0 < summary.matched <= stored.record_count
-    max_timestamp = stored.max_timestamp
-    # Under LogAppendTime the maximum is the time of every record. Without any timestamp it stays NO_TIMESTAMP.
-    if not stored.is_log_append_time and max_timestamp != NO_TIMESTAMP:
-        max_timestamp = stored.base_timestamp + summary.timestamp_delta_max
     header = stored._replace(
         attributes=stored.attributes & ~CODEC_MASK,
         last_offset_delta=summary.offset_delta_last,
-        max_timestamp=max_timestamp,
+        max_timestamp=stored.max_timestamp_of(summary.timestamp_delta_max),
         record_count=summary.matched,
     )
     codec = codec_of(stored.codec_bits)

@@ -331,6 +331,7 @@ def test_the_first_shown_batch_of_a_reply_may_be_larger_than_its_limits(
     assert headers_in(second.records) == [(0, 0, False)]
 
 
+
 def test_without_memory_for_a_reply_nothing_is_scanned(rides: RunningBroker) -> None:
     produce(rides, "paid")
     budget = rides.broker.memory
@@ -426,3 +427,15 @@ def test_view_and_parent_in_one_session_are_two_targets(rides: RunningBroker) ->
         for topic in rides.ask(Api.FETCH, BY_NAME, **asked).responses
     }
     assert shown(told["rides"], offset=1) == shown(told[PAID], offset=1) == [(1, b"paid")]
+
+
+def test_a_producers_implausible_times_do_not_stop_a_view(rides: RunningBroker) -> None:
+    records = [
+        NewRecord(value=b"v", timestamp_ms=0, headers=(("tag", b"new"),)),
+        NewRecord(value=b"v", timestamp_ms=2**63 - 1, headers=(("tag", b"paid"),)),
+    ]
+    now_ms = rides.clock.now_ms()
+    batch = build_batch(records, max_timestamp=now_ms)
+    stored = seal(read_header(batch)._replace(base_timestamp=now_ms), batch[HEADER_BYTES:])
+    append(rides, bytes(stored.data))
+    assert headers_in(fetch(rides, PAID).records) == [(0, 1, False)]

@@ -305,11 +305,9 @@ class BatchCleaner:
             return self._header_only(header, data, needs_header)
         shift = header.base_timestamp - self._rules.delete_horizon_ms if gets_horizon else 0
         records = filtered.retained_records(index, timestamp_shift=shift)
-        max_timestamp = header.base_timestamp + timestamp_delta_max
-        # Implausible producer timestamps stay unchanged.
-        if header.is_log_append_time or not NO_TIMESTAMP <= max_timestamp <= LONG_MAX:
-            max_timestamp = header.max_timestamp
-        header = header._replace(record_count=retained, max_timestamp=max_timestamp)
+        header = header._replace(
+            record_count=retained, max_timestamp=header.max_timestamp_of(timestamp_delta_max)
+        )
         return self._rewrite(header, records, gets_horizon=gets_horizon)
 
     def _with_horizon(self, header: BatchHeader, data: Buffer) -> CleanBatch:
