@@ -1,6 +1,7 @@
 """Fetches of views, from request bytes to reply bytes. Many are named for what went wrong elsewhere, or nearly did."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,9 @@ from broker.views.view_broker import (
 )
 from broker.wire_client import decode_reply, encode_request, versions
 from respool.broker.dispatch import handle
+from respool.broker.fetch.readers import ConsumerReader
+from respool.broker.fetch.sessions import FetchTarget
+from respool.broker.partitions.partition import Partition
 from respool.model.ids import Offset
 from respool.records.batch import HEADER_BYTES, Codec, RecordBatch, read_header, seal
 from respool.records.build import NewRecord, build_batch
@@ -427,6 +431,49 @@ def test_view_and_parent_in_one_session_are_two_targets(rides: RunningBroker) ->
         for topic in rides.ask(Api.FETCH, BY_NAME, **asked).responses
     }
     assert shown(told["rides"], offset=1) == shown(told[PAID], offset=1) == [(1, b"paid")]
+
+
+# -- what a reader must not see --------------------------------------------------------------------
+
+
+def test_a_view_that_is_deleted_during_its_read_never_shows_its_parents_records(
+    rides: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cold partition is read in another thread, while the image changes: its view was looked up twice."""
+    produce(rides, "new", "paid")
+    catalog = rides.broker.catalog
+    find = ConsumerReader.find
+
+    def find_and_delete_view(reader: ConsumerReader, target: FetchTarget) -> Partition:
+        partition = find(reader, target)
+        catalog.image = replace(catalog.image, views={}, views_by_id={})
+        return partition
+
+    monkeypatch.setattr(ConsumerReader, "find", find_and_delete_view)
+    view_id = rides.broker.image.views[PAID].id
+    part = fetch(rides, PAID)
+    assert (part.error_code, part.records or b"") == (UNKNOWN_TOPIC, b"")
+    add_view(rides, PAID, "tag = 'paid'")
+    part = fetch(rides, PAID, version=BY_ID, topic_id=view_id)
+    assert (part.error_code, part.records or b"") == (UNKNOWN_TOPIC, b"")
+
+
+def test_a_view_that_gets_another_parent_during_its_read_shows_nothing_of_the_old_one(
+    rides: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(rides, "new", "paid")
+    rides.create_topic("others")
+    add_view(rides, PAID, "tag = 'paid'")
+    find = ConsumerReader.find
+
+    def find_and_create_again(reader: ConsumerReader, target: FetchTarget) -> Partition:
+        partition = find(reader, target)
+        add_view(rides, PAID, "tag = 'new'", of="others")
+        return partition
+
+    monkeypatch.setattr(ConsumerReader, "find", find_and_create_again)
+    part = fetch(rides, PAID)
+    assert (part.error_code, part.records or b"") == (UNKNOWN_TOPIC, b"")
 
 
 def test_a_producers_implausible_times_do_not_stop_a_view(rides: RunningBroker) -> None:

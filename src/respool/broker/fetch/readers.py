@@ -72,7 +72,11 @@ class Reader(Protocol):
         """
 
     def condition(self, partition: Partition, target: FetchTarget) -> ViewCondition | None:
-        """What the reader is shown of the log; None: everything, as it is stored."""
+        """What the reader is shown of the log; None: everything, as it is stored.
+
+        Raises:
+            RequestError: the partition is not of the target any more.
+        """
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         """Raises:
@@ -130,6 +134,10 @@ class ConsumerReader:
 
     def condition(self, partition: Partition, target: FetchTarget) -> ViewCondition | None:
         view = _view(self._broker, target)
+        # The image may have changed since `find`: without its view, a reader would be shown everything.
+        log_of = target.topic if view is None or view.view is None else view.view.parent_id
+        if log_of not in (partition.topic_id, partition.name.topic):
+            raise UnknownTopicOrPartition(f"the view {target.topic} was deleted or replaced")
         if view is None and self.with_empty:
             # A mirror's copy of the log includes what is not shown yet.
             return None
