@@ -335,6 +335,17 @@ def test_the_first_shown_batch_of_a_reply_may_be_larger_than_its_limits(
     assert headers_in(second.records) == [(0, 0, False)]
 
 
+def test_markers_leave_room_for_the_records_of_other_partitions(rides: RunningBroker) -> None:
+    """Views with nothing to show used up the reply's bytes: others waited although they had records."""
+    produce(rides, "new", partition=0)
+    produce(rides, "new", partition=1)
+    produce(rides, "paid", partition=2)
+    limits = {"bytes_max": 1000, "max_bytes": 2 * MARKER_BYTES}
+    (topic,) = rides.ask(
+        Api.FETCH, BY_NAME, **fetch_fields(PAID, partitions=(0, 1, 2), **limits)
+    ).responses
+    assert headers_in(topic.partitions[2].records) == [(0, 0, False)]
+
 
 def test_without_memory_for_a_reply_nothing_is_scanned(rides: RunningBroker) -> None:
     produce(rides, "paid")

@@ -165,7 +165,8 @@ class FetchRun:
             fetched = self._read(
                 partition,
                 target,
-                room - answer.record_bytes,
+                # Markers are small, and take no room from records.
+                room - answer.bytes_worth_sending,
                 is_first=room > 0 and not answer.has_records,
                 cached_only=cached_only,
                 scan=scan,
