@@ -24,13 +24,13 @@ from respool.broker.fetch.readers import ConsumerReader
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
 from respool.model.ids import Offset
-from respool.records.batch import HEADER_BYTES, Codec, RecordBatch, read_header, seal
+from respool.records.batch import HEADER_BYTES, Codec, RecordBatch, pack_header, read_header, seal
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import MARKER_BYTES
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
 
-OUT_OF_RANGE, UNKNOWN_TOPIC, BAD_CODEC, UNKNOWN_TOPIC_ID = 1, 3, 76, 100
+OUT_OF_RANGE, CORRUPT, UNKNOWN_TOPIC, BAD_CODEC, UNKNOWN_TOPIC_ID = 1, 2, 3, 76, 100
 PAID = "rides.v.paid"
 
 
@@ -485,6 +485,34 @@ def test_a_view_that_gets_another_parent_during_its_read_shows_nothing_of_the_ol
     monkeypatch.setattr(ConsumerReader, "find", find_and_create_again)
     part = fetch(rides, PAID)
     assert (part.error_code, part.records or b"") == (UNKNOWN_TOPIC, b"")
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("where", ["tag = 'paid'", "tag = 'none'", "tag = 'x'"])
+def test_a_view_never_hides_damage_of_the_disk(
+    rides: RunningBroker, where: str, codec: Codec
+) -> None:
+    """A rebuilt batch has a checksum of its own, and records that are not shown have none: readers notice nothing."""
+    add_view(rides, PAID, where)
+    produce(rides, "none", "paid")
+    first = fetch(rides, PAID).records
+    good = build_batch([tagged("none"), tagged("paid")], codec=codec)
+    header = read_header(good)
+    header = header._replace(crc=header.crc ^ 1)
+    damaged = RecordBatch(header, pack_header(header) + good[HEADER_BYTES:])
+    rides.run(_append(rides.broker.partitions.find("rides", 0), damaged))
+    produce(rides, "paid")
+    add_view(rides, PAID, where)
+    # What precedes the damage is served.
+    assert fetch(rides, PAID).records == first
+    assert fetch(rides, PAID, offset=2).error_code == CORRUPT
+
+
+def tagged(tag: str) -> NewRecord:
+    return NewRecord(value=b"v", timestamp_ms=0, headers=(("tag", tag.encode()),))
 
 
 def test_a_producers_implausible_times_do_not_stop_a_view(rides: RunningBroker) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from respool.broker.views.scan_pass import DECOMPRESSED_BYTES_MAX
-from respool.broker.views.verdict_cache import NOTHING_SHOWN, UNREADABLE, Verdict
+from respool.broker.views.verdict_cache import DAMAGED, NOTHING_SHOWN, UNREADABLE, Verdict
 from respool.log.tag_query import TagQuery
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.model.ids import Offset
 from respool.model.where import Where
 from respool.ports.disk import NotCached
 from respool.ports.record_scan import MatchedSections, RecordMatcher, RecordScanner, Section
-from respool.records.batch import HEADER_BYTES, BatchHeader
+from respool.records.batch import HEADER_BYTES, BatchHeader, crc_of
 from respool.records.compress import codec_of, decompress
 from respool.records.rebuilt_batch import rebuild_batch
 
@@ -98,7 +98,7 @@ class BatchFilter:
     ) -> list[Verdict]:
         """Return what is shown of each of these uncompressed batches."""
         matched = self._matcher.match(data, [_section(one) for one in batches])
-        return [_verdict(one.header, matched, index) for index, one in enumerate(batches)]
+        return [_verdict(data, one, matched, index) for index, one in enumerate(batches)]
 
     def filter_compressed(
         self, data: bytes | memoryview, batch: ChunkBatch, *, decompressed_bytes_max: int
@@ -109,6 +109,8 @@ class BatchFilter:
             NotCached: they are larger than `decompressed_bytes_max`, but not too large for another thread.
         """
         header = batch.header
+        if not _is_intact(data, batch):
+            return DAMAGED, 0
         compressed = memoryview(data)[batch.begin + HEADER_BYTES : batch.end]
         try:
             records = decompress(
@@ -123,7 +125,7 @@ class BatchFilter:
         section = Section(
             0, len(records), header.record_count, header.base_offset, header.last_offset_delta
         )
-        return _verdict(header, self._matcher.match(records, [section]), 0), len(records)
+        return _verdict(None, batch, self._matcher.match(records, [section]), 0), len(records)
 
 
 def _section(batch: ChunkBatch) -> Section:
@@ -137,14 +139,24 @@ def _section(batch: ChunkBatch) -> Section:
     )
 
 
-def _verdict(header: BatchHeader, matched: MatchedSections, index: int) -> Verdict:
-    summary = matched.summaries[index]
+def _is_intact(data: bytes | memoryview, batch: ChunkBatch) -> bool:
+    return crc_of(memoryview(data)[batch.begin : batch.end]) == batch.header.crc
+
+
+def _verdict(
+    data: bytes | memoryview | None, batch: ChunkBatch, matched: MatchedSections, index: int
+) -> Verdict:
+    """`data` has the batch; None if its checksum was compared."""
+    header, summary = batch.header, matched.summaries[index]
+    if summary.matched == header.record_count:
+        # Sent as it is stored: its readers compare the checksum.
+        return Verdict(summary.matched, header.last_offset)
+    if data is not None and not _is_intact(data, batch):
+        return DAMAGED
     if summary.matched < 0:
         return UNREADABLE
     if not summary.matched:
         return NOTHING_SHOWN
-    if summary.matched == header.record_count:
-        return Verdict(summary.matched, header.last_offset)
     rebuilt = rebuild_batch(header, matched.matching_records(index), summary)
     return Verdict(
         summary.matched,

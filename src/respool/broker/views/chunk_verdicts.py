@@ -60,7 +60,9 @@ class ChunkVerdicts:
 
     def _add(self, batch: ChunkBatch, verdict: Verdict) -> Verdict:
         self._known[batch.begin] = verdict
-        self._cache.put(self._keys[batch.begin], verdict)
+        if not verdict.is_damaged:
+            # Another read may get other bytes.
+            self._cache.put(self._keys[batch.begin], verdict)
         self._scan.rebuilt_batches += verdict.rebuilt is not None
         self._scan.unreadable_batches += verdict.is_unreadable
         return verdict

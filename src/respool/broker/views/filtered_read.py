@@ -24,7 +24,7 @@ from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import CacheScope, Verdict, VerdictCache
 from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.log.tagged_read import TagCursor, TaggedBatches
-from respool.model.errors import UnsupportedCompressionType
+from respool.model.errors import CorruptMessage, UnsupportedCompressionType
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
 from respool.ports.record_scan import RecordMatcher
 from respool.records.batch import BatchHeader, Codec, read_header
@@ -91,6 +91,7 @@ class FilteredRead:
         Raises:
             The exceptions of `PartitionLog.read`; NotCached also if too much must be scanned for the event loop.
             UnsupportedCompressionType: the first shown batch has a codec that the reader does not know.
+            CorruptMessage: the first batch is damaged.
         """
         if begin is not None and begin.offset > self.scanned.offset:
             self.scanned = begin
@@ -177,6 +178,9 @@ class FilteredRead:
         )
         for one in batches:
             verdict = verdicts.of(one)
+            if verdict is not None and verdict.is_damaged:
+                self._stop_at_damage(one.header)
+                return
             if verdict is not None and verdict.last_offset >= self._spec.offset:
                 self._show(chunk.data, one, verdict)
                 if self._is_full:
@@ -203,6 +207,14 @@ class FilteredRead:
         records.add(data, messages=verdict.shown)
         self._shown_end = Offset(verdict.last_offset + 1)
 
+    def _stop_at_damage(self, header: BatchHeader) -> None:
+        """End the reply before this batch. Otherwise the view would hide the damage, and with it committed records."""
+        if self.scanned.offset <= self._spec.offset:
+            raise CorruptMessage(
+                f"the checksum of the batch at offset {header.base_offset} is wrong"
+            )
+        self._is_full = True
+
     def _aborted(self, batches: Sequence[ChunkBatch]) -> AbortedBatches:
         if not self._source.read_committed:
             return AbortedBatches(())
@@ -221,7 +233,7 @@ class FilteredRead:
         )
         records.join_if_small()
         if scanned.offset > self._shown_end:
-            # Never beyond a batch that the reply has no room for: scanning has stopped before it.
+            # Never beyond a batch that the reply has no room for, or a damaged one: scanning has stopped before it.
             marker = build_skip_marker(
                 last_offset=Offset(scanned.offset - 1),
                 leader_epoch=scanned.leader_epoch,

@@ -48,6 +48,8 @@ class Verdict(NamedTuple):
     rebuilt: bytes | None = None
     # The batch's records could not be read.
     is_unreadable: bool = False
+    # Its checksum is wrong: the disk has other bytes than were written.
+    is_damaged: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -57,6 +59,7 @@ class Verdict(NamedTuple):
 
 NOTHING_SHOWN = Verdict(0, Offset(-1))
 UNREADABLE = Verdict(0, Offset(-1), is_unreadable=True)
+DAMAGED = Verdict(0, Offset(-1), is_damaged=True)
 
 
 class VerdictCache:
