@@ -31,7 +31,9 @@ from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
 
 OUT_OF_RANGE, CORRUPT, UNKNOWN_TOPIC, BAD_CODEC, UNKNOWN_TOPIC_ID = 1, 2, 3, 76, 100
+STORAGE_FAILED = 56
 PAID = "rides.v.paid"
+BASE_OFFSET_BYTES = 8
 
 
 @pytest.fixture
@@ -509,6 +511,17 @@ def test_a_view_never_hides_damage_of_the_disk(
     # What precedes the damage is served.
     assert fetch(rides, PAID).records == first
     assert fetch(rides, PAID, offset=2).error_code == CORRUPT
+
+
+def test_a_header_that_the_disk_has_damaged_takes_the_partition_offline(rides: RunningBroker) -> None:
+    """Its length tells where the next batch begins: if negative, before this one."""
+    produce(rides, "paid")
+    size = len(fetch(rides, "rides").records)
+    produce(rides, "paid")
+    rides.forget_tails()
+    rides.disk.corrupt("rides-0/00000000000000000000.log", size + BASE_OFFSET_BYTES, mask=0x80)
+    assert fetch(rides, PAID).error_code == STORAGE_FAILED
+    assert not rides.broker.partitions.find("rides", 0).is_online
 
 
 def tagged(tag: str) -> NewRecord:

@@ -6,8 +6,16 @@ from respool.broker.views.batch_filter import BatchFilter, ChunkBatch
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import BatchKey, CacheScope, Verdict, VerdictCache
 from respool.log.partition_log import AbortedTransaction
+from respool.model.errors import SegmentCorrupt
 from respool.model.ids import Offset
-from respool.records.batch import HEADER_BYTES, BatchHeader, Codec, read_header
+from respool.records.batch import (
+    HEADER_BYTES,
+    LENGTH_MIN,
+    MAGIC,
+    BatchHeader,
+    Codec,
+    read_header,
+)
 
 
 class ChunkVerdicts:
@@ -84,14 +92,24 @@ class AbortedBatches:
 
 
 def batches_in(chunk: bytes | memoryview, offset: Offset) -> list[ChunkBatch]:
-    """The whole batches that end after `offset`."""
+    """The whole batches that end after `offset`; the chunk's last one may be incomplete.
+
+    Raises:
+        SegmentCorrupt: a header is damaged. The log compares only that of the first batch.
+    """
     found = []
     position, size = 0, len(chunk)
     while size - position >= HEADER_BYTES:
         one = ChunkBatch(read_header(chunk, position), position)
+        header = one.header
+        if header.magic != MAGIC or header.length < LENGTH_MIN:
+            raise SegmentCorrupt(
+                f"no batch at byte {position} of {size} read from offset {offset} on: "
+                f"magic {header.magic}, length {header.length}"
+            )
         if one.end > size:
             break
-        if one.header.next_offset > offset:
+        if header.next_offset > offset:
             found.append(one)
         position = one.end
     return found
