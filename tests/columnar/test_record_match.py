@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -98,3 +100,17 @@ def test_a_result_outlives_the_bytes_it_was_made_of() -> None:
     first = matcher.match(data, [section]).matching_records(0)
     matcher.match(b"", [])
     assert bytes(first) == data
+
+
+def test_a_large_section_leaves_no_memory_taken() -> None:
+    """A broker keeps matchers of each condition. A small compressed batch may hold 128 MiB of records."""
+    data, section = section_of([tagged(("tag", b"a"))] * 200_000)
+    matcher = CompiledMatcher(parse_where("tag = 'a'"))
+    small, one = section_of([tagged(("tag", b"a"))])
+    matcher.match(small, [one])
+    tracemalloc.start()
+    try:
+        matcher.match(data, [section])
+        assert tracemalloc.get_traced_memory()[0] < 1024 * 1024
+    finally:
+        tracemalloc.stop()

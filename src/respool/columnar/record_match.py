@@ -26,6 +26,8 @@ from respool.ports.record_scan import Buffer, MatchSummary, Section
 # Columns of a section's summary, as in MatchSummary.
 MATCHED, OFFSET_DELTA_LAST, TIMESTAMP_DELTA_MAX = range(3)
 SUMMARY_COLUMNS = 3
+# A broker keeps a few matchers of each condition: this is 64 KiB in each.
+KEPT_RUNS_MAX = 4096
 
 
 @kernel
@@ -120,7 +122,7 @@ def copy_runs(data: Bytes, runs: Numbers, first: int, last: int, target: Bytes) 
 class CompiledMatcher:
     def __init__(self, where: Where) -> None:
         self._clauses = clause_tables(where)
-        # Reused by each call.
+        # Reused by each call that needs no more.
         self._runs: Numbers = np.empty((0, 2), dtype=np.int64)
 
     def match(self, data: Buffer, sections: Sequence[Section]) -> "CompiledMatchedSections":
@@ -128,13 +130,16 @@ class CompiledMatcher:
         numbers = np.fromiter(chain.from_iterable(sections), dtype=np.int64)
         table: Numbers = numbers.reshape(-1, len(Section._fields))
         needed = int(rows_needed(table))
-        if needed > len(self._runs):
-            self._runs = np.empty((max(needed, 2 * len(self._runs)), 2), dtype=np.int64)
+        runs = self._runs
+        if needed > len(runs):
+            runs = np.empty((max(needed, 2 * len(runs)), 2), dtype=np.int64)
+            if len(runs) <= KEPT_RUNS_MAX:
+                self._runs = runs
         run_ends: Numbers = np.empty(len(sections), dtype=np.int64)
         summaries: Numbers = np.empty((len(sections), SUMMARY_COLUMNS), dtype=np.int64)
         records = readable(data)
-        match_sections(records, table, self._clauses, self._runs, run_ends, summaries)
-        return CompiledMatchedSections(records, self._runs, run_ends, summaries)
+        match_sections(records, table, self._clauses, runs, run_ends, summaries)
+        return CompiledMatchedSections(records, runs, run_ends, summaries)
 
 
 class CompiledMatchedSections:
