@@ -513,7 +513,9 @@ def test_a_view_never_hides_damage_of_the_disk(
     assert fetch(rides, PAID, offset=2).error_code == CORRUPT
 
 
-def test_a_header_that_the_disk_has_damaged_takes_the_partition_offline(rides: RunningBroker) -> None:
+def test_a_header_that_the_disk_has_damaged_takes_the_partition_offline(
+    rides: RunningBroker,
+) -> None:
     """Its length tells where the next batch begins: if negative, before this one."""
     produce(rides, "paid")
     size = len(fetch(rides, "rides").records)

@@ -36,24 +36,26 @@ def add_view(broker: RunningBroker, name: str, where: str, *, of: str = "rides")
     return view.id
 
 
-def produce(broker: RunningBroker, *tags: str, partition: int = 0, **batch: Any) -> int:
+def produce(
+    broker: RunningBroker, *tags: str, topic: str = "rides", partition: int = 0, **batch: Any
+) -> int:
     """Append one batch with a record per tag, whose value is the tag, too; return its base offset."""
     now_ms = broker.clock.now_ms()
     records = [
         NewRecord(value=tag.encode(), timestamp_ms=now_ms, headers=(("tag", tag.encode()),))
         for tag in tags
     ]
-    return append(broker, build_batch(records, **batch), partition=partition)
+    return append(broker, build_batch(records, **batch), topic=topic, partition=partition)
 
 
-def append(broker: RunningBroker, batch: bytes, *, partition: int = 0) -> int:
+def append(broker: RunningBroker, batch: bytes, *, topic: str = "rides", partition: int = 0) -> int:
     reply = broker.ask(
         Api.PRODUCE,
         9,
         transactional_id=None,
         acks=-1,
         timeout=1000,
-        topic_data=[{"name": "rides", "partition_data": [{"index": partition, "records": batch}]}],
+        topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
     )
     (answer,) = reply.responses[0].partition_responses
     assert answer.error_code == 0, answer

@@ -1,5 +1,7 @@
 """What readers are shown of topics: views by their conditions, and delay topics without delayed records."""
 
+from typing import NamedTuple
+
 from respool.broker.views.batch_filter import ViewCondition, ViewConditions
 from respool.broker.views.filtered_read import FilteredRead, FilteredSource, ScannedTo
 from respool.broker.views.filtered_records import FilteredRecords
@@ -8,7 +10,7 @@ from respool.broker.views.verdict_cache import CacheScope, VerdictCache
 from respool.log.partition_log import PartitionLog, ReadSpec
 from respool.log.tag_query import TagName, indexed_names
 from respool.model.cluster import ClusterImage, TopicImage
-from respool.model.ids import TopicId
+from respool.model.ids import Offset, TopicId
 from respool.model.server_settings import BrokerFetchSettings
 from respool.model.topic_config import TopicConfig
 from respool.model.where import NOT_HIDDEN
@@ -94,6 +96,14 @@ def names_by_topic(image: ClusterImage) -> dict[TopicId, list[TagName]]:
     return found
 
 
+class _Scan(NamedTuple):
+    # Another one if the view was changed, or created again.
+    scope: CacheScope
+    fetch_offset: Offset
+    # Of the log, before the scan.
+    truncations: int
+
+
 class ViewReader:
     """The reads of one fetch request. It remembers how far each found nothing, while the request waits."""
 
@@ -101,8 +111,8 @@ class ViewReader:
         self._views = views
         self._read_committed = read_committed
         self._takes_zstd = takes_zstd
-        # By topic and partition: the fetch offset, the log's truncations, and how far nothing is shown from there.
-        self._scanned: dict[object, tuple[int, int, ScannedTo]] = {}
+        # By topic and partition: what was scanned, and how far nothing is shown from there.
+        self._scanned: dict[object, tuple[_Scan, ScannedTo]] = {}
 
     def read(
         self,
@@ -118,19 +128,12 @@ class ViewReader:
         Raises:
             The exceptions of `FilteredRead.run`.
         """
-        truncations = log.truncations
-        offset, seen, begin = self._scanned.get(key, (-1, -1, None))
-        if offset != spec.offset or seen != truncations:
-            begin = None
-        source = FilteredSource(
-            log,
-            CacheScope(topic_id, key[1], condition.text),
-            condition,
-            self._read_committed,
-            self._takes_zstd,
-        )
+        scope = CacheScope(topic_id, key[1], condition.text)
+        this_scan = _Scan(scope, spec.offset, log.truncations)
+        last_scan, scanned = self._scanned.get(key, (None, None))
+        source = FilteredSource(log, scope, condition, self._read_committed, self._takes_zstd)
         read = FilteredRead(source, spec, scan, self._views.cache)
-        records = read.run(begin=begin)
+        records = read.run(begin=scanned if last_scan == this_scan else None)
         if records.is_idle:
-            self._scanned[key] = spec.offset, truncations, read.scanned
+            self._scanned[key] = this_scan, read.scanned
         return records
