@@ -1,5 +1,7 @@
 """The condition that `tags` and `where` state, and what is said of arguments that state none."""
 
+import functools
+import operator
 from typing import Any
 
 import pyarrow.compute as pc
@@ -7,7 +9,8 @@ import pytest
 
 from respool.client.arrow.reading.conditions import condition_of
 from respool.client.kafka.errors import BadArgument
-from respool.model.where import parse_where
+from respool.columnar.clause_tables import clause_tables
+from respool.model.where import CLAUSES_MAX, parse_where
 
 key = pc.field("key")
 
@@ -33,6 +36,15 @@ def test_tags_and_required_keys_are_one_condition(tags: Any, where: Any, conditi
 def test_neither_is_no_condition() -> None:
     assert condition_of(None, None) is None
     assert condition_of(None, (key == b"a") & (key == b"b")) is None
+
+
+def test_of_very_many_required_keys_some_are_compared_early() -> None:
+    """Each is a clause, and a table of clauses is limited. The expression itself is evaluated in any case."""
+    required = [key.isin([b"a", b"%d" % number]) for number in range(100)]
+    condition = condition_of(None, functools.reduce(operator.and_, required))
+    assert condition is not None
+    assert len(condition.clauses) == CLAUSES_MAX
+    assert not clause_tables(condition).is_empty
 
 
 @pytest.mark.parametrize(

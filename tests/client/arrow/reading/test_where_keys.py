@@ -1,5 +1,7 @@
 """Which keys an expression of pyarrow.compute requires."""
 
+import functools
+import operator
 from typing import Any
 
 import pyarrow as pa
@@ -90,3 +92,8 @@ def test_every_row_for_which_the_expression_is_true_has_a_required_key(where: An
     clauses = key_clauses_of(where)
     for found in ROWS.filter(where).column("key").to_pylist():
         assert all(found in one.values for one in clauses)
+
+
+def test_an_expression_may_have_thousands_of_levels() -> None:
+    deep = functools.reduce(operator.and_, [key == b"a"] * 3000)
+    assert key_clauses_of(deep) == [KeyIn((b"a",))] * 3000

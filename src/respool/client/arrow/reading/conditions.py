@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from respool.client.arrow.reading.where_keys import key_clauses_of
 from respool.client.kafka.errors import BadArgument
 from respool.model.conditions.clause_parser import InvalidWhere
-from respool.model.where import Tags, Where, parse_where, where_of_tags
+from respool.model.where import CLAUSES_MAX, Tags, Where, parse_where, where_of_tags
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -22,7 +22,8 @@ def condition_of(tags: TagFilter | None, where: "pc.Expression | None") -> Where
         BadArgument: `tags` is no condition, or no record can match it.
     """
     condition = None if tags is None else _parsed(tags)
-    clauses = tuple(dict.fromkeys(key_clauses_of(where)))
+    # Any of them may be left out: `where` is evaluated for each row, too.
+    clauses = tuple(dict.fromkeys(key_clauses_of(where)))[:CLAUSES_MAX]
     if not clauses:
         return condition
     try:

@@ -86,21 +86,23 @@ def _parse(pairs: Iterable[tuple[str, str]], literals: list[Any]) -> Any:
     return whole
 
 
-def _required(part: Any) -> Iterator[KeyIn]:
-    match part:
-        case _FunctionCall("and_kleene" | "and", arguments):
-            for one in arguments:
-                yield from _required(one)
-        case _FunctionCall(
-            "equal", [_FieldRef(name), bytes(value)] | [bytes(value), _FieldRef(name)]
-        ):
-            if name == KEY:
-                yield KeyIn((value,))
-        case _FunctionCall("is_in", [_FieldRef(name), {"value_set": list(values)}]):
-            # Null in the set matches null keys, which no clause does.
-            is_clause = name == KEY and all(isinstance(one, bytes) for one in values)
-            if is_clause and 0 < len(values) <= VALUES_MAX:
-                yield KeyIn(in_order(values))
+def _required(whole: Any) -> Iterator[KeyIn]:
+    # No recursion: an expression may have thousands of levels.
+    left = [whole]
+    while left:
+        match left.pop():
+            case _FunctionCall("and_kleene" | "and", arguments):
+                left += reversed(arguments)
+            case _FunctionCall(
+                "equal", [_FieldRef(name), bytes(value)] | [bytes(value), _FieldRef(name)]
+            ):
+                if name == KEY:
+                    yield KeyIn((value,))
+            case _FunctionCall("is_in", [_FieldRef(name), {"value_set": list(values)}]):
+                # Null in the set matches null keys, which no clause does.
+                is_clause = name == KEY and all(isinstance(one, bytes) for one in values)
+                if is_clause and 0 < len(values) <= VALUES_MAX:
+                    yield KeyIn(in_order(values))
 
 
 class _CSchema(ctypes.Structure):
