@@ -1,6 +1,7 @@
 """Fetches of views, from request bytes to reply bytes. Many are named for what went wrong elsewhere, or nearly did."""
 
 import asyncio
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from respool.records.build import NewRecord, build_batch
 from respool.records.markers import MARKER_BYTES
 from respool.wire.api_table import Api
 from respool.wire.codec import decode_request
+from respool.wire.hot_replies import FetchedPartition
 
 OUT_OF_RANGE, CORRUPT, UNKNOWN_TOPIC, BAD_CODEC, UNKNOWN_TOPIC_ID = 1, 2, 3, 76, 100
 STORAGE_FAILED = 56
@@ -212,6 +214,23 @@ def test_a_fetch_waits_for_a_view_and_a_plain_topic_at_once(rides: RunningBroker
     plain, view = (topic.partitions[0] for topic in reply.responses)
     assert headers_in(plain.records) == [(0, 0, False)]
     assert headers_in(view.records) == [(0, 0, True)]
+
+
+def test_a_waiting_fetch_keeps_no_records(rides: RunningBroker) -> None:
+    """They are read again after the wait. What was read from the disk, up to the minimum, is not accounted for."""
+    produce(rides, "new" * 1000)
+    rides.forget_tails()
+    rides.disk.make_cold("rides-0/00000000000000000000.log")
+    fields = fetch_fields("rides", PAID, max_wait=600_000, min_bytes=100_000)
+    waiting = rides.start(rides.answer(Api.FETCH, BY_NAME, **fields))
+    while rides.metrics.value("respool_view_scanned_bytes_total") == 0:
+        rides.run(asyncio.sleep(0))
+    rides.run(asyncio.sleep(0))
+    assert not waiting.done()
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, FetchedPartition)]
+    assert not [one for one in kept if one.record_bytes]
+    waiting.cancel()
 
 
 # -- transactions ----------------------------------------------------------------------------------

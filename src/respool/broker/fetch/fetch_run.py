@@ -239,6 +239,9 @@ class FetchRun:
             # One turn of the event loop may lie between the read and here; a commit in between woke nobody.
         if self._has_moved_on(answer):
             waiter.wake()
+        # Everything is read again after the wait: meanwhile, these records would take memory that nobody accounts for.
+        answer.partitions.clear()
+        answer.served.clear()
         deadline = asyncio.get_running_loop().call_at(wait_until, waiter.wake)
         try:
             await waiter.ready
