@@ -86,7 +86,13 @@ class Groups:
     def _notify_of_topics(self, number: int, runtime: CoordinatorRuntime, view: TopicsView) -> None:
         machine, told = self._machines[number], self._notified_topics[number]
         now_ms = self._clock.now_ms()
-        deleted = [name for name in told if name not in view]
+        dormant = self._catalog.image.dormant_views
+        # A view that this version does not understand keeps its groups' offsets.
+        deleted = [
+            name
+            for name in told
+            if name not in view and (name not in dormant or dormant[name].is_orphan)
+        ]
         if deleted:
             runtime.apply(machine.on_topics_deleted(deleted, now_ms=now_ms))
         runtime.apply(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))

@@ -6,8 +6,10 @@ import pytest
 
 from broker.group_client import commit, committed, restart, start_with_groups
 from broker.running_broker import RunningBroker, StartBroker
-from broker.transaction_client import start_with_transactions
+from broker.transaction_client import settle, start_with_transactions
 from broker.wire_client import versions
+from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.keys import TopicRecord, ViewRecord, encode_topic, topic_key
 from respool.model.cluster import TopicImage
 from respool.sim.runtime.simulated_metrics import SimMetrics
 from respool.wire.api_table import Api
@@ -67,6 +69,34 @@ def test_offsets_of_views_end_with_their_parent(broker: RunningBroker) -> None:
     commit(broker, "drivers", ("paid", 0, 7), ("rides", 0, 7))
     broker.run(broker.broker.topics.delete("rides"))
     assert committed(broker, "drivers") == {}
+
+
+def test_offsets_of_a_view_that_this_version_does_not_understand_stay(
+    broker: RunningBroker,
+) -> None:
+    """A newer broker changed its condition: during a rolling upgrade its groups would start over."""
+    commit(broker, "drivers", ("paid", 0, 7))
+    catalog, known = broker.broker.catalog, view(broker)
+    assert known.view is not None
+    parent_id = known.view.parent_id
+
+    async def change(where: str) -> None:
+        record = TopicRecord(
+            id=known.id,
+            overrides={},
+            partition_count=0,
+            view=ViewRecord(parent_id=parent_id, where=where),
+        )
+        puts = {topic_key("paid"): encode_topic(record)}
+        await catalog.write(GuardedWrite(guards=(), puts=puts, why="a newer broker"))
+        broker.broker.groups.on_topics_changed()
+
+    broker.run(change("tag ~ 'pa.*'"))
+    assert "paid" in catalog.image.dormant_views
+    settle(broker)
+    broker.run(change("tag = 'paid'"))
+    settle(broker)
+    assert committed(broker, "drivers") == {("paid", 0): 7}
 
 
 def test_a_group_is_taken_off_a_view(broker: RunningBroker) -> None:
