@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from interop.connector_job import ROWS
 from respool.testing import Broker
+from support.topics import Topics
 
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache" / "spark-kafka-connector"
@@ -100,3 +101,31 @@ def test_sparks_own_connector_reads_and_writes_in_batches_and_streams(
     assert seen["between times"] == [100, 100, sum(range(100, 200))]
     assert seen["streamed 0"] == once
     assert seen["streamed 1"] == [2 * ROWS, 2 * ROWS, sum(range(2 * ROWS))]
+
+
+def test_sparks_own_connector_comes_to_the_quiet_end_of_a_view(
+    broker: Broker, jars: str, python: Path, tmp_path: Path
+) -> None:
+    """It waits for the record at each offset that it was promised, and fails after two minutes without one."""
+    broker.create_topic("rides", partitions=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    shown = [*range(20), 200]
+    for number in range(400):
+        headers = {"tag": "paid" if number in shown else "open"}
+        producer.produce("rides", b"%d" % number, partition=number % 2, headers=headers)
+    assert producer.flush(30) == 0
+    view = Topics(broker.bootstrap).view("rides.v.paid", of="rides", where="tag = 'paid'")
+
+    run = subprocess.run(
+        [python, HERE / "view_job.py", broker.bootstrap, view, tmp_path, jars],
+        env={**os.environ, "PYSPARK_PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stderr[-5_000:]
+    seen = json.loads(run.stdout.splitlines()[-1])
+    assert seen == dict.fromkeys(
+        ("batch", "splits", "committed", "streamed 0", "streamed 1"), shown
+    )
