@@ -18,6 +18,7 @@ from support.broker_process import BrokerProcess
 PAGES = [
     "README.md",
     "docs/replay.md",
+    "docs/views.md",
     "docs/delivery.md",
     "docs/exactly-once.md",
     "docs/messages.md",
