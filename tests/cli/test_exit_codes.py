@@ -38,6 +38,8 @@ TO_BROKERS = {
     "topic describe": "rides",
     "topic alter": "rides --partitions 3",
     "topic delete": "rides --yes",
+    "config describe": "broker",
+    "config alter": "broker --set log.retention.ms=1d",
     "group list": "",
     "group describe": "billing",
     "group lag": "",
