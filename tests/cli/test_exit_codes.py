@@ -378,8 +378,10 @@ def test_every_question_can_be_answered_on_the_command_line() -> None:
         "group delete",
         "transaction abort",
         "log accept-loss",
+        "cluster drain",
         "cluster remove",
         "cluster add",
         "cluster balance",
         "cluster elect",
+        "mirror promote",
     ]

@@ -1,11 +1,13 @@
 """How `respool mirror` chooses its clusters, before it copies anything."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.running import Run
+from respool.cli import output
 from respool.cli.connection_options import CONFIG_VARIABLE
 from respool.cli.exit_codes import ExitCode
 from respool.cli.mirror import both_clusters
@@ -103,3 +105,38 @@ def test_timeouts_of_the_files_replace_the_mirrors_own_and_its_client_id_stays(
         promoted = run("mirror", "promote", "rides", "--client-config", str(files[1]))
         assert promoted.code == 0, promoted.err
         assert [(one["client_id"], one["request_timeout_ms"]) for one in made] == [("app", 61_000)]
+
+
+def test_a_promotion_asks_on_a_terminal_and_nowhere_else(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(question: str, **_: object) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr("typer.confirm", refuse)
+    with Broker() as broker:
+        at = ("--to", broker.bootstrap)
+        run(
+            "topic", "create", "rides", "--set", "respool.mirror=true", "--broker", broker.bootstrap
+        )
+
+        def is_mirror() -> bool:
+            (topic,) = json.loads(
+                run("topic", "describe", "rides", "--json", "--broker", broker.bootstrap).out
+            )["topics"]
+            return {"name": "respool.mirror", "value": "true", "source": "topic"} in topic[
+                "settings"
+            ]
+
+        monkeypatch.setattr(output, "can_ask", lambda: True)
+        ended = run("mirror", "promote", "rides", *at)
+        assert (ended.code, len(asked), is_mirror()) == (ExitCode.FAILED, 1, True)
+        assert "Mirrors will no longer write to rides" in asked[0]
+        assert run("mirror", "promote", "rides", "--yes", *at).code == 0
+        assert (len(asked), is_mirror()) == (1, False)
+        monkeypatch.setattr(output, "can_ask", lambda: False)
+        assert run("mirror", "promote", "rides", *at).code == 0
+    assert len(asked) == 1

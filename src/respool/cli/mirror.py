@@ -319,10 +319,11 @@ def promote(
         ),
     ],
     *,
+    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
     connection: BrokerConnection,
     as_json: options.Json = False,
 ) -> None:
-    """Fail over: turn mirrors into ordinary topics that producers may write to."""
+    """Fail over: turn mirrors into ordinary topics that producers may write to. On a terminal it asks first."""
     from respool.cli.mirror_output import promotion_document
     from respool.mirror.clusters import connect
     from respool.mirror.promotion import check_topics
@@ -330,6 +331,11 @@ def promote(
 
     done = []
     settings = {} if connection.config is None else connection.config.cluster_settings()
+    if not yes:
+        topics = ", ".join(dict.fromkeys(names))
+        output.confirm_on_terminal(
+            f"Mirrors will no longer write to {topics}, and transactions open there are aborted. Promote?"
+        )
     with closing(
         connect("the cluster", connection.bootstrap, connection.security, settings)
     ) as cluster:

@@ -257,6 +257,12 @@ def confirm(
         raise typer.Exit(ExitCode.FAILED)
 
 
+def confirm_on_terminal(question: str) -> None:
+    """As `confirm`, for a change that loses nothing: without a terminal, as in a runbook's script, it goes ahead."""
+    if can_ask():
+        confirm(question, why="")
+
+
 def _agrees(question: str) -> bool:
     try:
         return typer.confirm(question, err=True)

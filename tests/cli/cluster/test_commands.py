@@ -334,6 +334,33 @@ def test_draining_waits_until_the_broker_holds_nothing(run: Run, cluster: Stored
     assert all(3 not in cluster.image("rides", number).replicas for number in range(12))
 
 
+def test_a_drain_asks_on_a_terminal_once(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not whoever waits for a drain that was started before."""
+    cluster.create("rides", image_of(3, 1))
+    asked = answer(monkeypatch, yes=False)
+    refused = cluster.command(run, "drain", "3", "--no-wait")
+    assert (refused.code, asked) == (
+        ExitCode.FAILED,
+        ["Move the 1 replica of broker 3 to other brokers?"],
+    )
+    assert "nothing was changed" in refused.err
+    assert not cluster.view().is_drained_or_removed(BrokerId(3))
+    assert cluster.command(run, "drain", "3", "--no-wait", "--yes").code == 0
+    assert cluster.command(run, "drain", "3", "--no-wait").code == 0
+    assert len(asked) == 1
+    assert cluster.view().is_drained_or_removed(BrokerId(3))
+
+
+def test_a_drain_of_a_broker_without_replicas_asks_nothing(
+    run: Run, cluster: StoredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answer(monkeypatch, yes=False)
+    assert cluster.command(run, "drain", "3", "--no-wait").code == 0
+    assert asked == []
+
+
 def test_a_broker_that_is_down_need_not_be_stopped_once_it_is_drained(
     run: Run, cluster: StoredCluster
 ) -> None:

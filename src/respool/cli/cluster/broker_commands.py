@@ -51,11 +51,20 @@ def _display(doing: str, unit: str) -> Callable[[int], AbstractContextManager[ou
     return lambda total: output.progress(doing, total=total, unit=unit)
 
 
+async def _read_view(cluster: ClusterStore) -> ClusterView:
+    return (await cluster.read()).view
+
+
 # -- drain -----------------------------------------------------------------------------------------------------------
 
 
-def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: bool) -> None:
+def drain(
+    address: ClusterAddress, broker: BrokerId, *, wait: bool, yes: bool, as_json: bool
+) -> None:
     look = address.command("status")
+    if not yes and output.can_ask():
+        # Between two connections, as everywhere: none stays open while the question waits.
+        _confirm_drain(run_on_cluster(address, _read_view), broker)
 
     async def work(cluster: ClusterStore) -> ClusterView:
         view = await drain_broker(cluster, broker)
@@ -98,6 +107,15 @@ def drain(address: ClusterAddress, broker: BrokerId, *, wait: bool, as_json: boo
         output.note(f"broker {broker} has no replicas left: {then}")
 
 
+def _confirm_drain(view: ClusterView, broker: BrokerId) -> None:
+    """A drain that was started before is only waited for."""
+    left = replica_count(view, broker)
+    if left and not view.is_drained_or_removed(broker):
+        output.confirm_on_terminal(
+            f"Move the {counted(left, 'replica')} of broker {broker} to other brokers?"
+        )
+
+
 def _raise_stuck(broker: BrokerId, stuck: Mapping[TopicPartition, StuckReplica], look: str) -> None:
     output.note_some([f"{of} {why.text}" for of, why in stuck.items()])
     raise OperatorError(
@@ -112,12 +130,9 @@ def _raise_stuck(broker: BrokerId, stuck: Mapping[TopicPartition, StuckReplica],
 def remove(
     address: ClusterAddress, broker: BrokerId, *, force: bool, yes: bool, as_json: bool
 ) -> None:
-    async def look(cluster: ClusterStore) -> ClusterView:
-        return (await cluster.read()).view
-
     if force and not yes:
         # Read the state and ask before connecting again: no connection stays open while the question waits.
-        _confirm_loss(run_on_cluster(address, look), broker)
+        _confirm_loss(run_on_cluster(address, _read_view), broker)
     removed = run_on_cluster(address, lambda cluster: remove_broker(cluster, broker, force=force))
     if as_json:
         lost = [{"topic": of.topic, "partition": of.partition} for of in removed.lost]

@@ -143,14 +143,15 @@ def drain(
     broker: Number,
     *,
     wait: Wait = True,
+    yes: Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
-    """Move all replicas of a broker to others, so that it can be removed."""
+    """Move all replicas of a broker to others, so that it can be removed. On a terminal it asks first."""
     from respool.cli.cluster import broker_commands
     from respool.model.ids import BrokerId
 
-    broker_commands.drain(address, BrokerId(broker), wait=wait, as_json=as_json)
+    broker_commands.drain(address, BrokerId(broker), wait=wait, yes=yes, as_json=as_json)
 
 
 @app.command(
