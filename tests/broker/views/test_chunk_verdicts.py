@@ -1,3 +1,7 @@
+"""Which batches a chunk has; a damaged header is found before it leads astray."""
+
+from typing import Any
+
 import pytest
 
 from respool.broker.views.chunk_verdicts import batches_in
@@ -7,7 +11,7 @@ from respool.records.batch import HEADER_BYTES, pack_header, read_header
 from respool.records.build import NewRecord, build_batch
 
 
-def batch(offset: int, **damage: int) -> bytes:
+def batch(offset: int, **damage: Any) -> bytes:
     data = build_batch([NewRecord(value=b"v")], base_offset=offset)
     return pack_header(read_header(data)._replace(**damage)) + data[HEADER_BYTES:]
 

@@ -361,10 +361,8 @@ def test_markers_leave_room_for_the_records_of_other_partitions(rides: RunningBr
     produce(rides, "new", partition=0)
     produce(rides, "new", partition=1)
     produce(rides, "paid", partition=2)
-    limits = {"bytes_max": 1000, "max_bytes": 2 * MARKER_BYTES}
-    (topic,) = rides.ask(
-        Api.FETCH, BY_NAME, **fetch_fields(PAID, partitions=(0, 1, 2), **limits)
-    ).responses
+    fields = fetch_fields(PAID, partitions=(0, 1, 2), bytes_max=1000, max_bytes=2 * MARKER_BYTES)
+    (topic,) = rides.ask(Api.FETCH, BY_NAME, **fields).responses
     assert headers_in(topic.partitions[2].records) == [(0, 0, False)]
 
 
