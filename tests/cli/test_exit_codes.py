@@ -38,6 +38,11 @@ TO_BROKERS = {
     "topic describe": "rides",
     "topic alter": "rides --partitions 3",
     "topic delete": "rides --yes",
+    "view create": "rides.v.tagged --of rides --where exists(tag)",
+    "view list": "",
+    "view describe": "rides.v.tagged",
+    "view try": "rides --where exists(tag)",
+    "view delete": "rides.v.tagged --yes",
     "config describe": "broker",
     "config alter": "broker --set log.retention.ms=1d",
     "group list": "",
@@ -374,6 +379,7 @@ def test_every_question_can_be_answered_on_the_command_line() -> None:
     asking = [path for path, command in all_commands().items() if has_option(command, "--yes")]
     assert [" ".join(path) for path in asking] == [
         "topic delete",
+        "view delete",
         "group reset",
         "group delete",
         "transaction abort",
