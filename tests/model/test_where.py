@@ -262,6 +262,14 @@ def test_tombstones_are_included_for_headers_of_both_or_of_neither() -> None:
         paid.and_(parse_where("region = 'eu'"))
 
 
+def test_a_condition_without_headers_does_not_include_the_others_tombstones() -> None:
+    """A reader of a view would have been shown what the view hides."""
+    view, key = parse_where("tag = 'paid'"), parse_where("key = 'a' include tombstones")
+    assert view.and_(key) == parse_where("tag = 'paid' and key = 'a'")
+    assert key.and_(view) == parse_where("key = 'a' and tag = 'paid'")
+    assert key.and_(key).include_tombstones
+
+
 def test_tags_from_python_are_headers_with_one_of_these_values() -> None:
     where = where_of_tags({"region": ["us", b"eu"], "tag": "paid", "trace id": b"\xff"})
     assert str(where) == "region in ('eu', 'us') and tag = 'paid' and \"trace id\" = x'ff'"

@@ -89,14 +89,16 @@ class Where:
         Raises:
             InvalidWhere: no record can match, or only one of two that name headers includes tombstones.
         """
-        if (
-            self.include_tombstones != other.include_tombstones
-            and self.header_clauses
-            and other.header_clauses
-        ):
+        both = (self, other)
+        # Without clauses on headers it makes no difference, and must make none to the other's.
+        include_tombstones = {one.include_tombstones for one in both if one.header_clauses}
+        if len(include_tombstones) > 1:
             raise InvalidWhere(f"only one of ({self}) and ({other}) includes tombstones")
         clauses = tuple(dict.fromkeys((*self.clauses, *other.clauses)))
-        return Where(clauses, self.include_tombstones or other.include_tombstones)
+        return Where(
+            clauses,
+            any(include_tombstones or {one.include_tombstones for one in both}),
+        )
 
     @property
     def header_clauses(self) -> tuple[HeaderClause, ...]:
