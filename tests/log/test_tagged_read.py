@@ -218,6 +218,19 @@ def test_a_finished_segment_has_a_file_and_the_active_one_is_indexed_in_memory(
     assert tagged.passed("nothing") == world.log.size_bytes
 
 
+def test_batches_are_located_without_being_read(tagged: TaggedLog) -> None:
+    log = tagged.world.log
+    query = TagQuery.of(parse_where("key in ('b', 'c')"), SECRET)
+    assert query is not None
+    for offset in range(log.log_start, log.log_end):
+        spec = ReadSpec(Offset(offset), max_offset=log.log_end, bytes_max=700)
+        found = log.read_tagged(TagCursor(query), spec)
+        assert found is not None
+        assert found.size == len(found.data)
+        located = log.read_tagged(TagCursor(query), spec, locate_only=True)
+        assert located == found._replace(data=b"")
+
+
 def test_only_what_is_durable_has_a_file(tagged: TaggedLog) -> None:
     log = tagged.world.log
     tagged.do("write more")

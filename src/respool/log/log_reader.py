@@ -102,7 +102,9 @@ class LogReader:
             return b""
         return found.segment.read(found.position, found.size, cached_only=spec.cached_only)
 
-    def read_tagged(self, cursor: TagCursor, spec: ReadSpec) -> TaggedBatches | None:
+    def read_tagged(
+        self, cursor: TagCursor, spec: ReadSpec, *, locate_only: bool = False
+    ) -> TaggedBatches | None:
         """Return the next batches that may match a query, as the tag index has it; None where there is no index.
 
         Raises:
@@ -119,6 +121,7 @@ class LogReader:
             max_offset=min(spec.max_offset, end.offset),
             bytes_max=spec.bytes_max,
             end=end,
+            locate_only=locate_only,
         )
 
     def index_tags(self, names: Collection[TagName], tools: TagTools) -> TagIndexing:

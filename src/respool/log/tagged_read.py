@@ -19,8 +19,10 @@ class TaggedBatches(NamedTuple):
     # The bytes of the batches passed over, and the header of the last one.
     passed_bytes: int
     last_passed: BatchHeader | None
-    # Whole batches from there on that may match; empty if there is none before `end`.
+    # Whole batches from there on that may match; empty if there is none before `end`, or if they were only located.
     data: bytes | memoryview
+    # Their size.
+    size: int
     # The offset after them.
     end: Offset
 
@@ -48,6 +50,7 @@ def read_tagged(
     max_offset: Offset,
     bytes_max: int,
     end: LogPoint,
+    locate_only: bool = False,
 ) -> TaggedBatches | None:
     """Return the next batches that may match, at most `bytes_max` of them or one; None where there is no index.
 
@@ -67,7 +70,8 @@ def read_tagged(
     if tags is None or search is None:
         return None
     segment_end = segments.end_of(index, log_end=end.offset)
-    return _SegmentRead(segment, search, min(max_offset, segment_end)).read(offset, bytes_max)
+    read = _SegmentRead(segment, search, min(max_offset, segment_end))
+    return read.read(offset, bytes_max, locate_only=locate_only)
 
 
 class _SegmentRead:
@@ -80,7 +84,7 @@ class _SegmentRead:
         # The batches before it are before the reader's end.
         self._limit = bisect_left(self._tags.bases, max_offset - segment.base_offset, 0, count)
 
-    def read(self, offset: Offset, bytes_max: int) -> TaggedBatches | None:
+    def read(self, offset: Offset, bytes_max: int, *, locate_only: bool) -> TaggedBatches | None:
         limit = self._limit
         # The batch that holds the offset, or one before it.
         first = bisect_right(self._tags.bases, offset - self._segment.base_offset, 0, limit) - 1
@@ -94,11 +98,13 @@ class _SegmentRead:
             if end > found and self._position_of(end + 1) - begin_position > bytes_max:
                 break
             end += 1
+        end_position = self._position_of(end)
         return TaggedBatches(
             passed_to=max(offset, self._offset_of(found)),
             passed_bytes=begin_position - self._position_of(first),
             last_passed=self._header(found - 1) if found > first else None,
-            data=self._read(begin_position, self._position_of(end)),
+            data=b"" if locate_only else self._read(begin_position, end_position),
+            size=end_position - begin_position,
             end=max(offset, self._offset_of(end)),
         )
 
