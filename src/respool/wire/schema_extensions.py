@@ -6,7 +6,8 @@ int64; kio reads it as a time and rejects -1. Here it may be None.
 Fetch, the request, in the version used between our brokers. In Kafka, the fetch offset implies that the follower has
 everything before it. Our followers continue to fetch before earlier data is synced: so each partition has one more
 tagged field, `durable_end`. Brokers that do not know it skip it, like any other (KIP-482). In that version, and in the
-one that our Arrow client reads with, the request has one more, `reader_host`: see local_read.
+one that our Arrow client reads with, the request has one more, `reader_host`: see local_read. The Arrow client's has
+another one, `condition`: see fetch_condition.
 
 ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. The reply to a broker
 that requests a log's end then includes the timestamp of the record at that offset: see `broker/metrics/remote_ends.py`.
@@ -20,6 +21,7 @@ from typing import Any
 from kio.static.primitive import TZAware, i64
 
 from respool.wire.api_table import Api
+from respool.wire.fetch_condition import CONDITION_FETCH_VERSION, CONDITION_TAG
 from respool.wire.local_read import LOCAL_READ_FETCH_VERSION, LOCAL_READ_TAG
 from respool.wire.schema import EntityClass, load_request_class, response_class, schema_of
 
@@ -36,6 +38,11 @@ _READER_HOST = (
     str,
     field(metadata={"kafka_type": "string", "tag": LOCAL_READ_TAG}, default=""),
 )
+_CONDITION = (
+    "condition",
+    str,
+    field(metadata={"kafka_type": "string", "tag": CONDITION_TAG}, default=""),
+)
 
 _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
 
@@ -49,6 +56,8 @@ def request_class(key: int, version: int) -> EntityClass:
     if key != Api.FETCH or version not in {LOCAL_READ_FETCH_VERSION, REPLICA_FETCH_VERSION}:
         return loaded
     loaded = _with_types(loaded, {}, _READER_HOST)
+    if version == CONDITION_FETCH_VERSION:
+        loaded = _with_types(loaded, {}, _CONDITION)
     if version != REPLICA_FETCH_VERSION:
         return loaded
     return _with_partition_field(loaded, "durable_end", _DURABLE_END_TAG)

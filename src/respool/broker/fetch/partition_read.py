@@ -3,6 +3,7 @@
 Called on the event loop or in another thread; it never changes the partition.
 """
 
+from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from respool.broker.fetch.readers import Reader, diverging_epoch
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
+from respool.broker.views.candidate_read import CandidateRead
 from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.views import ViewReader, Views
@@ -17,6 +19,7 @@ from respool.log.partition_log import PartitionLog, ReadSpec, TailBatches
 from respool.model.errors import UnsupportedCompressionType
 from respool.model.file_range import FileRange
 from respool.model.ids import Offset
+from respool.ports.disk import NotCached
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, Codec, read_header
 from respool.wire.hot_replies import FetchedPartition
 
@@ -26,6 +29,8 @@ _LAST_OFFSET_DELTA = Struct(">i").unpack_from
 _LAST_OFFSET_DELTA_AT = 23
 # With more aborted transactions than this the records are sent, with only the transactions that concern them.
 LOCAL_READ_ABORTED_MAX = 200
+# So little at the log's end is sent whatever a reader's condition is.
+NEAR_END_BYTES = 64 * 1024
 
 
 class PartitionRead:
@@ -104,11 +109,13 @@ class PartitionRead:
                         condition=condition,
                     )
             else:
-                local_read = self._local_reads.find(
-                    log, spec, last_stable_offset=last_stable_offset, high_watermark=high_watermark
+                local_read, records = self._read_as_stored(
+                    log,
+                    spec,
+                    scan,
+                    last_stable_offset=last_stable_offset,
+                    high_watermark=high_watermark,
                 )
-                if local_read is None:
-                    records = self._records(log, spec)
             if not cached_only:
                 # In another thread, roles may change during the read: a deposed leader truncates its log, and the
                 # records written there next do not continue the follower's log.
@@ -128,6 +135,41 @@ class PartitionRead:
             diverging_epoch=diverging,
             file_range=None if local_read is None else local_read.file_range,
         )
+
+    def _read_as_stored(
+        self,
+        log: PartitionLog,
+        spec: ReadSpec,
+        scan: ScanPass,
+        *,
+        last_stable_offset: Offset,
+        high_watermark: Offset,
+    ) -> "tuple[LocalRead | None, bytes | memoryview | TailBatches | FilteredRecords]":
+        """Locate or read what the reader may need, in whole batches."""
+        find = partial(
+            self._local_reads.find,
+            log,
+            last_stable_offset=last_stable_offset,
+            high_watermark=high_watermark,
+        )
+        # Without memory for a reply, nothing is searched either.
+        query = self._reader.tag_query() if spec.bytes_max > 0 else None
+        if query is not None and not _is_near_end(log, spec):
+            if spec.cached_only:
+                raise NotCached("a tag index is searched in another thread")
+            read = CandidateRead(log, query, spec, scan, read_committed=self._read_committed)
+            bytes_min = self._local_reads.bytes_min
+            stretch = read.find_stretch(bytes_min=bytes_min) if bytes_min else None
+            if stretch is not None:
+                local_read = find(spec._replace(offset=stretch.begin, max_offset=stretch.end))
+                if local_read is not None:
+                    scan.skipped_bytes += stretch.passed_bytes
+                    return local_read, b""
+            candidates = read.run()
+            if candidates is not None:
+                return None, candidates
+        local_read = find(spec)
+        return local_read, b"" if local_read is not None else self._records(log, spec)
 
     def _of_views(self) -> ViewReader:
         if self._view_reader is None:
@@ -159,6 +201,14 @@ class PartitionRead:
             raise UnsupportedCompressionType(
                 f"zstd needs Fetch version {ZSTD_FROM_FETCH_VERSION}, the request has {self._version}"
             )
+
+
+def _is_near_end(log: PartitionLog, spec: ReadSpec) -> bool:
+    """True if what follows is little and in memory: then a tag index has not come so far, or does not help."""
+    if not spec.cached_only:
+        return False
+    tail = log.read_tail(ReadSpec(spec.offset, spec.max_offset, NEAR_END_BYTES, at_least_one=False))
+    return tail is not None and tail.end >= spec.max_offset
 
 
 def aborted_among(
@@ -231,7 +281,7 @@ class LocalReadRanges:
         )
         if end is None or self._is_small_and_cached(log, spec):
             return None
-        found = log.locate(spec._replace(max_offset=end))
+        found = log.locate(spec._replace(max_offset=min(spec.max_offset, end)))
         if found is None or found.file_range.size < self.bytes_min:
             return None
         if self._reader.read_to is not ReadTo.STABLE:

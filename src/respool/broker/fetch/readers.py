@@ -23,6 +23,7 @@ from respool.broker.views.batch_filter import ViewCondition
 from respool.broker.views.views import Views
 from respool.broker.world import World
 from respool.log.partition_log import PartitionLog
+from respool.log.tag_query import TagQuery
 from respool.model.cluster import ClusterImage, TopicImage
 from respool.model.errors import (
     NotLeader,
@@ -34,6 +35,7 @@ from respool.model.errors import (
 from respool.model.file_range import FILE_RANGE_VALID_MS
 from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from respool.model.settings import Settings
+from respool.model.where import Where
 from respool.ports.clock import Clock
 from respool.ports.metrics import Counter
 from respool.ports.offload import Offload
@@ -78,6 +80,9 @@ class Reader(Protocol):
             RequestError: the partition is not of the target any more.
         """
 
+    def tag_query(self) -> TagQuery | None:
+        """What the reader's own condition asks of tag indexes; None: nothing is passed over."""
+
     def check(self, partition: Partition, target: FetchTarget) -> None:
         """Raises:
         RequestError: this reader may not read from this offset.
@@ -112,7 +117,9 @@ class ConsumerReader:
         rack: str = "",
         is_mirror: bool = False,
         reads_locally: bool = False,
+        wanted: Where | None = None,
     ) -> None:
+        """`wanted`: the reader sifts the records itself, and needs no others."""
         self._broker = broker
         self._reads_from_followers = version >= FOLLOWERS_READ_FROM_VERSION
         self._read_committed = read_committed
@@ -120,6 +127,7 @@ class ConsumerReader:
         self.read_to = ReadTo.STABLE if read_committed else ReadTo.COMMITTED
         self.with_empty = is_mirror
         self._reads_locally = reads_locally
+        self._wanted = wanted
 
     def find(self, target: FetchTarget) -> Partition:
         partitions = self._broker.partitions
@@ -141,7 +149,10 @@ class ConsumerReader:
         if view is None and self.with_empty:
             # A mirror's copy of the log includes what is not shown yet.
             return None
-        return self._broker.views.condition(partition.log.config, view)
+        return self._broker.views.condition(partition.log.config, view, wanted=self._wanted)
+
+    def tag_query(self) -> TagQuery | None:
+        return None if self._wanted is None else self._broker.views.tag_query(self._wanted)
 
     def check(self, partition: Partition, target: FetchTarget) -> None:
         follower = partition.follower
@@ -248,6 +259,9 @@ class FollowerReader:
 
     def condition(self, partition: Partition, target: FetchTarget) -> ViewCondition | None:
         del partition, target
+        return None
+
+    def tag_query(self) -> TagQuery | None:
         return None
 
     def check(self, partition: Partition, target: FetchTarget) -> None:

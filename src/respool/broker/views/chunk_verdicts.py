@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from respool.broker.views.batch_filter import BatchFilter, ChunkBatch
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import BatchKey, CacheScope, Verdict, VerdictCache
-from respool.log.partition_log import AbortedTransaction
+from respool.log.partition_log import AbortedTransaction, PartitionLog
 from respool.model.errors import SegmentCorrupt
 from respool.model.ids import Offset
 from respool.records.batch import (
@@ -89,6 +89,21 @@ class AbortedBatches:
             one.first_offset <= header.base_offset <= one.last_offset
             for one in self._of_producers.get(header.producer_id, ())
         )
+
+
+def aborted_batches(
+    log: PartitionLog, batches: Sequence[ChunkBatch], *, cached_only: bool = False
+) -> AbortedBatches:
+    """
+    Raises:
+        The exceptions of `PartitionLog.aborted_in`.
+    """
+    begin, end = batches[0].header.base_offset, batches[-1].header.next_offset
+    # The first batch may begin before the log start, which a segment's first offset never is after.
+    begin = Offset(max(begin, log.first_base_offset))
+    if not log.has_aborted_from(begin):
+        return AbortedBatches(())
+    return AbortedBatches(log.aborted_in(begin, end, cached_only=cached_only))
 
 
 def batches_in(chunk: bytes | memoryview, offset: Offset) -> list[ChunkBatch]:

@@ -18,7 +18,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from respool.broker.views.batch_filter import BatchFilter, ChunkBatch, ViewCondition
-from respool.broker.views.chunk_verdicts import AbortedBatches, ChunkVerdicts, batches_in
+from respool.broker.views.chunk_verdicts import (
+    AbortedBatches,
+    ChunkVerdicts,
+    aborted_batches,
+    batches_in,
+)
 from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import CacheScope, Verdict, VerdictCache
@@ -218,13 +223,7 @@ class FilteredRead:
     def _aborted(self, batches: Sequence[ChunkBatch]) -> AbortedBatches:
         if not self._source.read_committed:
             return AbortedBatches(())
-        begin, end = batches[0].header.base_offset, batches[-1].header.next_offset
-        log = self._source.log
-        # The first batch may begin before the log start, which a segment's first offset never is after.
-        begin = Offset(max(begin, log.first_base_offset))
-        if not log.has_aborted_from(begin):
-            return AbortedBatches(())
-        return AbortedBatches(log.aborted_in(begin, end, cached_only=self._spec.cached_only))
+        return aborted_batches(self._source.log, batches, cached_only=self._spec.cached_only)
 
     def _end_with_marker(self) -> FilteredRecords:
         records, scanned = self._records, self.scanned

@@ -1,5 +1,6 @@
 """What readers are shown of topics: views by their conditions, and delay topics without delayed records."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from respool.broker.views.batch_filter import ViewCondition, ViewConditions
@@ -8,12 +9,13 @@ from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
 from respool.broker.views.verdict_cache import CacheScope, VerdictCache
 from respool.log.partition_log import PartitionLog, ReadSpec
-from respool.log.tag_query import TagName, indexed_names
+from respool.log.tag_query import TagName, TagQuery, indexed_names
 from respool.model.cluster import ClusterImage, TopicImage
+from respool.model.conditions.clause_parser import InvalidWhere
 from respool.model.ids import Offset, TopicId
 from respool.model.server_settings import BrokerFetchSettings
 from respool.model.topic_config import TopicConfig
-from respool.model.where import NOT_HIDDEN
+from respool.model.where import NOT_HIDDEN, Where
 from respool.ports.metrics import Metrics
 from respool.ports.offload import Offload
 from respool.ports.record_scan import RecordScanner
@@ -41,7 +43,7 @@ class Views:
         )
         self._skipped_bytes = metrics.counter(
             "respool_view_skipped_bytes_total",
-            "Bytes of the log that the tag index let readers of views pass over.",
+            "Bytes of the log that the tag index let readers of views, and readers by tags, pass over.",
         )
         self._rebuilt_batches = metrics.counter(
             "respool_view_rebuilt_batches_total",
@@ -52,12 +54,27 @@ class Views:
             "Batches that views leave out because their records cannot be read.",
         )
 
-    def condition(self, config: TopicConfig, view: TopicImage | None) -> ViewCondition | None:
-        """What a consumer is shown of a topic, or of a view of it; None: everything."""
+    def condition(
+        self, config: TopicConfig, view: TopicImage | None, *, wanted: Where | None = None
+    ) -> ViewCondition | None:
+        """What a consumer is shown of a topic, or of a view of it; None: everything.
+
+        Of what it may be shown, it may be sent only what is `wanted`.
+        """
         where = None if view is None or view.view is None else view.view.where
         if config.respool_delay and (where is None or where.hidden is None):
             where = NOT_HIDDEN if where is None else where.and_(NOT_HIDDEN)
-        return None if where is None else self._conditions.of(where)
+        if where is None:
+            return None
+        if wanted is not None:
+            # No record can match both: then the reader finds that out.
+            with suppress(InvalidWhere):
+                where = where.and_(wanted)
+        return self._conditions.of(where)
+
+    def tag_query(self, wanted: Where) -> TagQuery | None:
+        """What a reader's own condition asks of tag indexes; None: nothing."""
+        return self._conditions.of(wanted).tag_query
 
     def use_secret(self, secret: bytes) -> None:
         """From now on tag indexes, whose hashes have this secret, are used."""

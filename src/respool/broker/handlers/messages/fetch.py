@@ -2,6 +2,7 @@
 
 from respool.broker.broker import Broker
 from respool.broker.fetch.fetch_run import FetchRun
+from respool.broker.fetch.reader_condition import reader_condition
 from respool.broker.fetch.readers import ConsumerReader, FollowerReader, Reader
 from respool.broker.fetch.sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
 from respool.broker.handlers.support.registration import serves
@@ -77,6 +78,7 @@ def _reader(request: Request, broker: Broker) -> Reader:
             rack=getattr(body, "rack_id", ""),
             is_mirror=request.client_id == MIRROR_CLIENT_ID,
             reads_locally=reads_locally,
+            wanted=reader_condition(getattr(body, "condition", "")),
         )
     if broker.member is None or state is None:
         raise CloseConnection(f"fetch as replica {replica_id}: this broker has no such followers")
