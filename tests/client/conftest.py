@@ -13,6 +13,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     settings = {
         "compaction_check_ms": 50,
         "retention_check_ms": 50,
+        "tag_index_check_ms": 50,
         "transactions_topic_partitions": 3,
         "offsets_topic_partitions": 3,
     }

@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", BROKER_SETTINGS) as broker:
         outputs = [run_block(block, broker) for block in blocks("docs/arrow.md")]
-    _, read, handed_on, queried, kept, tagged, refused, counted, followed = outputs[:9]
+    _, read, handed_on, queried, kept, tagged, _, refused, counted, followed = outputs[:10]
     assert read == "12 rides of 7 riders\n"
     assert handed_on == "12 12 [(12,)]\n"
     assert [line.split("│")[1:4] for line in queried.splitlines()[4:6]] == [
@@ -34,7 +34,7 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     assert "begin at its end with since='latest'" in refused
     assert counted == "[(20,)]\n"
     assert followed == "None\n"
-    _, wrote, shared_out, _, ended, unwritten = outputs[9:]
+    _, wrote, shared_out, _, ended, unwritten = outputs[10:]
     assert wrote.startswith("3 rows in ")
     assert " 6 in (offsets " in shared_out
     assert ended.splitlines() == [

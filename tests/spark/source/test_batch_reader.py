@@ -9,15 +9,25 @@ from typing import Any
 import confluent_kafka as ck
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition, IsNotNull, LessThan
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+)
 from pyspark.sql.types import StructType
 
 import respool
-from respool.client.kafka.connection import Connection
 from respool.spark.option_values import BadOption
 from respool.spark.source.brokers import BrokersAway
 from respool.spark.source.loss import DataLost
+from respool.testing import Broker
+from support.received_bytes import ReceivedBytes
 from support.spark_story import Story
+from support.waiting import wait_until
 
 T0 = 1_700_000_000_000
 
@@ -161,20 +171,38 @@ def test_what_cannot_match_does_not_leave_the_broker(
     story.topics.create("rides", retention_ms=-1)
     for hour in range(50):
         story.write("rides", ["x" * 1000] * 100, at=T0 + 3_600_000 * hour)
-    received = [0]
-    receive = Connection.receive
-
-    def counted(connection: Connection, into: Any = None, *, wait_ms: int = 0) -> memoryview:
-        frame = receive(connection, into, wait_ms=wait_ms)
-        received[0] += len(frame)
-        return frame
-
-    monkeypatch.setattr(Connection, "receive", counted)
+    received = ReceivedBytes(monkeypatch)
     assert len(story.batch().rows()) == 5000
-    whole, received[0] = received[0], 0
+    whole = received.take()
     last_hour = GreaterThanOrEqual(("timestamp",), time_of(T0 + 3_600_000 * 49))
     assert len(story.batch(last_hour).rows()) == 100
-    assert received[0] < whole / 20
+    assert received.take() < whole / 20
+
+
+def test_tags_and_keys_that_cannot_match_do_not_leave_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Broker(settings={"tag_index_check_ms": 10}) as broker:
+        story = Story(broker)
+        story.topics.create("rides", respool_tags="tag,key")
+        for number in range(50):
+            paid = number % 25 == 0
+            story.write(
+                "rides", ["x" * 1000] * 100, tag="paid" if paid else "open", key=f"{number}"
+            )
+        received = ReceivedBytes(monkeypatch)
+        assert len(story.batch().rows()) == 5000
+        whole = received.take()
+
+        def is_little(*filters: Filter, rows: int, **options: Any) -> bool:
+            assert len(story.batch(*filters, **options).rows()) == rows
+            return received.take() < whole / 10
+
+        wait_until(lambda: is_little(rows=200, tags="tag = 'paid'"), "the topic is indexed")
+        assert is_little(rows=0, tags='{"tag": "nobody"}')
+        assert is_little(EqualTo(("key",), b"7"), rows=100)
+        assert is_little(In(("key",), (b"7", b"8")), rows=200)
+        assert not is_little(rows=4800, tags='{"tag": ["open"]}')
 
 
 def test_a_filter_on_keys_leaves_rows_out_before_spark_sees_them(rides: Story) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from respool.client.arrow.reading.conditions import condition_of
+from respool.client.arrow.reading.conditions import condition_of, text_for_brokers
 from respool.client.kafka.errors import BadArgument
 from respool.columnar.clause_tables import clause_tables
 from respool.model.where import CLAUSES_MAX, parse_where
@@ -69,3 +69,13 @@ def test_of_very_many_required_keys_some_are_compared_early() -> None:
 def test_what_is_no_condition_is_refused_with_the_reason(tags: Any, says: str) -> None:
     with pytest.raises(BadArgument, match=says):
         condition_of(tags, None)
+
+
+def test_brokers_are_sent_what_they_accept() -> None:
+    assert text_for_brokers(None) == ""
+    condition = condition_of({"tag": "paid"}, key == b"a")
+    assert text_for_brokers(condition) == "tag = 'paid' and key = 'a'"
+    # 64 values each: as one condition they are too many.
+    many = condition_of({"tag": [b"%d" % n for n in range(64)]}, key.isin([b"a", b"b"]))
+    assert many is not None
+    assert text_for_brokers(many) == ""

@@ -112,6 +112,27 @@ def test_what_was_aborted_is_left_out_of_what_is_lent(
     assert sum(file_range.size for file_range in local_read) > 2_000_000
 
 
+def test_of_messages_with_tags_only_their_part_of_the_files_is_read(
+    broker: BrokerProcess, topics: Topics, local_read: list[FileRange]
+) -> None:
+    topic = topics.new("tagged", respool_tags="tag", segment_bytes=1_000_000)
+    writer = producer(broker.address, linger_ms=5, batch_size=20_000)
+    for number in range(8_000):
+        # A long stretch of each.
+        tag = "paid" if 3_000 <= number < 4_000 else "open"
+        writer.produce(topic, b"%0400d" % number, headers=[("tag", tag)], partition=0)
+        writer.poll(0)
+    assert writer.flush(TIMEOUT_S) == 0
+
+    def is_little() -> bool:
+        local_read.clear()
+        paid = respool.read_table(topic, bootstrap=broker.address, tags={"tag": "paid"})
+        assert values(paid) == [b"%0400d" % number for number in range(3_000, 4_000)]
+        return 400_000 < sum(file_range.size for file_range in local_read) < 600_000
+
+    wait_until(is_little, "the topic is indexed")
+
+
 def test_segments_that_are_deleted_meanwhile_are_no_trouble(
     broker: BrokerProcess, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

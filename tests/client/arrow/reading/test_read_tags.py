@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -23,14 +24,16 @@ from respool.testing import Broker
 from support.confluent_client import TIMEOUT_S, producer
 from support.quick_broker import quick_broker
 from support.raw_client import RawClient
+from support.received_bytes import ReceivedBytes
 from support.topics import Topics
+from support.waiting import wait_until
 
 REGIONS = ("eu", "us", "apac")
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with quick_broker() as running:
+    with quick_broker({"tag_index_check_ms": 10}) as running:
         yield running
 
 
@@ -177,6 +180,54 @@ def test_a_view_is_read_by_its_name_and_with_tags(
     with respool.stream_batches(view, bootstrap=broker.bootstrap, since=91, follow=False) as stream:
         assert list(stream) == []
         assert dict(stream.positions) == {0: 100, 1: 100}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_batches_that_cannot_match_do_not_leave_the_broker(
+    broker: Broker, topics: Topics, codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topics.new("indexed", respool_tags="tag,key", segment_bytes=200_000)
+    rng = Random(1)
+    with RawClient(broker.bootstrap) as client:
+        for number in range(100):
+            tag = b"paid" if number % 20 == 0 else b"open"
+            batch = [
+                NewRecord(key=b"%d" % number, value=rng.randbytes(400), headers=(("tag", tag),))
+                for _ in range(20)
+            ]
+            assert client.produce(topic, build_batch(batch, codec=codec)).error_code == 0
+    received = ReceivedBytes(monkeypatch)
+    everything = respool.read_table(topic, bootstrap=broker.bootstrap)
+    whole = received.take()
+
+    def offsets_of(**wish: Any) -> list[int]:
+        table = respool.read_table(topic, bootstrap=broker.bootstrap, columns=["offset"], **wish)
+        found: list[int] = table.column("offset").to_pylist()
+        return found
+
+    paid = [at for at in range(2_000) if at // 20 % 20 == 0]
+
+    def is_little() -> bool:
+        assert offsets_of(tags={"tag": "paid"}) == paid
+        return received.take() < whole / 10
+
+    wait_until(is_little, "the topic is indexed")
+    assert everything.num_rows == 2_000
+    assert offsets_of(tags={"tag": "nobody's"}) == []
+    assert offsets_of(where=pc.field("key").isin([b"7", b"71"])) == [
+        *range(140, 160),
+        *range(1420, 1440),
+    ]
+    assert offsets_of(tags={"tag": "paid"}, since=395, until=405) == [400, 401, 402, 403, 404]
+    assert received.take() < whole / 10
+    with respool.stream_batches(
+        topic, bootstrap=broker.bootstrap, tags={"tag": "nobody's"}, follow=False
+    ) as stream:
+        assert list(stream) == []
+        assert dict(stream.positions) == {0: 2_000}
+    # What no index excludes is sent.
+    assert len(offsets_of(tags="tag != 'paid'")) == 1_900
+    assert received.take() > whole * 0.9
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])

@@ -34,6 +34,18 @@ def condition_of(tags: TagFilter | None, where: "pc.Expression | None") -> Where
         return condition
 
 
+def text_for_brokers(condition: Where | None) -> str:
+    """The condition as brokers read it; empty if there is none, or if they would refuse its size."""
+    if condition is None:
+        return ""
+    text = str(condition)
+    try:
+        parse_where(text)
+    except InvalidWhere:
+        return ""
+    return text
+
+
 def _parsed(tags: TagFilter) -> Where:
     if not isinstance(tags, Mapping | str):
         raise BadArgument(

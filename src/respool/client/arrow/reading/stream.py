@@ -19,6 +19,7 @@ from typing import Self
 import pyarrow as pa
 
 from respool.client.arrow.reading.bounded_queue import BoundedQueue, Piece
+from respool.client.arrow.reading.conditions import text_for_brokers
 from respool.client.arrow.reading.fetcher import Fetcher
 from respool.client.arrow.reading.pieces import PieceMaker
 from respool.client.arrow.reading.projection import Projection
@@ -97,6 +98,7 @@ class BatchStream(Iterator[pa.RecordBatch]):
             retry_ms=cluster.retry_ms,
             follow=plan.follow,
             rack=settings.rack,
+            condition=text_for_brokers(condition),
         )
         # Looked up first, so that no thread is started if the topic does not exist.
         cluster.topic(plan.topic)

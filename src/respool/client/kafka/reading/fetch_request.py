@@ -7,6 +7,7 @@ from uuid import UUID
 
 from respool.client.kafka.list_offsets import Isolation, isolation_level
 from respool.client.kafka.reading.cursor import Cursor
+from respool.wire.fetch_condition import CONDITION_FETCH_VERSION
 from respool.wire.fetch_reply import TOPIC_IDS_FROM
 from respool.wire.local_read import LOCAL_READ_FETCH_VERSION
 
@@ -24,6 +25,8 @@ class FetchSettings:
     rack: str = ""
     # Whether to read from the files of brokers on this host.
     reads_files: bool = True
+    # Brokers may leave out batches without a record for which this condition holds; empty: none.
+    condition: str = ""
 
 
 def fetch_fields(
@@ -48,9 +51,13 @@ def fetch_fields(
         for cursor, leader_epoch in cursors
     ]
     name = {"topic_id": topic_id} if version >= TOPIC_IDS_FROM else {"topic": topic}
-    local_read = {"reader_host": reader_host} if version == LOCAL_READ_FETCH_VERSION else {}
+    ours = {}
+    if version == LOCAL_READ_FETCH_VERSION:
+        ours["reader_host"] = reader_host
+    if version == CONDITION_FETCH_VERSION:
+        ours["condition"] = settings.condition
     return {
-        **local_read,
+        **ours,
         "max_wait": settings.wait_ms,
         "min_bytes": 1,
         "max_bytes": settings.fetch_bytes,
