@@ -18,15 +18,15 @@ def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
         outputs = [run_block(block, broker) for block in blocks(PAGE)]
     _, tried, created, read, lag, _, changed = outputs
     paid = [f"ride-{number} paid" for number in range(1, 5)]
-    assert tried == "payments\t4\t14\t14\n"
+    assert tried == "bookings\t4\t14\t14\n"
     assert created.splitlines() == [
-        "payments.v.eu\tpayments\tno\ttag = 'paid' and region = 'eu'",
+        "bookings.v.eu\tbookings\tno\ttag = 'paid' and region = 'eu'",
         *paid,
     ]
     assert sorted(read.splitlines()) == paid
     rows = [line.split("\t") for line in lag.splitlines()]
-    assert [(row[1], row[-1]) for row in rows] == [("payments.v.eu", "0")] * 2
-    assert "payments.v.open\twhere\ttag in ('disputed', 'open')" in changed
+    assert [(row[1], row[-1]) for row in rows] == [("bookings.v.eu", "0")] * 2
+    assert "bookings.v.open\twhere\ttag in ('disputed', 'open')" in changed
     assert changed.endswith("refused\n")
 
 
