@@ -14,9 +14,10 @@ from respool.log.partition_log import ReadSpec
 from respool.log.tag_indexing import TagTools
 from respool.log.tag_query import TagName, TagQuery
 from respool.log.tagged_read import TagCursor
+from respool.model.errors import SegmentCorrupt
 from respool.model.ids import Offset
 from respool.model.where import parse_where
-from respool.records.batch import Codec, RecordBatch
+from respool.records.batch import HEADER_BYTES, Codec, RecordBatch
 from respool.records.plain_scan import PlainScanner
 from respool.records.record import read_records
 from respool.records.validate import walk_batches
@@ -367,3 +368,18 @@ def test_the_index_of_the_last_segment_is_not_kept_over_a_restart(tagged: Tagged
     world.disk.replace_file(name, data)
     world.stop_and_start()
     assert not world.disk.exists(name)
+
+
+@pytest.mark.parametrize("at", [8, HEADER_BYTES + 7], ids=["length", "records"])
+def test_a_damaged_batch_is_never_indexed(at: int) -> None:
+    """The index would hide its records for good; and a negative length led back, for ever."""
+    tagged = TaggedLog()
+    tagged.world.write(-1, "a", size=100)
+    size = tagged.world.log.size_bytes
+    for key in "fa":
+        tagged.world.write(-1, key, size=100)
+    path = f"{FOLDER}/{0:020d}.log"
+    tagged.world.disk.corrupt(path, size + at, mask=0x80)
+    with pytest.raises(SegmentCorrupt):
+        tagged.index()
+    assert tagged.files() == []

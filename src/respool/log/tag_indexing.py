@@ -12,10 +12,16 @@ from respool.log.index.tag_columns import GrowingTags
 from respool.log.log_parts import LogParts
 from respool.log.segment import Segment
 from respool.log.tag_query import TagName, secret_check
-from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
+from respool.model.errors import (
+    CorruptMessage,
+    MessageTooLarge,
+    SegmentCorrupt,
+    UnsupportedCompressionType,
+)
 from respool.ports.record_scan import RecordScanner, Section, TagCollector, TagHashes
-from respool.records.batch import HEADER_BYTES, BatchHeader, Codec, read_header
+from respool.records.batch import HEADER_BYTES, LENGTH_MIN, BatchHeader, Codec, read_header
 from respool.records.compress import codec_of, decompress
+from respool.records.validate import check_stored
 
 # Bytes of the log per slice: some 50 ms of work, so that others can run.
 SLICE_BYTES = 8 * 1024 * 1024
@@ -48,7 +54,7 @@ class TagIndexing:
         """Do one slice of the work; return False if nothing is left to do now. From any thread, one at a time.
 
         Raises:
-            SegmentCorrupt, DiskFailed: a segment cannot be read.
+            SegmentCorrupt, DiskFailed: a segment cannot be read, or is damaged.
         """
         stop_at = self.bytes_read + self._tools.slice_bytes
         # The end first: segments replaced after it still hold every byte up to it.
@@ -100,7 +106,7 @@ class TagIndexing:
         chunk_size = min(CHUNK_BYTES, size - position)
         header = read_header(segment.read(position, HEADER_BYTES))
         chunk = memoryview(segment.read(position, max(chunk_size, header.size)))
-        batches = list(_batches_in(chunk))
+        batches = _batches_in(chunk, segment, position)
         assert batches, f"no whole batch at byte {position} of {segment.path}"
         names = tuple(growing.columns)
         collector = self._collectors.get(names)
@@ -170,14 +176,25 @@ def _has_records(header: BatchHeader) -> bool:
     return header.record_count > 0 and not header.is_control
 
 
-def _batches_in(chunk: memoryview) -> list[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch."""
+def _batches_in(
+    chunk: memoryview, segment: Segment, position: int
+) -> list[tuple[int, BatchHeader]]:
+    """Where each whole batch begins in the chunk, which is at this position, and its header.
+
+    Raises:
+        SegmentCorrupt: a batch is damaged. An index of it would hide records for good.
+    """
     found = []
-    position = 0
-    while len(chunk) - position >= HEADER_BYTES:
-        header = read_header(chunk, position)
-        if position + header.size > len(chunk):
+    begin = 0
+    while len(chunk) - begin >= HEADER_BYTES:
+        header = read_header(chunk, begin)
+        end = begin + header.size
+        if header.length >= LENGTH_MIN and end > len(chunk):
             break
-        found.append((position, header))
-        position += header.size
+        if not check_stored(header, chunk[begin : max(begin, end)]):
+            raise SegmentCorrupt(
+                f"{segment.path}: the batch at byte {position + begin}, offset {header.base_offset}, is damaged"
+            )
+        found.append((begin, header))
+        begin = end
     return found
