@@ -1,6 +1,7 @@
 """What a topic that cannot be made at the target is told to be."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 import pytest
@@ -86,6 +87,24 @@ def test_settings_of_kafka_that_respool_refuses_are_left_out_and_do_not_stop_the
         "segment.bytes",
         "some.vendors",
     ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_refused"),
+    [("respool.mirror", False), ("respool.view.of", False), ("segment.bytes", True)],
+)
+def test_a_target_whose_first_topic_is_a_view_supports_mirrors(
+    monkeypatch: pytest.MonkeyPatch, setting: str, is_refused: bool
+) -> None:
+    def describe(_: Cluster, __: ConfigResource, names: list[str]) -> Any:
+        entry = ConfigSetting(name=setting, value="x", source=ConfigSource.TOPIC)
+        return {name: {entry.name: entry} for name in names}
+
+    monkeypatch.setattr("respool.mirror.target_topics.describe_configs", describe)
+    monkeypatch.setattr(Cluster, "refresh_all", lambda _: {"rides.v.paid": None})
+    topics = TargetTopics(Cluster("x:1"), Cluster("10.1.0.1:9092"))
+    with pytest.raises(MirrorsUnsupported) if is_refused else nullcontext():
+        topics.check_target()
 
 
 def test_a_broker_that_knows_no_mirrors_is_told(make: Make) -> None:

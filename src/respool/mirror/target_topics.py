@@ -21,6 +21,7 @@ from respool.model.kafka_settings.inert_topic_settings import INERT
 from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.stored_topic_config import understood
 from respool.model.topic_config import OF_ITSELF
+from respool.model.view_config import OF
 
 # The target's operator decides about the durability of the copy.
 NOT_COPIED = OF_ITSELF | {
@@ -196,7 +197,8 @@ class TargetTopics:
         with as_operator_errors():
             names = [one for one in self._target.refresh_all() if not one.startswith("__")][:1]
             found = describe_configs(self._target, ConfigResource.TOPIC, names)
-        if any(MIRROR_CONFIG not in configs for configs in found.values()):
+        # A view has no settings of topics; a broker that has views knows mirrors.
+        if any(not {MIRROR_CONFIG, OF} & configs.keys() for configs in found.values()):
             raise MirrorsUnsupported(self._target.bootstrap)
 
 
