@@ -204,7 +204,12 @@ class PartitionRead:
 
 
 def _is_near_end(log: PartitionLog, spec: ReadSpec) -> bool:
-    """True if what follows is little and in memory: then a tag index has not come so far, or does not help."""
+    """True if what follows is nothing, or little and in memory.
+
+    Then a tag index has not come so far, or does not help; and a reader at the end must be able to wait.
+    """
+    if spec.offset >= spec.max_offset:
+        return True
     if not spec.cached_only:
         return False
     tail = log.read_tail(ReadSpec(spec.offset, spec.max_offset, NEAR_END_BYTES, at_least_one=False))

@@ -1,5 +1,6 @@
 """Fetches with a condition, from request bytes to reply bytes: what cannot match does not leave the broker."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ from broker.running_broker import RunningBroker, StartBroker
 from broker.transaction_client import Producer, start_with_transactions
 from broker.views.reading import headers_in
 from broker.views.view_broker import add_view, append, produce
+from broker.wire_client import encode_request
+from respool.broker.dispatch import handle
 from respool.broker.fetch import partition_read
 from respool.model.ids import Offset
 from respool.records.build import NewRecord, build_batch
 from respool.records.markers import MARKER_BYTES
 from respool.wire.api_table import Api
+from respool.wire.codec import decode_request
 from respool.wire.fetch_condition import CONDITION_FETCH_VERSION
 from respool.wire.fetch_reply import FetchedPart, read_fetch_reply
 
@@ -44,16 +48,15 @@ def index(broker: RunningBroker) -> None:
     broker.forget_tails()
 
 
-def fetch(
+def fields_of(
     broker: RunningBroker,
     condition: str = PAID,
     *,
     offset: int = 0,
     topic: str = "rides",
     host: str = "",
-    version: int = CONDITION_FETCH_VERSION,
     **fields: Any,
-) -> FetchedPart:
+) -> dict[str, Any]:
     wanted = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
     known = broker.broker.image.readable(topic)
     assert known is not None
@@ -68,7 +71,17 @@ def fetch(
         "reader_host": host,
         "condition": condition,
     }
-    reply = broker.frame(Api.FETCH, version, **asked | fields)
+    return asked | fields
+
+
+def fetch(
+    broker: RunningBroker,
+    condition: str = PAID,
+    *,
+    version: int = CONDITION_FETCH_VERSION,
+    **fields: Any,
+) -> FetchedPart:
+    reply = broker.frame(Api.FETCH, version, **fields_of(broker, condition, **fields))
     (part,) = read_fetch_reply(memoryview(reply), version).parts
     return part
 
@@ -239,3 +252,21 @@ def test_a_reader_does_not_pass_an_open_transaction(broker: RunningBroker) -> No
     assert sent(part) == [(5, 5, True)]
     assert part.last_stable_offset == 6
     assert sent(fetch(broker, "tag = 'other'")) == [(7, 7, True)]
+
+
+@pytest.mark.parametrize("is_in_memory", [False, True])
+def test_a_reader_at_the_end_waits_for_records(broker: RunningBroker, is_in_memory: bool) -> None:
+    """Its fetch went to another thread, and was answered from there at once: the reader asked again and again."""
+    if is_in_memory:
+        produce(broker, "new")
+    end = broker.broker.partitions.find("rides", 0).log.log_end
+    fields = fields_of(broker, offset=end, max_wait=600_000)
+    request = decode_request(encode_request(Api.FETCH, CONDITION_FETCH_VERSION, **fields))
+
+    async def begin() -> None:
+        fetching = handle(request, broker.broker)
+        assert asyncio.iscoroutine(fetching)
+        fetching.close()
+
+    broker.run(begin())
+    assert request.waits_for_others
