@@ -216,6 +216,25 @@ def test_a_fetch_waits_for_a_view_and_a_plain_topic_at_once(rides: RunningBroker
     assert headers_in(view.records) == [(0, 0, True)]
 
 
+def test_the_wait_after_a_read_from_the_disk_is_no_time_of_this_broker(
+    rides: RunningBroker,
+) -> None:
+    """A view with nothing to show looked like a broker that takes half a second for each fetch."""
+    produce(rides, "new")
+    rides.forget_tails()
+    rides.disk.make_cold("rides-0/00000000000000000000.log")
+    request = decode_request(encode_request(Api.FETCH, BY_NAME, **fetch_fields(PAID, max_wait=1)))
+
+    async def answer() -> None:
+        fetching = handle(request, rides.broker)
+        assert asyncio.iscoroutine(fetching)
+        assert not request.waits_for_others
+        await fetching
+
+    rides.run(answer())
+    assert request.waits_for_others
+
+
 def test_a_waiting_fetch_keeps_no_records(rides: RunningBroker) -> None:
     """They are read again after the wait. What was read from the disk, up to the minimum, is not accounted for."""
     produce(rides, "new" * 1000)

@@ -22,6 +22,7 @@ from respool.broker.views.scan_pass import ScanPass
 from respool.model.errors import RequestError, StorageError, StorageFailed
 from respool.model.ids import ZERO_TOPIC_ID
 from respool.ports.disk import NotCached
+from respool.wire.codec import Request
 from respool.wire.hot_replies import FetchedPartition, FetchReplyTopic, encode_fetch_reply
 
 # With less than this free in the budget, a reply waits until others have been sent.
@@ -181,9 +182,10 @@ class FetchRun:
             answer.served.append((partition, target, fetched))
         return fetched
 
-    async def answer_from_disk(self) -> Reply:
+    async def answer_from_disk(self, request: Request) -> Reply:
         answer = await self._read_from_disk()
         if answer.idle_bytes and not self.is_enough(answer):
+            request.waits_for_others = True
             self._broker.views.count(answer.scan)
             return await self.answer_when_more(answer)
         return self.encode(answer)

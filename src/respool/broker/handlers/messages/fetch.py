@@ -55,7 +55,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
     try:
         answer = run.read(cached_only=True)
     except NotCached:
-        return run.answer_from_disk()
+        return run.answer_from_disk(request)
     if run.is_enough(answer):
         return run.encode(answer)
     request.waits_for_others = True
