@@ -26,6 +26,7 @@ from respool.sim.clients.consumers import SimConsumer
 from respool.sim.clients.final_reader import FinalReader
 from respool.sim.clients.sim_client import OK, TOPIC_ALREADY_EXISTS, SimClient
 from respool.sim.clients.topic_recreator import TopicRecreator
+from respool.sim.clients.view_consumer import SimView, draw_view
 from respool.sim.clients.workload import TRANSACTION_TIMEOUT_MS, Workload, WorkloadFactory
 from respool.sim.disk.disk_faults import ProcessGone
 from respool.sim.runtime.sim_loop import SimLoop, SimulationStuck
@@ -37,6 +38,8 @@ from respool.wire.api_table import Api
 
 # How long clients may take to finish after the faults, and coordinators to end open transactions.
 WIND_DOWN_S = 120.0
+# The topics, and how many partitions they have.
+SIZES = {"rides": 2, "fares": 1}
 # Virtual time limit of a run.
 VIRTUAL_S_MAX = 1_800.0
 
@@ -102,6 +105,7 @@ class Run:
         self._world = SimWorld(seed, loop, plan=plan, rng=self._rng)
         self._machines = self._world.machines
         self._names: list[TopicPartition] = []
+        self._views: list[SimView] = []
         self._flush = plan.flush or "always"
         self._agreement = ReplicaAgreement(
             machines=self._machines, observer=self._world.observer, history=self.history
@@ -129,13 +133,18 @@ class Run:
             flushes = ("always",) if nemesis.is_forgetful else ("always", "interval", "os")
             self._flush = self._rng.choice(flushes)
         watching = self._watch_replicas()
+        if self.plan.has_views:
+            rng = rng_of("view", self._seed)
+            self._views = [draw_view(topic, rng) for topic in SIZES]
         self._names = await self._create_topics()
         if self.plan.is_cluster:
             self._world.operator.client = self._factory.new_client(SimClient, "operator")
         # With replicas, acks=1 promises nothing: the next leader may not have the record. Without, it is as acks=all.
         is_kept_by_one = self._flush == "always" or not nemesis.is_forgetful
         workload = self._factory.draw_workload(
-            self._names, is_leader_enough=is_kept_by_one and not self.plan.is_cluster
+            self._names,
+            is_leader_enough=is_kept_by_one and not self.plan.is_cluster,
+            views=self._views,
         )
         if self.plan.recreates_topics:
             # Two topics, so that requests for one wait while a broker works on the other.
@@ -168,6 +177,8 @@ class Run:
         if self.plan.is_cluster:
             await self._agreement.reach("in the end")
         final = await reader.read_all(workload)
+        if self._views:
+            await reader.read_views(self._views)
         check(self.history, final, workload.groups)
         await self._read_after_power_cut(reader, final)
         if watching is not None:
@@ -198,8 +209,14 @@ class Run:
         return names
 
     async def _create(self, client: SimClient) -> list[TopicPartition]:
-        sizes = {"rides": 2, "fares": 1}
-        topics = [self._topic(name, count) for name, count in sizes.items()]
+        await self._create_all(client, [self._topic(name, count) for name, count in SIZES.items()])
+        await self._create_all(client, [self._view(one) for one in self._views])
+        await client.close()
+        return [
+            TopicPartition(name, number) for name, count in SIZES.items() for number in range(count)
+        ]
+
+    async def _create_all(self, client: SimClient, topics: list[dict[str, Any]]) -> None:
         created = 0
         while created < len(topics):
             try:
@@ -214,10 +231,16 @@ class Run:
             if created < len(topics):
                 # Some brokers may not have registered yet.
                 await client.pause()
-        await client.close()
-        return [
-            TopicPartition(name, number) for name, count in sizes.items() for number in range(count)
-        ]
+
+    def _view(self, view: SimView) -> dict[str, Any]:
+        configs = {"respool.view.of": view.parent, "respool.view.where": view.where}
+        return {
+            "name": view.name,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "assignments": [],
+            "configs": [{"name": name, "value": value} for name, value in configs.items()],
+        }
 
     def _topic(self, name: str, partition_count: int) -> dict[str, Any]:
         """A CreateTopics topic with the durability that this run checks."""

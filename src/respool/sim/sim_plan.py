@@ -12,6 +12,8 @@ DRIFT_MAX = 0.01
 DISK_ODDS = 0.3
 # How often brokers of a cluster can read each other's files.
 LOCAL_READ_ODDS = 0.5
+# How often there are views.
+VIEW_ODDS = 0.5
 # How often topics are deleted and recreated.
 RECREATION_ODDS = 0.3
 
@@ -33,6 +35,8 @@ class SimPlan:
     changes_disks: bool = False
     # Whether topics are deleted and recreated all the time.
     recreates_topics: bool = False
+    # Whether some consumers read views.
+    has_views: bool = False
     # The rack of each machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # The rate of each machine's monotonic clock.
@@ -49,7 +53,11 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
     drawn = 1 if rng.random() < ALONE_ODDS else rng.choice((3, 3, 3, 3, 4, 5))
     count = broker_count or drawn
     if count == 1:
-        return SimPlan(tail_bytes_max=_tail_bytes(seed), recreates_topics=_recreates(seed))
+        return SimPlan(
+            tail_bytes_max=_tail_bytes(seed),
+            recreates_topics=_recreates(seed),
+            has_views=_has_views(seed),
+        )
     factor = min(count, rng.choice((2, 3, 3, 3)))
     flush = rng.choice(("always", "always", "interval", "os"))
     # With less than `always`, the last in-sync replica may lose data when it crashes. Then the partition has no leader
@@ -68,6 +76,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
         reads_locally=rng_of("lending", seed).random() < LOCAL_READ_ODDS,
         changes_disks=rng_of("disks", seed).random() < DISK_ODDS,
         recreates_topics=_recreates(seed),
+        has_views=_has_views(seed),
         racks=tuple(rng.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * rng.uniform(-1, 1) for _ in range(count)),
     )
@@ -76,6 +85,10 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
 def _tail_bytes(seed: int) -> int:
     """Draw 0, room for some batches, or room for all. Its own random source keeps the seed's other draws unchanged."""
     return rng_of("tail", seed).choice((0, 5_000, 1 << 20))
+
+
+def _has_views(seed: int) -> bool:
+    return rng_of("views", seed).random() < VIEW_ODDS
 
 
 def _recreates(seed: int) -> bool:

@@ -99,6 +99,8 @@ class SimWorld:
             retention_check_ms=rng.choice((1_000, 60_000)),
             compaction_check_ms=rng.choice((1_000, 15_000)),
             io_threads=rng.choice((1, 2, 4)),
+            tag_index_check_ms=rng_of("tags", self._seed).choice((50, 1_000, 60_000)),
+            view_scan_bytes_max=rng_of("scans", self._seed).choice((1_024, 8_192, 1 << 20)),
             topic={
                 "segment.bytes": str(rng.choice((1_024, 20_000, 1 << 30))),
                 "index.interval.bytes": str(rng.choice((0, 4_096))),

@@ -26,6 +26,7 @@ def check(history: History, final: FinalReads, groups: Mapping[str, GroupView]) 
         checker.check_transaction(transaction)
     checker.check_order()
     checker.check_reads_stay()
+    checker.check_views()
     for producer, offset in final.group_offsets.items():
         checker.check_group_offset(producer, offset)
     for group, view in groups.items():
@@ -98,6 +99,24 @@ class _Checker:
                 before = self._history.seen.get(name, {}).get(offset, value)
                 if before != value:
                     self._violate("A1", f"{name}@{offset}: {value[:40]!r}, it was {before[:40]!r}")
+
+    def check_views(self) -> None:
+        """V1: between two positions, a view's reader was shown exactly the records that match, in order."""
+        for read in self._history.view_reads:
+            final = self._final.committed if read.is_committed else self._final.uncommitted
+            expected = tuple(
+                offset
+                for offset, value in sorted(final.get(read.parent, {}).items())
+                if read.begin <= offset < read.end
+                and (sent := self._history.sends.get(value)) is not None
+                and read.shows(sent.record)
+            )
+            if read.offsets != expected:
+                self._violate(
+                    "V1",
+                    f"{read.view}-{read.parent.partition} from {read.begin} to {read.end} shows {read.offsets}, "
+                    f"it should be {expected}",
+                )
 
     def check_group_offset(self, producer: str, offset: int) -> None:
         """A8 for the offset that a transaction commits: the group has the offset of the last committed transaction."""

@@ -11,6 +11,8 @@ Each operation is recorded when it begins and when its outcome is known: "ok", "
     A21 records vanish before their time A22 a correct producer stopped by INVALID_TXN_STATE
     B1 one partition, two owners         B2 a stale member commits              B3 a committed offset is lost
     B5 skipped by a group                B9 offsets before their commit
+    V1 a view shows other records, or skips one          V2 a view's reader passes its end
+    V3 a view's group keeps a lag though its parent is silent
     C, D internal invariants (invariants.py), and that all clients finish after the faults have ended
 """
 
@@ -18,7 +20,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from respool.model.ids import TopicPartition
 from respool.records.build import NewRecord
@@ -71,6 +73,19 @@ class GroupView:
     delivered: dict[TopicPartition, set[int]] = field(default_factory=dict)
 
 
+class ViewRead(NamedTuple):
+    """A reader of a view moved from one offset to another, and was shown these."""
+
+    view: str
+    parent: TopicPartition
+    # Whether the view shows a record.
+    shows: Callable[[NewRecord], bool]
+    is_committed: bool
+    begin: int
+    end: int
+    offsets: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
     rule: str
@@ -89,6 +104,7 @@ class History:
         # Values read with each isolation level, and their places.
         self.read_committed: dict[bytes, tuple[TopicPartition, int]] = {}
         self.read_uncommitted: dict[bytes, tuple[TopicPartition, int]] = {}
+        self.view_reads: list[ViewRead] = []
         self.counts: Counter[str] = Counter()
         self.violations: list[Violation] = []
         # Called with each violation as it is found.

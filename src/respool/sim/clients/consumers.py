@@ -6,7 +6,7 @@ from typing import Any
 
 from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.peers import PeerUnreachable
-from respool.records.batch import RecordBatch
+from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.build import NewRecord
 from respool.records.markers import read_marker
 from respool.records.record import read_records
@@ -181,11 +181,9 @@ class SimConsumer(SimClient):
             if not check_stored(header, batch.data):
                 self._violate("A5", name, f"the batch at {header.base_offset} fails its checksum")
                 break
-            # The first batch may begin before the position; the others follow without a gap, as nothing is compacted.
-            if header.base_offset > expected or (batches and header.base_offset != expected):
-                self._violate("A15", name, f"{header.base_offset} comes where {expected} should be")
+            self.check_place(name, header, expected, is_first=not batches)
             if header.last_offset >= limit:
-                self._violate("A17", name, f"{header.last_offset} was read, the end is {limit}")
+                self.on_beyond_end(name, batch, limit)
             if header.leader_epoch < epoch:
                 self._violate("A18", name, f"epoch {header.leader_epoch} comes after {epoch}")
             epoch = header.leader_epoch
@@ -200,6 +198,16 @@ class SimConsumer(SimClient):
             next_offset=expected,
             batches=batches,
         )
+
+    def check_place(
+        self, name: TopicPartition, header: BatchHeader, expected: int, *, is_first: bool
+    ) -> None:
+        """The first batch may begin before the position; the others follow without a gap, as nothing is compacted."""
+        if header.base_offset > expected or (not is_first and header.base_offset != expected):
+            self._violate("A15", name, f"{header.base_offset} comes where {expected} should be")
+
+    def on_beyond_end(self, name: TopicPartition, batch: RecordBatch, limit: int) -> None:
+        self._violate("A17", name, f"{batch.header.last_offset} was read, the end is {limit}")
 
     def _records_of(
         self, batches: Sequence[RecordBatch], position: int, aborted: Any
@@ -268,8 +276,11 @@ class AssignedConsumer(SimConsumer):
             return
         self.history.counts["polls"] += 1
         for offset, record in polled.records:
-            self.history.on_read(name, offset, record, is_committed=self.is_committed)
+            self.on_record(name, offset, record)
         positions[name] = polled.next_offset
+
+    def on_record(self, name: TopicPartition, offset: int, record: NewRecord) -> None:
+        self.history.on_read(name, offset, record, is_committed=self.is_committed)
 
 
 class OffsetWatcher(SimClient):

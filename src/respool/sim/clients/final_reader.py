@@ -8,6 +8,7 @@ from respool.sim.checks.checker import FinalReads
 from respool.sim.checks.history import History
 from respool.sim.clients.consumers import OffsetWatcher, SimConsumer
 from respool.sim.clients.sim_client import OK
+from respool.sim.clients.view_consumer import SimView, ViewConsumer
 from respool.sim.clients.workload import Workload, WorkloadFactory
 from respool.sim.runtime.sim_loop import SimLoop
 
@@ -42,6 +43,44 @@ class FinalReader:
         )
         final.group_offsets = await watcher.process.spawn(self._look_at_offsets(watcher, groups))
         return final
+
+    async def read_views(self, views: Sequence[SimView]) -> None:
+        """V3: a reader of a view comes to its parent's end, and so does what its group commits."""
+        for is_committed in (False, True):
+            reader = self._factory.new_client(
+                ViewConsumer,
+                f"final-views-{is_committed}",
+                views=views,
+                names=self._names,
+                is_committed=is_committed,
+            )
+            await reader.process.spawn(self._read_views_to_the_end(reader))
+
+    async def _read_views_to_the_end(self, reader: ViewConsumer) -> None:
+        for name in reader.names:
+            position = 0
+            until_s = self._loop.time() + self.patience_s
+            polled = None
+            while polled is None or position != polled.high_watermark:
+                if self._loop.time() > until_s:
+                    self._history.violate("V3", f"{name} does not come to its end from {position}")
+                    break
+                try:
+                    polled = await reader.poll(name, position, wait_ms=100)
+                except PeerUnreachable as error:
+                    self._history.violate("V3", f"{name} cannot be read: {error}")
+                    break
+                if polled.code == OK:
+                    position = polled.next_offset
+                else:
+                    polled = None
+                    await reader.pause()
+            commit = reader.commits.get(name, 0)
+            if polled is not None and commit != polled.high_watermark:
+                self._history.violate(
+                    "V3", f"{name}: a group commits {commit}, the end is {polled.high_watermark}"
+                )
+        await reader.close()
 
     async def _look_at_offsets(
         self, watcher: OffsetWatcher, groups: dict[str, str]

@@ -12,6 +12,7 @@ from respool.sim.clients.group_member import GroupMember
 from respool.sim.clients.producers import ACKS_ALL, IdempotentProducer, PlainProducer
 from respool.sim.clients.sim_client import SimClient
 from respool.sim.clients.transactional_producer import SimTransactionalProducer
+from respool.sim.clients.view_consumer import SimView, ViewConsumer
 from respool.sim.runtime.sim_loop import SimLoop
 from respool.sim.runtime.simulated_sources import rng_of
 
@@ -61,8 +62,14 @@ class WorkloadFactory:
             **more,
         )
 
-    def draw_workload(self, names: Sequence[TopicPartition], *, is_leader_enough: bool) -> Workload:
-        """Draw the clients that use these partitions."""
+    def draw_workload(
+        self,
+        names: Sequence[TopicPartition],
+        *,
+        is_leader_enough: bool,
+        views: Sequence[SimView] = (),
+    ) -> Workload:
+        """Draw the clients that use these partitions; half of the readers read the views, if there are any."""
         rng, workload = self._rng, Workload()
         for number in range(rng.randint(0, 2)):
             workload.clients.append(
@@ -91,15 +98,16 @@ class WorkloadFactory:
         if not workload.clients:
             workload.clients.append(self.new_client(IdempotentProducer, "idem-0", names=names))
         for number in range(rng.randint(1, 3)):
-            workload.clients.append(
-                self.new_client(
-                    AssignedConsumer,
-                    f"reader-{number}",
-                    names=names,
-                    is_committed=rng.random() < 0.5,
-                    rack=rng.choice(self._racks) if self._racks else "",
+            reader: dict[str, Any] = {
+                "names": names,
+                "is_committed": rng.random() < 0.5,
+                "rack": rng.choice(self._racks) if self._racks else "",
+            }
+            workload.clients.append(self.new_client(AssignedConsumer, f"reader-{number}", **reader))
+            if views:
+                workload.clients.append(
+                    self.new_client(ViewConsumer, f"viewer-{number}", views=views, **reader)
                 )
-            )
         if workload.transactional:
             groups = {one.group: one.name for one in workload.transactional}
             workload.clients.append(
