@@ -1,11 +1,14 @@
 """Compiles our sources to bytecode, and kernels to machine code: a program for `compiled_once`.
 
-Kernels are compiled when they are first used, so each is used once.
+Kernels are compiled when they are first used, so each is used once. Hypothesis parses all sources for the constants in
+them, which are values that are worth trying: it keeps them, too.
 """
 
 import compileall
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 SOURCE = Path(__file__).parents[2] / "src"
 # Where numba caches compiled kernels beside their sources.
@@ -18,6 +21,7 @@ def main() -> None:
     compileall.compile_dir(SOURCE, quiet=2)
     if not kernels_are_compiled(KERNELS):
         use_kernels()
+    keep_constants(SOURCE)
 
 
 def kernels_are_compiled(folders: Iterable[Path]) -> bool:
@@ -25,6 +29,22 @@ def kernels_are_compiled(folders: Iterable[Path]) -> bool:
     return all(
         newest(folder.glob("__pycache__/*.nbi")) > newest(folder.glob("*.py")) for folder in folders
     )
+
+
+def keep_constants(folder: Path) -> None:
+    """Keep them where Hypothesis looks for them."""
+    # Hypothesis has no public API for this. If it changes, each worker parses for itself.
+    with suppress(ImportError, AttributeError, TypeError):
+        from hypothesis.configuration import storage_directory
+        from hypothesis.internal.constants_ast import constants_from_module
+
+        sources = sorted(folder.rglob("*.py"))
+        if newest(storage_directory("constants").path.glob("*")) > newest(sources):
+            return
+        for path in sources:
+            module = ModuleType(path.stem)
+            module.__file__ = str(path)
+            constants_from_module(module)
 
 
 def newest(files: Iterable[Path]) -> int:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from _pytest.assertion import rewrite
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from support.compiled_once import files_of, rewrite_tests
-from support.compiled_sources import KERNELS, kernels_are_compiled, use_kernels
+from support.compiled_sources import KERNELS, keep_constants, kernels_are_compiled, use_kernels
 
 
 @pytest.fixture
@@ -82,3 +83,26 @@ def test_kernels_are_compiled_again_when_their_sources_changed(tmp_path: Path) -
 def test_the_kernels_are_compiled_by_using_them() -> None:
     use_kernels()
     assert kernels_are_compiled(KERNELS)
+
+
+def test_constants_are_kept_where_hypothesis_looks_and_parsed_again_when_changed(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "src" / "some.py"
+    source.parent.mkdir()
+
+    def constants(text: str, changed_s: int) -> str:
+        source.write_text(text)
+        os.utime(source, (changed_s, changed_s))
+        keep_constants(source.parent)
+        kept = (tmp_path / "home" / "constants").iterdir()
+        return "".join(path.read_text() for path in kept).replace("_", "")
+
+    set_hypothesis_home_dir(tmp_path / "home")
+    try:
+        assert "123456789" in constants("A = 123456789\n", 1)
+        assert "987654321" in constants("A = 987654321\n", 2**31)
+        # As they are newer than this source, it has been parsed.
+        assert "55555555" not in constants("A = 55555555\n", 2)
+    finally:
+        set_hypothesis_home_dir(None)
