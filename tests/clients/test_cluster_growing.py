@@ -24,8 +24,8 @@ def test_a_fourth_broker_takes_its_part_and_one_is_drained_under_load(tmp_path: 
     with BrokerCluster(tmp_path) as cluster:
         topic = Topics(cluster.bootstrap).new("rides", partitions=PARTITIONS, replicas=3)
         producers: list[dict[str, Any]] = [
-            {"rest_s": 0.1},
-            {"rest_s": 0.1, "compression_type": "zstd"},
+            {"rest_s": 0.25},
+            {"rest_s": 0.25, "compression_type": "zstd"},
         ]
         with Flood(cluster.bootstrap, topic, partitions=PARTITIONS, producers=producers) as flood:
             flood.wait_for_acknowledgements(500)

@@ -218,7 +218,7 @@ def test_read_committed_shows_what_was_committed_whatever_happens() -> None:
     run_state_machine_as_test(
         TransactionsAgainstList,
         settings=settings(
-            max_examples=2000 if FUZZ else 300,
+            max_examples=2000 if FUZZ else 100,
             stateful_step_count=60 if FUZZ else 40,
             deadline=None,
             suppress_health_check=list(HealthCheck),
