@@ -152,3 +152,37 @@ def test_what_no_change_affects_stays_the_same_object() -> None:
     )
     after = reader.read(values, frozenset([other]), before, revision=2)
     assert after.views["paid"] is before.views["paid"]
+
+
+def test_a_change_that_concerns_no_view_leaves_the_views_as_they_are() -> None:
+    """Comparing ten thousand views took a tenth of a second, for each change of a leader elsewhere."""
+    parent, other = (
+        TopicRecord(id=one, overrides={}, partition_count=1) for one in (IDS[0], IDS[1])
+    )
+    view = TopicRecord(
+        id=IDS[2],
+        overrides={},
+        partition_count=0,
+        view=ViewRecord(parent_id=IDS[0], where="tag = 'paid'"),
+    )
+    records = {"a": parent, "b": other, "c": view}
+    values = {
+        keys.topic_key(name): StoredValue(value=keys.encode_topic(one), revision=1)
+        for name, one in records.items()
+    } | {
+        keys.partition_key(one, 0): StoredValue(
+            value=keys.encode_partition(image_of(1, 2)), revision=1
+        )
+        for one in (IDS[0], IDS[1])
+    }
+    reader = ImageReader(me=None, defaults=TopicConfig())
+    before = reader.read_all(values)
+    assert before.views.keys() == {"c"}
+
+    def after_change_of(topic_id: TopicId) -> ClusterImage:
+        key = keys.partition_key(topic_id, 0)
+        moved = StoredValue(value=keys.encode_partition(image_of(1, 2, isr=[2])), revision=2)
+        return reader.read(values | {key: moved}, frozenset({key}), before, revision=2)
+
+    assert after_change_of(IDS[1]).views is before.views
+    assert after_change_of(IDS[0]).views["c"].partitions[0].isr == (2,)

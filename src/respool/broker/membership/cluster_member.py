@@ -310,7 +310,8 @@ def _changed_topics(before: ClusterImage, after: ClusterImage) -> list[str]:
 
 
 def _views(before: ClusterImage, after: ClusterImage) -> set[str]:
-    return {*before.views, *after.views}
+    """Those that may have changed."""
+    return set() if before.views is after.views else {*before.views, *after.views}
 
 
 def _shape(image: ClusterImage, name: str) -> tuple[object, int, bool] | None:
