@@ -56,6 +56,27 @@ changes = st.one_of(
 )
 
 
+# Where every history begins, so that most changes concern something.
+A_TOPIC_AND_A_VIEW: list[tuple[str, bytes | None]] = [
+    (
+        keys.topic_key("a"),
+        keys.encode_topic(TopicRecord(id=IDS[0], overrides={}, partition_count=1)),
+    ),
+    (keys.partition_key(IDS[0], 0), keys.encode_partition(image_of(1, 2))),
+    (
+        keys.topic_key("b"),
+        keys.encode_topic(
+            TopicRecord(
+                id=TopicId(UUID(int=10)),
+                overrides={},
+                partition_count=0,
+                view=ViewRecord(parent_id=IDS[0], where="tag = 'paid'"),
+            )
+        ),
+    ),
+]
+
+
 def has_names_for_one_topic_each(values: dict[str, StoredValue]) -> bool:
     """Ids are unique in every store; a topic's record has one name."""
     ids = [
@@ -74,7 +95,7 @@ def test_reading_change_by_change_gives_the_image_that_reading_everything_gives(
     reader = ImageReader(me=None, defaults=TopicConfig())
     image = ClusterImage(cluster_id="", brokers={}, controller=NO_CONTROLLER)
     values: dict[str, StoredValue] = {}
-    for revision, write in enumerate(writes, start=1):
+    for revision, write in enumerate([A_TOPIC_AND_A_VIEW, *writes], start=1):
         after = dict(values)
         for key, value in write:
             if value is None:
@@ -127,6 +148,26 @@ def test_a_view_whose_parent_is_not_complete_yet_is_no_stray() -> None:
     values[partition] = StoredValue(value=keys.encode_partition(image_of(ONE)), revision=3)
     image = reader.read(values, frozenset([partition]), image, revision=3)
     assert image.views.keys() == {"paid"}
+
+
+def test_a_topic_that_takes_over_a_views_name_is_no_view() -> None:
+    """Both changes may be seen at once, after the store was not reachable; readers would get the old view's records."""
+    reader = ImageReader(me=None, defaults=TopicConfig())
+    values = {
+        key: StoredValue(value=value, revision=1)
+        for key, value in A_TOPIC_AND_A_VIEW
+        if value is not None
+    }
+    before = reader.read_all(values)
+    assert before.views.keys() == {"b"}
+    name = keys.topic_key("b")
+    values[name] = StoredValue(
+        value=keys.encode_topic(TopicRecord(id=IDS[1], overrides={}, partition_count=0)), revision=2
+    )
+    after = reader.read(values, frozenset([name]), before, revision=2)
+    assert after.topics.keys() == {"a", "b"}
+    assert after.views == {}
+    assert after.readable("b") is after.topics["b"]
 
 
 def test_what_no_change_affects_stays_the_same_object() -> None:

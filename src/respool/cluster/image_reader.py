@@ -72,7 +72,9 @@ class ImageReader:
                 views.add(name)
             else:
                 topics[name] = topic
-                views.update({name}.intersection(before.views, before.dormant_views))
+                if name in before.views or name in before.dormant_views:
+                    # A topic has taken over the name.
+                    views.add(name)
         image = replace(
             before,
             topics=topics,
