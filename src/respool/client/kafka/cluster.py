@@ -108,12 +108,15 @@ class Cluster:
     def request_timeout_ms(self) -> int:
         return self._links.request_timeout_ms
 
-    def twin(self) -> "Cluster":
-        """Return another client of the same cluster with a copy of the metadata; each is closed separately."""
+    def twin(self, *, client_id: str | None = None) -> "Cluster":
+        """Return another client of the same cluster with a copy of the metadata; each is closed separately.
+
+        It has the same client id, unless another one is given.
+        """
         links = self._links
         other = Cluster(
             self._bootstrap,
-            client_id=links.client_id,
+            client_id=client_id or links.client_id,
             connect_timeout_ms=links.connect_timeout_ms,
             request_timeout_ms=links.request_timeout_ms,
             retry_ms=self.retry_ms,

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 from respool.client.kafka.errors import BufferFull
 from respool.client.messages.batching import Pace
+from respool.client.messages.delay import Delay, delay_headers
 from respool.client.messages.errors import ClientClosed, ClientError
 from respool.client.messages.failures import OnDelivery
 from respool.client.messages.guarantee import Delivery
@@ -101,8 +102,14 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp: datetime | int | None = None,
         headers: Headers = (),
+        delay: Delay | None = None,
+        deliver_at: datetime | int | None = None,
+        schedule_id: str | bytes | None = None,
     ) -> None:
         """Queue a message. Waits only while the buffer is full, and once for a topic's first message.
+
+        In a topic with `respool.delay=true`, consumers see it after `delay` or at `deliver_at`. Until then a later one
+        with the same key and `schedule_id` replaces it.
 
         Raises:
             DeliveryFailed: messages sent earlier were not delivered; this one was not sent.
@@ -113,7 +120,13 @@ class AsyncProducer:
         producer.raise_failures()
         await self._know(topic)
         made = producer.prepare(
-            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+            topic,
+            value,
+            key,
+            partition=partition,
+            timestamp=timestamp,
+            headers=headers,
+            later=delay_headers(delay, deliver_at, schedule_id),
         )
         await self._put(made, producer.failures.on_delivery)
 
@@ -126,6 +139,9 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp: datetime | int | None = None,
         headers: Headers = (),
+        delay: Delay | None = None,
+        deliver_at: datetime | int | None = None,
+        schedule_id: str | bytes | None = None,
     ) -> Receipt:
         """Send one message and wait until it is acknowledged. For many at once use `asyncio.gather`.
 
@@ -137,7 +153,13 @@ class AsyncProducer:
         await self._know(topic)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         made = producer.prepare(
-            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+            topic,
+            value,
+            key,
+            partition=partition,
+            timestamp=timestamp,
+            headers=headers,
+            later=delay_headers(delay, deliver_at, schedule_id),
         )
         await self._put(made, producer.telling(lambda outcome: self._tell(future, outcome)))
         return await future

@@ -13,6 +13,7 @@ from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.kafka.errors import BufferFull
 from respool.client.messages import library
 from respool.client.messages.batching import Pace, pace_settings
+from respool.client.messages.delay import Delay, HeaderPair, delay_headers
 from respool.client.messages.errors import (
     BadArgument,
     ClientClosed,
@@ -24,7 +25,7 @@ from respool.client.messages.errors import (
 from respool.client.messages.failures import Failures, OnDelivery, telling
 from respool.client.messages.guarantee import Delivery, check_delivery, producer_settings
 from respool.client.messages.library import KafkaException
-from respool.client.messages.message import Data, Headers, Receipt
+from respool.client.messages.message import Data, Headers, Receipt, as_headers
 from respool.client.messages.outgoing import (
     LIBRARY_SETTING,
     Choose,
@@ -138,8 +139,14 @@ class Producer:
         partition: int | None = None,
         timestamp: datetime | int | None = None,
         headers: Headers = (),
+        delay: Delay | None = None,
+        deliver_at: datetime | int | None = None,
+        schedule_id: str | bytes | None = None,
     ) -> None:
         """Queue a message. Waits only while the buffer is full.
+
+        In a topic with `respool.delay=true`, consumers see it after `delay` or at `deliver_at`. Until then a later one
+        with the same key and `schedule_id` replaces it.
 
         Raises:
             DeliveryFailed: messages sent earlier were not delivered; this one was not sent.
@@ -147,7 +154,8 @@ class Producer:
             NoTransaction: exactly once, and no transaction is open.
         """
         self.raise_failures()
-        made = self._prepare(topic, value, key, partition, timestamp, headers)
+        later = delay_headers(delay, deliver_at, schedule_id)
+        made = self._prepare(topic, value, key, partition, timestamp, headers, later)
         self._put_patiently(made, self.failures.on_delivery)
 
     def send_and_wait(
@@ -159,6 +167,9 @@ class Producer:
         partition: int | None = None,
         timestamp: datetime | int | None = None,
         headers: Headers = (),
+        delay: Delay | None = None,
+        deliver_at: datetime | int | None = None,
+        schedule_id: str | bytes | None = None,
     ) -> Receipt:
         """Send one message and wait until it is acknowledged.
 
@@ -167,7 +178,8 @@ class Producer:
         """
         self.raise_failures()
         outcome: list[Receipt | ClientError] = []
-        made = self._prepare(topic, value, key, partition, timestamp, headers)
+        later = delay_headers(delay, deliver_at, schedule_id)
+        made = self._prepare(topic, value, key, partition, timestamp, headers, later)
         self._put_patiently(made, self.telling(outcome.append))
         while not outcome:
             # Bounded by delivery.timeout.ms.
@@ -244,6 +256,7 @@ class Producer:
         partition: int | None,
         timestamp: datetime | int | None,
         headers: Headers,
+        later: list[HeaderPair] | None = None,
     ) -> Outgoing:
         return prepare(
             topic,
@@ -251,7 +264,7 @@ class Producer:
             key,
             partition=partition,
             timestamp=timestamp,
-            headers=headers,
+            headers=[*as_headers(headers), *later] if later else headers,
             counts=self.counts,
             partitioner=self._partitioner,
         )
@@ -291,12 +304,19 @@ class Producer:
         partition: int | None,
         timestamp: datetime | int | None,
         headers: Headers,
+        later: list[HeaderPair],
     ) -> Outgoing:
         self.check_may_send()
         if topic not in self.counts:
             self.counts.learn(topic)
         return self.prepare(
-            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+            topic,
+            value,
+            key,
+            partition=partition,
+            timestamp=timestamp,
+            headers=headers,
+            later=later,
         )
 
     def _put_patiently(self, made: Outgoing, on_delivery: OnDelivery) -> None:
