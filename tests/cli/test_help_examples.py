@@ -126,6 +126,8 @@ def furnish(run: Run, broker: Broker) -> None:
         if "rides" not in cluster.refresh_all():
             broker.create_topic("rides", partitions=4)
             run("produce", "rides", "--file", "rides.txt", "--key-separator", ":")
+        if "reminders" not in cluster.refresh_all():
+            broker.create_topic("reminders", respool_delay="true")
         if not Path("respool-data/rides-0").exists():
             # A partition has files from its first record on; an example has created the topic again.
             run("produce", "rides", "--partition", "0", "-m", "requested")
@@ -144,6 +146,8 @@ def test_each_example_works(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("RESPOOL_BROKER", broker.bootstrap)
     furnish(run, broker)
+    if example.line.startswith("respool delay cancel"):
+        run("produce", "reminders", "-m", "check", "--delay", "1h", "--schedule-id", "order-7")
     if example.line.startswith("respool topic create rides"):
         run("topic", "delete", "rides", "--yes")
     if example.line.startswith("respool view create rides.v.paid"):

@@ -27,6 +27,7 @@ from respool.cli import (
     transaction,
 )
 from respool.cli.cluster import commands as cluster
+from respool.cli.delays import delay_commands as delay
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.cli.status import broker_status
 from respool.cli.views import view_commands as view
@@ -74,6 +75,7 @@ app.command("serve", epilog=serve.EPILOG)(serve.serve)
 app.command("status", epilog=broker_status.EPILOG)(broker_status.status)
 app.add_typer(topic.app, name="topic")
 app.add_typer(view.app, name="view")
+app.add_typer(delay.app, name="delay")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")

@@ -8,6 +8,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
+from respool.cli.delays.delay_options import delay_options
 from respool.cli.exit_codes import ExitCode
 from respool.cli.message_format import LineReader
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
@@ -42,6 +43,7 @@ EPILOG = (
     "  echo hello | respool produce greetings\n"
     "  respool produce rides --file rides.txt --key-separator : --compression zstd\n"
     "  respool produce greetings -m hello -m 'hello again' --header lang=en\n"
+    "  respool produce reminders -m 'drink' --delay 30m\n"
     "  respool consume rides --json | respool produce rides-copy --json-lines"
 )
 
@@ -80,6 +82,28 @@ def produce(
     headers: Annotated[
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="Add a header; may be repeated."),
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Consumers see them after this time, such as 1h30m; the topic needs respool.delay=true.",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Consumers see them at this time, such as 'tomorrow 08:00' or 2026-12-01T08:00Z.",
+        ),
+    ] = None,
+    schedule_id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="With --delay or --at: a later message with this id, in the same partition, replaces it.",
+        ),
     ] = None,
     partition: Annotated[
         int | None,
@@ -141,12 +165,13 @@ def produce(
         repartition=repartition,
         partition=partition,
     )
+    pairs = options.parse_pairs(headers, option="--header")
     reader = LineReader(
         key=key,
         key_separator=key_separator.replace("\\t", "\t") if key_separator is not None else None,
-        headers=tuple(
-            (name, value.encode())
-            for name, value in options.parse_pairs(headers, option="--header")
+        headers=(
+            *((name, value.encode()) for name, value in pairs),
+            *delay_options(delay, at, schedule_id),
         ),
         partition=partition,
         json_lines=json_lines,
@@ -161,6 +186,11 @@ def produce(
 
     cluster = connection.connect()
     settings, is_new = _check_topic(cluster, topic, partition)
+    if (delay or at) and settings and settings.get("respool.delay") != "true":
+        raise UsageError(
+            f"topic {topic!r} delivers messages at once",
+            hint="create one with delays: respool topic create NAME --set respool.delay=true",
+        )
     sender = MessageSender(
         connection,
         cluster,
