@@ -219,6 +219,24 @@ def test_a_finished_segment_has_a_file_and_the_active_one_is_indexed_in_memory(
     assert tagged.passed("nothing") == world.log.size_bytes
 
 
+def test_a_search_that_goes_back_finds_what_it_went_past(tagged: TaggedLog) -> None:
+    log = tagged.world.log
+    query = TagQuery.of(parse_where("key = 'b'"), SECRET)
+    assert query is not None
+    cursor = TagCursor(query)
+
+    def find(offset: int) -> int:
+        spec = ReadSpec(Offset(offset), max_offset=log.log_end, bytes_max=1)
+        found = log.read_tagged(cursor, spec, locate_only=True)
+        assert found is not None
+        return int(found.passed_to)
+
+    forward = [find(offset) for offset in range(log.log_start, log.log_end)]
+    assert len(set(forward)) > 3
+    back = [find(offset) for offset in reversed(range(log.log_start, log.log_end))]
+    assert back == forward[::-1]
+
+
 def test_batches_are_located_without_being_read(tagged: TaggedLog) -> None:
     log = tagged.world.log
     query = TagQuery.of(parse_where("key in ('b', 'c')"), SECRET)

@@ -51,7 +51,6 @@ class CandidateRead:
     ) -> None:
         """`spec` is as for a read of the log itself."""
         self._log = log
-        self._query = query
         self._cursor = TagCursor(query)
         self._spec = spec
         self._scan = scan
@@ -70,8 +69,7 @@ class CandidateRead:
         Raises:
             The exceptions of `PartitionLog.read_tagged`.
         """
-        # A cursor of its own: none goes back.
-        cursor, spec, passed_bytes = TagCursor(self._query), self._spec, 0
+        cursor, spec, passed_bytes = self._cursor, self._spec, 0
         while spec.offset < spec.max_offset:
             tagged = self._log.read_tagged(cursor, spec, locate_only=True)
             if tagged is None or tagged.end <= spec.offset:

@@ -167,7 +167,8 @@ class _ClauseSearch:
         self._column = column
         self._hashes = hashes
         self._count = count
-        self._known: dict[int, int] = {}
+        # Of a value: where a search began, and the batch that it found.
+        self._known: dict[int, tuple[int, int]] = {}
 
     def next_from(self, batch: int) -> int:
         if self._hashes is None:
@@ -182,11 +183,11 @@ class _ClauseSearch:
         return min(following, count, others[other] if other < len(others) else count)
 
     def _next_with(self, value: int, batch: int) -> int:
-        known = self._known.get(value, -1)
-        if known < batch:
-            known = min(self._next_with_hash(value, batch), self._next_with_filter(value, batch))
-            self._known[value] = known
-        return known
+        begin, found = self._known.get(value, (0, -1))
+        if not begin <= batch <= found:
+            found = min(self._next_with_hash(value, batch), self._next_with_filter(value, batch))
+            self._known[value] = batch, found
+        return found
 
     def _next_with_hash(self, value: int, batch: int) -> int:
         column, count = self._column, self._count
