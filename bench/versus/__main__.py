@@ -30,6 +30,7 @@ from bench.versus import (
     seek_rows,
     start_rows,
     topic_rows,
+    view_rows,
 )
 from bench.versus.arena import Arena
 from bench.versus.contender import Contenders, started
@@ -51,6 +52,7 @@ FAMILIES: dict[str, Callable[[Arena, Contenders], None]] = {
     "latency": latency_rows.run,
     "topics": topic_rows.run,
     "seek": seek_rows.run,
+    "views": view_rows.run,
     "python": python_rows.run,
     "columnar": columnar_rows.run,
     "others": other_rows.run,

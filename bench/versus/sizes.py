@@ -26,6 +26,8 @@ class Sizes:
     latency_rates: tuple[int, ...]
     latency_seconds: float
     start_log_bytes: int
+    # Before it is compressed.
+    view_log_bytes: int
     topics: int
     topics_in_turn: int
     seeks: int
@@ -52,6 +54,7 @@ QUICK = Sizes(
     latency_rates=(10_000,),
     latency_seconds=2.0,
     start_log_bytes=1 * GB,
+    view_log_bytes=200 * MB,
     topics=100,
     topics_in_turn=30,
     seeks=200,
@@ -74,6 +77,7 @@ FULL = Sizes(
     latency_rates=(1_000, 10_000, 100_000),
     latency_seconds=10.0,
     start_log_bytes=10 * GB,
+    view_log_bytes=1 << 30,
     topics=1_000,
     topics_in_turn=100,
     seeks=2_000,
