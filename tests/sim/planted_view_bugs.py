@@ -10,8 +10,6 @@ from respool.broker.views import filtered_read
 from respool.broker.views.chunk_verdicts import AbortedBatches
 from respool.broker.views.filtered_read import FilteredRead
 from respool.broker.views.filtered_records import FilteredRecords
-from respool.log.index import tag_index
-from respool.log.index.tag_index import TagIndex
 from respool.model.ids import Offset
 from respool.records.batch import MAGIC, BatchHeader, seal
 from respool.wire.hot_replies import FetchedPartition
@@ -64,16 +62,6 @@ def aborted_transactions_are_listed_without_their_markers(patch: pytest.MonkeyPa
 
     patch.setattr(AbortedBatches, "has", lambda self, header: False)
     patch.setattr(PartitionRead, "read", read_and_list)
-
-
-def the_index_of_a_truncated_segment_is_believed(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is dropped, and nothing is compared."""
-    patch.setattr(TagIndex, "drop", lambda self: None)
-    patch.setattr(tag_index, "_ends", lambda segment, tags: (_Same(), _Same()), raising=True)
-
-
-class _Same:
-    crc = 0
 
 
 # The seed of a single broker that finds each.

@@ -576,3 +576,21 @@ def test_a_producers_implausible_times_do_not_stop_a_view(rides: RunningBroker) 
     stored = seal(read_header(batch)._replace(base_timestamp=now_ms), batch[HEADER_BYTES:])
     append(rides, bytes(stored.data))
     assert headers_in(fetch(rides, PAID).records) == [(0, 1, False)]
+
+
+def test_a_batch_that_compaction_changed_is_judged_again(start_broker: StartBroker) -> None:
+    """It has the offset of the batch that was remembered, and other records."""
+    rides = start_broker()
+    rides.create_topic("rides", cleanup_policy="compact", segment_bytes="1024")
+    add_view(rides, PAID, "key != 'c'")
+    now_ms = rides.clock.now_ms()
+    keys = [b"a", b"b", b"c"]
+    records = [NewRecord(key=key, value=b"old", timestamp_ms=now_ms) for key in keys]
+    append(rides, build_batch(records))
+    for _ in range(12):
+        newer = NewRecord(key=b"a", value=b"new" * 50, timestamp_ms=now_ms)
+        append(rides, build_batch([newer]))
+    add_view(rides, PAID, "key != 'c'")
+    assert [offset for offset, _ in shown(fetch(rides, PAID))][:2] == [0, 1]
+    assert rides.run(rides.broker.housekeeping._compactor.compact_dirtiest())
+    assert shown(fetch(rides, PAID))[0][0] == 1
