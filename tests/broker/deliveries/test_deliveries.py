@@ -199,3 +199,19 @@ def test_broker_without_a_place_for_the_index_serves_on(
     delays.deliver(after_ms=10_000)
     assert delays.values() == [b"a"]
     assert delays.running.broker.deliveries.deletable_to(delays.partition) == Offset(0)
+
+
+def test_partition_that_is_opened_again_has_one_worker(delays: DelayBroker) -> None:
+    delays.send(delayed(b"a", b"10s"))
+    delays.deliver()
+    broker, first = delays.running.broker, delays.partition
+
+    async def open_again() -> None:
+        first.abandon_log(DiskFull("as the test wants it"))
+        await broker.hosted_replicas.open_again()
+
+    delays.running.run(open_again())
+    assert delays.partition is not first
+    assert broker.deliveries.worker(first) is None
+    delays.deliver(after_ms=10_000)
+    assert delays.values() == [b"a"]

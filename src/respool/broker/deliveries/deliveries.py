@@ -63,6 +63,9 @@ class Deliveries:
             return
         if not self._workers:
             logger.info("schedules use the time zones of %s", zones_version())
+        for one in [one for one in self._workers if one.is_detached]:
+            # Its log could not be opened, and this is the next attempt.
+            del self._workers[one]
         worker = DeliveryWorker(partition, self)
         self._workers[partition] = worker, self._spawn(worker.run())
 

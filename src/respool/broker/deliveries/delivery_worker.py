@@ -108,11 +108,11 @@ class DeliveryWorker:
         return 0 if self.delays is None else len(self.delays.pending)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled, or the partition is closed."""
         signal = CommitSignal(self._event)
         self.partition.add_fetch_waiter(signal, ReadTo.STABLE)
         try:
-            while True:
+            while not self.partition.is_detached:
                 self._event.clear()
                 if await self.run_pass():
                     await asyncio.sleep(0)
