@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from respool.client.messages.consumer import Consumer
     from respool.client.messages.message import Message, Receipt
     from respool.client.messages.producer import Producer
+    from respool.client.messages.retry.retry_options import Retry
     from respool.mirror.mirror_handle import Mirror, start_mirror
     from respool.mirror.progress import MirrorEvent, MirrorStatus
     from respool.replay.errors import ReplayError
@@ -48,6 +49,7 @@ __all__ = [
     "Receipt",
     "Replay",
     "ReplayError",
+    "Retry",
     "Security",
     "Tls",
     "WriteFailed",
@@ -70,6 +72,7 @@ _EXPORTS = {
     "Message": ("respool.client.messages.message", "client"),
     "Producer": ("respool.client.messages.producer", "client"),
     "Receipt": ("respool.client.messages.message", "client"),
+    "Retry": ("respool.client.messages.retry.retry_options", "client"),
     "Security": ("respool.client.kafka.security", "arrow"),
     "Tls": ("respool.client.kafka.security", "arrow"),
     "PreparedTransaction": ("respool.client.arrow.prepared", "arrow"),

@@ -120,6 +120,8 @@ RETIRED = [
         allowed={
             "src/respool/spark/sink/state.py": "the name of a stored field",
             "src/respool/client/messages/retry/": "an option of Retry, as programs write it",
+            "docs/retries.md": "the same",
+            "examples/retries/": "the same",
         },
     ),
     Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared"),

@@ -128,6 +128,8 @@ def furnish(run: Run, broker: Broker) -> None:
             run("produce", "rides", "--file", "rides.txt", "--key-separator", ":")
         if "reminders" not in cluster.refresh_all():
             broker.create_topic("reminders", respool_delay="true")
+        for topic in {"dlq.billing", "retry.billing"} - cluster.refresh_all().keys():
+            broker.create_topic(topic)
         if not Path("respool-data/rides-0").exists():
             # A partition has files from its first record on; an example has created the topic again.
             run("produce", "rides", "--partition", "0", "-m", "requested")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
-from respool.cli.replay import parse_headers, parse_keys
+from respool.cli.replays.replay import parse_headers, parse_keys
 from respool.model.operator_errors import UsageError
 
 NOWHERE = "--broker=127.0.0.1:1"

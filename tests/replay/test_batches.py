@@ -1,3 +1,6 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from respool.model.ids import Offset
@@ -29,7 +32,7 @@ def message(offset: int, *, key: bytes = b"k", size: int = 10, value: bytes = b"
 
 
 def batches(
-    position: CopyPosition | None = None, selection: MessageFilter = ALL, **settings: int
+    position: CopyPosition | None = None, selection: MessageFilter = ALL, **settings: Any
 ) -> BatchBuilder:
     return BatchBuilder(
         PLAN, position or CopyPosition(PLAN), replay_id="aa", selection=selection, **settings
@@ -117,3 +120,19 @@ def test_messages_out_of_order_are_a_mistake_of_ours() -> None:
     collected.add(0, message(5))
     with pytest.raises(AssertionError):
         collected.add(0, message(5))
+
+
+# -- rewritten records
+
+
+def test_rewritten_records_are_copied_and_others_left_out() -> None:
+    def rewrite(one: Record) -> Record | None:
+        return replace(one, value=b"new") if one.offset % 2 else None
+
+    made = batches(rewrite=rewrite)
+    for offset in range(4):
+        made.add(0, message(offset))
+    (batch,) = made.take_open()
+    assert [one.value for one in batch.records] == [b"new", b"new"]
+    assert numbers(batch) == [0, 1]
+    assert made.added_below[0] == 4

@@ -20,7 +20,6 @@ from respool.cli import (
     output,
     pipeline,
     produce,
-    replay,
     rides,
     serve,
     topic,
@@ -29,6 +28,7 @@ from respool.cli import (
 from respool.cli.cluster import commands as cluster
 from respool.cli.delays import delay_commands as delay
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
+from respool.cli.replays import dlq, replay
 from respool.cli.status import broker_status
 from respool.cli.views import view_commands as view
 from respool.model.operator_errors import OperatorError
@@ -82,6 +82,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(config_command.app, name="config")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(replay.app, name="replay")
+app.add_typer(dlq.app, name="dlq")
 app.add_typer(log.app, name="log")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(mirror.app, name="mirror")

@@ -4,7 +4,7 @@ Records that are already copied, and those that the filter does not select, are 
 from one source partition, because each source partition has its own producer id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from respool.records.build import NewRecord
@@ -46,13 +46,16 @@ class BatchBuilder:
         *,
         replay_id: str,
         selection: MessageFilter,
+        rewrite: Callable[[Record], Record | None] | None = None,
         batch_bytes: int = BATCH_BYTES,
         batch_records: int = BATCH_RECORDS,
     ) -> None:
+        """`rewrite` returns what is copied instead of a record, or None if nothing is; None: records as they are."""
         self._plan = plan
         self._position = position
         self._replay_id = replay_id
         self._selection = selection
+        self._rewrite = rewrite
         self._batch_bytes = batch_bytes
         self._batch_records = batch_records
         self._next_number: dict[tuple[int, int], int] = {}
@@ -69,7 +72,8 @@ class BatchBuilder:
         target = self._plan.target_for(source, record.key)
         if self._position.is_copied(source, target, record.offset):
             return None
-        return self._append(source, record, target)
+        rewritten = record if self._rewrite is None else self._rewrite(record)
+        return None if rewritten is None else self._append(source, rewritten, target)
 
     @property
     def has_open(self) -> bool:

@@ -21,6 +21,7 @@ from respool.replay.batches import BATCH_RECORDS, BatchBuilder, CopyBatch
 from respool.replay.copy_plan import CopyPlan, Span
 from respool.replay.copy_position import CopyPosition
 from respool.replay.errors import ReplayFailed
+from respool.replay.letter_rules import LetterRules
 from respool.replay.pace import Pace
 from respool.replay.record_reader import RecordRangeReader, ignore_note
 from respool.replay.request import MessageFilter
@@ -95,6 +96,8 @@ class CopyJob:
     plan: CopyPlan
     replay_id: str
     selection: MessageFilter
+    # Of dead letters: which are copied, and how. None: records are copied as they are.
+    letters: LetterRules | None = None
     pace: Pace
     codec: Codec
     batch_records: int = BATCH_RECORDS
@@ -118,6 +121,7 @@ class CopyRun:
             position,
             replay_id=job.replay_id,
             selection=job.selection,
+            rewrite=None if job.letters is None else self._copy_of_letter,
             batch_records=job.batch_records,
         )
         self._spans = {
@@ -232,6 +236,10 @@ class CopyRun:
                     writer.add(full)
         pace.spend(sent)
         return sent > 0
+
+    def _copy_of_letter(self, record: Record) -> Record | None:
+        assert self._job.letters is not None
+        return self._job.letters.copy_of(record, now_ms=int(time.time() * 1000))
 
     def _release_short(self, reader: RecordRangeReader) -> None:
         for source in [each for each in self._held if len(self._queues[each]) < QUEUE_SHORT]:

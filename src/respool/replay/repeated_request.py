@@ -84,6 +84,20 @@ def done_before(
     )
 
 
+def not_copied_yet(
+    in_log_order: Iterable[AuditEntry], request: ReplayRequest, held: Mapping[int, Span]
+) -> dict[int, Span]:
+    """What is held now beyond the ends of all finished replays of the same request."""
+    starts = {number: span.start for number, span in held.items()}
+    for entry in counting_entries(in_log_order, request):
+        if entry.state == DONE:
+            for number, span in CopyPlan.from_document(entry.details["plan"]).spans.items():
+                starts[number] = max(starts.get(number, 0), span.stop)
+    return {
+        number: Span(min(starts[number], span.stop), span.stop) for number, span in held.items()
+    }
+
+
 def _shared(some: Mapping[int, Span], others: Mapping[int, Span]) -> int:
     """The number of offsets in both."""
     return sum(

@@ -12,6 +12,7 @@ from typing import Any
 from respool.model.json_bytes import bytes_from_json, bytes_to_json
 from respool.records.record import Record
 from respool.replay.errors import InvalidReplay
+from respool.replay.letter_rules import LetterRules
 
 # Longer key lists are recorded by their hash only, and must be given again to resume.
 KEYS_BYTES_MAX = 64 * 1024
@@ -54,6 +55,8 @@ class ReplayRequest:
     into: str | None
     group: str | None
     selection: MessageFilter = MessageFilter()
+    # The topic has dead letters, which are copied by these rules.
+    letters: LetterRules | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -68,6 +71,8 @@ class ReplayRequest:
         # Requests without headers keep their fingerprint from before headers were supported.
         if self.selection.headers is not None:
             words.append(_headers_document(self.selection.headers))
+        if self.letters is not None:
+            words.append(self.letters.to_document())
         return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:32]
 
     def to_document(self) -> dict[str, Any]:
@@ -84,6 +89,8 @@ class ReplayRequest:
         }
         if self.selection.headers is not None:
             document["headers"] = _headers_document(self.selection.headers)
+        if self.letters is not None:
+            document["letters"] = self.letters.to_document()
         return document
 
     @classmethod
@@ -102,6 +109,7 @@ class ReplayRequest:
                 if headers is None
                 else {name: _bytes_of(values) for name, values in headers.items()},
             ),
+            letters=LetterRules.from_document(document.get("letters")),
         )
 
 

@@ -21,6 +21,7 @@ from respool.replay.copy_plan import CopyPlan
 from respool.replay.errors import InvalidReplay, ReplayNotFound, client_errors_translated
 from respool.replay.group_start import start_group
 from respool.replay.handle import Estimate, Replay
+from respool.replay.letter_replay import letters_left
 from respool.replay.pace import parse_pace
 from respool.replay.repeated_request import AFTER, done_before, first_of, latest_of
 from respool.replay.request import MessageFilter, ReplayRequest, recorded_filter, wanted_headers
@@ -172,9 +173,14 @@ def _begin_or_join(
     before = latest_of(entries, request)
     if before is not None and before.state != DONE and not again:
         return before, True
-    spans = find_spans(cluster, request.topic, wanted)
-    if not again and (done := done_before(entries, request, spans)) is not None:
-        return done, True
+    if request.letters is not None:
+        spans = letters_left(cluster, request, () if again else entries)
+        if before is not None and not any(span.messages for span in spans.values()):
+            return before, True
+    else:
+        spans = find_spans(cluster, request.topic, wanted)
+        if not again and (done := done_before(entries, request, spans)) is not None:
+            return done, True
     marks = {} if again else {AFTER: None if before is None else before.id}
     with client_errors_translated():
         entry = begin_copy(cluster, audit, request, spans, wanted, marks=marks, on_note=on_note)

@@ -21,6 +21,7 @@ from respool.replay.copy_plan import CopyPlan, Span
 from respool.replay.copy_position import CopyPosition
 from respool.replay.copy_run import Control, CopyJob, RunProgress
 from respool.replay.errors import InvalidReplay, ReplayError, client_errors_translated
+from respool.replay.letter_rules import LetterRules
 from respool.replay.pace import Pace
 from respool.replay.request import MessageFilter, ReplayRequest
 from respool.replay.time_range import TimeRange
@@ -104,14 +105,17 @@ def carry_out(
             if entry.state != RUNNING:
                 entry = entry.updated(state=RUNNING, outcome="")
                 audit.write(entry)
+            letters = LetterRules.from_document(entry.details["wish"].get("letters"))
             job = CopyJob(
                 cluster=cluster,
                 plan=plan,
                 replay_id=entry.id,
                 selection=selection,
+                letters=letters,
                 pace=options.pace,
                 codec=options.codec,
-                oldest_ms=_oldest_ms(cluster, plan.into),
+                # A copy of a letter has the time at which it is made.
+                oldest_ms=_oldest_ms(cluster, plan.into) if letters is None else None,
                 on_progress=on_progress,
                 on_checkpoint=lambda at: audit.write(_at(entry, at)),
                 on_note=on_note,

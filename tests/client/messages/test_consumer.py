@@ -549,7 +549,7 @@ class Clock:
         self.has_joined = True
 
     def idleness(self, idle_s: float | None) -> Idleness:
-        return Idleness(idle_s, has_joined=lambda: self.has_joined, now=lambda: self.now_s)
+        return Idleness(idle_s, is_idle=lambda: self.has_joined, now=lambda: self.now_s)
 
 
 def test_it_is_over_when_nothing_has_come_for_so_long() -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.model.delay_headers import STRIPPED_HEADERS
 from respool.model.retry import failure_headers
 from respool.model.retry.failure_headers import (
-    DELIVERY_HEADERS,
     FAILURE_HEADERS,
     FailureRecord,
     UnreadableFailure,
@@ -94,7 +94,7 @@ def test_what_is_only_for_people_may_be_missing_or_broken() -> None:
 
 def test_own_headers_leave_out_what_a_failure_or_a_delivery_added() -> None:
     own = (("tag", b"paid"), ("tag", None), ("respool-replay-id", b"3fa94c01"))
-    added = [(name, b"1") for name in sorted(FAILURE_HEADERS | DELIVERY_HEADERS)]
+    added = [(name, b"1") for name in sorted(FAILURE_HEADERS | STRIPPED_HEADERS)]
     assert own_headers((*added, *own, *added)) == own
 
 

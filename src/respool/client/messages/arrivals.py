@@ -1,11 +1,16 @@
 """The messages and errors that librdkafka returns to a group member."""
 
+from operator import methodcaller
 from typing import Any
 
 from respool.client.messages import library
 from respool.client.messages.errors import ClientError, Fenced, ReceiveFailed, UnknownTopic
 from respool.client.messages.library import KafkaException, log
-from respool.client.messages.message import Message, Place, as_datetime
+from respool.client.messages.message import Message, Place, UndecodedMessage, as_datetime
+
+# If a header's name is not UTF-8, confluent-kafka returns a list and sets an exception as well. A plain call, once the
+# interpreter has specialised it, returns that list; a call from C always checks, and raises SystemError.
+_headers_of = methodcaller("headers")
 
 
 class Arrivals:
@@ -102,8 +107,12 @@ class Arrivals:
 
 def _message(found: Any) -> Message:
     kind, timestamp_ms = found.timestamp()
-    headers = found.headers()
-    return Message(
+    kind_of_message, headers = Message, None
+    try:
+        headers = _headers_of(found)
+    except (SystemError, UnicodeDecodeError):
+        kind_of_message = UndecodedMessage
+    return kind_of_message(
         topic=found.topic(),
         partition=found.partition(),
         offset=found.offset(),

@@ -8,11 +8,12 @@ nothing: messages that arrived are returned to the next call.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from respool.client.kafka.errors import BufferFull
 from respool.client.messages.async_producer import AsyncProducer
 from respool.client.messages.batching import Pace, pace_settings
 from respool.client.messages.consumed_transaction import (
@@ -24,7 +25,9 @@ from respool.client.messages.consumer import WAIT_SECONDS, Idleness, make_reader
 from respool.client.messages.errors import ClientClosed, ClientError, NoTransaction
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery
+from respool.client.messages.handled_message import HandledMessage
 from respool.client.messages.message import Message, Place
+from respool.client.messages.retry.retry_options import Retry
 from respool.client.messages.rewind import Missing, To, parse
 
 Result = TypeVar("Result")
@@ -45,6 +48,7 @@ class AsyncConsumer:
         commit_every_ms: int = 1_000,
         pace: Pace = "balanced",
         instance: str | None = None,
+        retry: Retry | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
         def make() -> GroupReader:
@@ -58,6 +62,7 @@ class AsyncConsumer:
                 commit_every_ms=commit_every_ms,
                 pace=pace,
                 instance=instance,
+                retry=retry,
                 settings=settings or {},
             )
 
@@ -66,6 +71,7 @@ class AsyncConsumer:
         self._make: Callable[[], GroupReader] = make
         self._reader_or_none: GroupReader | None = None
         self._is_closed = False
+        self._transaction: ConsumedTransaction | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="respool-consumer")
         # Held while the reader is used: by its thread or, if it has messages buffered, by the event loop.
         self._lock = asyncio.Lock()
@@ -119,7 +125,7 @@ class AsyncConsumer:
 
     async def messages(self, *, idle_s: float | None = None) -> AsyncIterator[Message]:
         """Yield messages forever, or until none has arrived for `idle_s` seconds."""
-        idleness = Idleness(idle_s, has_joined=lambda: self.reader.has_joined)
+        idleness = Idleness(idle_s, is_idle=lambda: self.reader.is_idle)
         while True:
             message = await self.poll(idleness.wait_s)
             if message is not None:
@@ -141,16 +147,44 @@ class AsyncConsumer:
         check_pair(producer.producer, self.delivery)
         count = messages_max or self._pace.transaction_messages
         attempts = Attempts()
-        idleness = Idleness(idle_s, has_joined=lambda: self.reader.has_joined)
+        idleness = Idleness(idle_s, is_idle=lambda: self.reader.is_idle)
         while True:
             messages = await self._take(count, idleness.wait_s)
             if messages:
                 inner = ConsumedTransaction(self.reader, producer.producer, messages)
+                self._transaction = inner
                 yield AsyncConsumedTransaction(self, inner)
                 attempts.on_over(inner)
                 idleness.on_message()
             elif idleness.is_over():
                 return
+
+    @asynccontextmanager
+    async def handling(self, message: Message) -> AsyncIterator[Message]:
+        """`async with consumer.handling(message):`, like `Consumer.handling`."""
+        handled = self._handled(message)
+        try:
+            yield message
+        except Exception as error:
+            if not await self._send_on(handled, error, is_own_work=True):
+                raise
+
+    async def retry(self, message: Message, error: BaseException) -> None:
+        """Like `Consumer.retry`."""
+        if not await self._send_on(self._handled(message), error, is_own_work=False):
+            raise error
+
+    @property
+    def retried(self) -> int:
+        """How many messages this consumer has sent to the retry topic."""
+        reader = self._reader_or_none
+        return 0 if reader is None or reader.retries is None else reader.retries.counts.retried
+
+    @property
+    def buried(self) -> int:
+        """How many messages this consumer has sent to the dead letters."""
+        reader = self._reader_or_none
+        return 0 if reader is None or reader.retries is None else reader.retries.counts.buried
 
     async def commit(self, message: Message | None = None) -> None:
         """Commit all returned messages, or those of this message's partition up to it."""
@@ -200,6 +234,27 @@ class AsyncConsumer:
                 raise
 
     # -- inside
+
+    def _handled(self, message: Message) -> HandledMessage:
+        return HandledMessage(
+            self.reader.retries,
+            self._transaction,
+            message,
+            is_transactional=self.delivery == "exactly-once",
+        )
+
+    async def _send_on(
+        self, handled: HandledMessage, error: BaseException, *, is_own_work: bool
+    ) -> bool:
+        """Send a failed message on; False if its error is to be raised."""
+        send_on = handled.failed(error, is_own_work=is_own_work)
+        if send_on is None:
+            return False
+        try:
+            send_on(False)
+        except BufferFull:
+            await asyncio.to_thread(send_on, True)
+        return True
 
     async def _take(self, count: int, wait_s: float) -> list[Message]:
         reader = self.reader

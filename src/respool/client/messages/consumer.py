@@ -28,12 +28,16 @@ from respool.client.messages.errors import (
 )
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery, consumer_settings
+from respool.client.messages.handled_message import HandledMessage
 from respool.client.messages.message import Message, Place
 from respool.client.messages.producer import Producer
+from respool.client.messages.retry.group_retries import GroupRetries, make_group_retries
+from respool.client.messages.retry.retry_options import Retry, check_retry
 from respool.client.messages.rewind import Missing, To, parse
 
 # The polling interval if there is no idle limit.
 WAIT_SECONDS = 1.0
+_CLOSED = "the consumer was closed: make a new one of the same group"
 
 
 class Consumer:
@@ -54,10 +58,13 @@ class Consumer:
             are repeated. 0 commits after every message.
         pace: "latency", "balanced" or "throughput".
         instance: group.instance.id, stable over restarts (static membership).
+        retry: what becomes of messages whose handling fails, see `handling`. The consumer then also reads the group's
+            retry topic, `retry.<group>`.
         settings: other librdkafka properties.
 
     Raises:
         BadArgument: an argument is invalid, or contradicts another.
+        RetryTopicMissing: the retry topic or the dead letters are missing, and could not be created.
         UnknownTopic, BrokerUnreachable.
     """
 
@@ -73,12 +80,14 @@ class Consumer:
         commit_every_ms: int = 1_000,
         pace: Pace = "balanced",
         instance: str | None = None,
+        retry: Retry | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
         self.delivery = delivery
         self._pace = pace_settings(pace)
         self._busy = threading.Lock()
         self._is_closed = False
+        self._transaction: ConsumedTransaction | None = None
         self._reader = make_reader(
             topics,
             group=group,
@@ -89,6 +98,7 @@ class Consumer:
             commit_every_ms=commit_every_ms,
             pace=pace,
             instance=instance,
+            retry=retry,
             settings=settings or {},
         )
 
@@ -138,7 +148,7 @@ class Consumer:
 
     def messages(self, *, idle_s: float | None = None) -> Iterator[Message]:
         """Yield messages forever, or until none has arrived for `idle_s` seconds, or until `stop`."""
-        idleness = Idleness(idle_s, has_joined=lambda: self._reader.has_joined)
+        idleness = Idleness(idle_s, is_idle=lambda: self._reader.is_idle)
         while not self._reader.stopping.is_set():
             message = self.poll(idleness.wait_s)
             if message is not None:
@@ -164,17 +174,63 @@ class Consumer:
         check_pair(producer, self.delivery)
         count = messages_max or self._pace.transaction_messages
         attempts = Attempts()
-        idleness = Idleness(idle_s, has_joined=lambda: self._reader.has_joined)
+        idleness = Idleness(idle_s, is_idle=lambda: self._reader.is_idle)
         while not self._reader.stopping.is_set():
             with self._alone():
                 messages = self._reader.take(count, idleness.wait_s)
             if messages:
-                transaction = ConsumedTransaction(self._reader, producer, messages)
+                self._transaction = transaction = ConsumedTransaction(
+                    self._reader, producer, messages
+                )
                 yield transaction
                 attempts.on_over(transaction)
                 idleness.on_message()
             elif idleness.is_over():
                 return
+
+    @contextmanager
+    def handling(self, message: Message) -> Iterator[Message]:
+        """`with consumer.handling(message):` sends the message to the group's retry topic if the block raises.
+
+        The broker shows it to the group again after the delay, and it is handled as a message with the next `attempt`.
+        After the last attempt it is sent to the group's dead letters. It counts as done once that is acknowledged.
+
+        Raises:
+            Exception: the error of the block, if it says nothing of the message (the client was fenced, the
+                transaction is aborted), or if there are no attempts left and `dead_letters` is False.
+            TransactionAborted: exactly once, if the block had sent messages. The loop repeats the transaction.
+        """
+        handled = self._handled(message)
+        try:
+            yield message
+        except Exception as error:
+            send_on = handled.failed(error, is_own_work=True)
+            if send_on is None:
+                raise
+            send_on(True)
+
+    def retry(self, message: Message, error: BaseException) -> None:
+        """Do what `handling` does with a message whose handling failed with this error.
+
+        May be called from any thread, if other threads handle the messages.
+
+        Raises:
+            BaseException: the error itself, as `handling` does.
+        """
+        send_on = self._handled(message).failed(error, is_own_work=False)
+        if send_on is None:
+            raise error
+        send_on(True)
+
+    @property
+    def retried(self) -> int:
+        """How many messages this consumer has sent to the retry topic."""
+        return 0 if self._reader.retries is None else self._reader.retries.counts.retried
+
+    @property
+    def buried(self) -> int:
+        """How many messages this consumer has sent to the dead letters."""
+        return 0 if self._reader.retries is None else self._reader.retries.counts.buried
 
     def commit(self, message: Message | None = None) -> None:
         """Commit all returned messages, or those of this message's partition up to it.
@@ -217,6 +273,16 @@ class Consumer:
         """
         self._close(is_done=False)
 
+    def _handled(self, message: Message) -> HandledMessage:
+        if self._is_closed:
+            raise ClientClosed(_CLOSED)
+        return HandledMessage(
+            self._reader.retries,
+            self._transaction,
+            message,
+            is_transactional=self.delivery == "exactly-once",
+        )
+
     def _close(self, *, is_done: bool) -> None:
         if self._is_closed:
             return
@@ -233,7 +299,7 @@ class Consumer:
             )
         try:
             if self._is_closed:
-                raise ClientClosed("the consumer was closed: make a new one of the same group")
+                raise ClientClosed(_CLOSED)
             yield
         finally:
             self._busy.release()
@@ -250,6 +316,7 @@ def make_reader(
     commit_every_ms: int,
     pace: Pace,
     instance: str | None,
+    retry: Retry | None,
     settings: Mapping[str, object],
 ) -> GroupReader:
     """Validate the arguments, and join the group."""
@@ -268,6 +335,7 @@ def make_reader(
         raise BadArgument(f"commit='manual' is for at-least-once; {delivery} says itself when")
     if commit_every_ms < 0:
         raise BadArgument(f"commit_every_ms is 0 or more, not {commit_every_ms}")
+    check_retry(retry, delivery)
     chosen = pace_settings(pace)
     brokers = Bootstrap.resolve(bootstrap)
     made = {
@@ -279,6 +347,14 @@ def make_reader(
     }
     if instance is not None:
         made["group.instance.id"] = instance
+
+    def make_retries(sources: Mapping[str, int]) -> GroupRetries:
+        assert retry is not None
+        is_transactional = delivery == "exactly-once"
+        return make_group_retries(
+            retry, made, group=group, sources=sources, is_transactional=is_transactional
+        )
+
     return GroupReader(
         names,
         made,
@@ -288,6 +364,7 @@ def make_reader(
         commits_by_itself=commit == "auto" and delivery == "at-least-once",
         commit_every_ms=commit_every_ms,
         messages_at_once=chosen.messages_at_once,
+        make_retries=None if retry is None else make_retries,
     )
 
 
@@ -298,12 +375,12 @@ class Idleness:
         self,
         idle_s: float | None,
         *,
-        has_joined: Callable[[], bool],
+        is_idle: Callable[[], bool],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`has_joined`: the group has assigned partitions. Before that, which takes seconds, no message can arrive."""
+        """`is_idle`: messages could arrive. None can before the group has assigned partitions, which takes seconds."""
         self._idle_s = idle_s
-        self._has_joined = has_joined
+        self._is_idle = is_idle
         self._now = now
         self._since = now()
         self.wait_s = WAIT_SECONDS if idle_s is None else min(idle_s, WAIT_SECONDS)
@@ -313,7 +390,7 @@ class Idleness:
 
     def is_over(self) -> bool:
         """Record an empty poll; return True if the idle limit is reached."""
-        if not self._has_joined():
+        if not self._is_idle():
             self._since = self._now()
             return False
         return self._idle_s is not None and self._now() - self._since >= self._idle_s

@@ -142,6 +142,8 @@ class HandledUpTo:
         self._done: dict[Place, int] = {}
         # A new group's start offsets, committed asynchronously.
         self._begun: dict[Place, int] = {}
+        # Lowers offsets beyond messages that failed and are not safe elsewhere yet.
+        self.limited: Callable[[dict[Place, int]], dict[Place, int]] = lambda offsets: offsets
 
     def on_handed(self, place: Place, offset: int) -> None:
         self._in_hand[place] = offset + 1
@@ -171,9 +173,9 @@ class HandledUpTo:
     def to_commit(self, places: Iterable[Place] | None = None) -> dict[Place, int]:
         """The uncommitted offsets that are done, with any start offsets; for `places` alone if given."""
         if places is None:
-            return self._begun | self._done if self._done else {}
+            return self.limited(self._begun | self._done) if self._done else {}
         known = self._begun | self._done
-        return {place: known[place] for place in places if place in known}
+        return self.limited({place: known[place] for place in places if place in known})
 
     def on_committed(self, offsets: Mapping[Place, int]) -> None:
         for place, offset in offsets.items():

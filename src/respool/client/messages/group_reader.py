@@ -11,8 +11,7 @@ When offsets are committed:
 
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,17 +21,22 @@ from respool.client.messages.arrivals import Arrivals
 from respool.client.messages.errors import (
     ClientError,
     CommitFailed,
-    OutsideRetention,
     ReceiveFailed,
 )
 from respool.client.messages.group_commits import GroupCommits, commit_failed
 from respool.client.messages.library import KafkaException, log
 from respool.client.messages.message import Message, Place
-from respool.client.messages.start_position import Positions
-from respool.model.seek_target import AtOffset
+from respool.client.messages.message_buffer import MessageBuffer, first_offsets
+from respool.client.messages.retry.group_retries import GroupRetries
+from respool.client.messages.retry.retry_pause import RetryPause
+from respool.client.messages.start_position import Positions, is_incremental
+from respool.model.seek_target import AtOffset, SeekTarget
 
 # Maximum wait inside librdkafka, so that Ctrl-C and `stop` are noticed.
 _SLICE_SECONDS = 0.25
+# How long a commit, and a revocation, waits until retries are acknowledged.
+_COMMIT_SECONDS = 120.0
+_REVOKE_SECONDS = 10.0
 
 
 class GroupReader:
@@ -47,19 +51,17 @@ class GroupReader:
         commits_by_itself: bool,
         commit_every_ms: int,
         messages_at_once: int,
+        make_retries: Callable[[Mapping[str, int]], GroupRetries] | None = None,
     ) -> None:
+        """`make_retries` is called with the topics and their numbers of partitions."""
         self._delivery = delivery
         self._start = start
         self._commits_by_itself = commits_by_itself
         self._messages_at_once = messages_at_once
-        self._is_incremental = _is_incremental(settings)
-        # Fetched from librdkafka and not yet returned.
-        self._buffer: deque[Message] = deque()
+        self._is_incremental = is_incremental(settings)
         self._assigned: set[Place] = set()
         # True once the group has assigned partitions, possibly none to this member.
         self.has_joined = False
-        # Partitions whose messages were deleted before they were read; every `take` raises until a rewind.
-        self._lost: dict[Place, ClientError] = {}
         # A rewind for the partitions assigned next.
         self._pending: rewind.RewindRequest | None = None
         self.stopping = threading.Event()
@@ -71,19 +73,24 @@ class GroupReader:
         )
         self._commits = GroupCommits(self.kafka, every_ms=commit_every_ms)
         self._progress = self._commits.progress
+        self._buffer = MessageBuffer(self._progress)
         self._arrivals = Arrivals(self.kafka)
         self._positions = Positions(self.kafka, is_incremental=self._is_incremental)
+        self.retries: GroupRetries | None = None
+        self._pause = RetryPause(self.kafka)
         try:
             library.check_reachable(bootstrap)
-            for topic in topics:
-                library.partitions_of(
-                    self.kafka, topic, bootstrap.servers, seconds=library.CONNECT_SECONDS
-                )
+            sources = {topic: self._partitions_of(topic, bootstrap) for topic in topics}
+            if make_retries is not None:
+                self.retries = make_retries(sources)
+                self._partitions_of(self.retries.topic, bootstrap)
+                self._progress.limited = self.retries.limited
+                self._buffer.retries = self.retries
         except ClientError:
             self.kafka.close()
             raise
         self.kafka.subscribe(
-            list(topics),
+            [*sources, *([] if self.retries is None else [self.retries.topic])],
             on_assign=self._on_assign,
             on_revoke=self._on_revoke,
             on_lost=self._on_lost,
@@ -93,10 +100,24 @@ class GroupReader:
     def assigned(self) -> frozenset[Place]:
         return frozenset(self._assigned)
 
+    def _partitions_of(self, topic: str, bootstrap: Bootstrap) -> int:
+        return library.partitions_of(
+            self.kafka, topic, bootstrap.servers, seconds=library.CONNECT_SECONDS
+        )
+
     @property
     def can_hand_over(self) -> bool:
         """True if the next `take` needs no network."""
-        return bool(self._buffer) and not self._is_commit_due()
+        return (
+            bool(self._buffer)
+            and not self._is_commit_due()
+            and (self.retries is None or not self.retries.needs_wait)
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """True if messages could arrive, so that their absence means there are none."""
+        return self.has_joined and not self._pause.is_on
 
     # -- messages
 
@@ -109,39 +130,47 @@ class GroupReader:
         """Mark the previous messages as done; fetch messages, waiting up to `wait_s`."""
         self.is_abandoned = False
         self._commits.write_beginning_if_due()
+        if self.retries is not None:
+            self._serve_retries(self.retries)
         if self._commits_by_itself:
             self._progress.on_done()
             if self._is_commit_due():
                 self._commits.write_done()
+        count = max(count, self._messages_at_once)
+        deadline = time.monotonic() + wait_s
+        if self.retries is not None and not self._wait_in_a_storm(self.retries, deadline, count):
+            return
         if not self._buffer:
-            self._fill(wait_s, max(count, self._messages_at_once))
+            self._fill(deadline, count)
 
     def take_prepared(self, count: int) -> list[Message]:
         """Return buffered messages, without network requests."""
-        taken = [self._buffer.popleft() for _ in range(min(count, len(self._buffer)))]
-        for message in taken:
-            self._progress.on_handed(message.place, message.offset)
-        return taken
+        return [] if self._pause.is_on else self._buffer.take(count)
 
-    def _fill(self, wait_s: float, count: int) -> None:
-        deadline = time.monotonic() + wait_s
+    def _fill(self, deadline: float, count: int) -> None:
         while not self._buffer:
-            self._raise_error()
             left = deadline - time.monotonic()
-            came = self._arrivals.take(max(0.0, min(left, _SLICE_SECONDS)), count)
-            # Messages of revoked partitions are dropped: another member reads them.
-            batch = [one for one in came if one.place in self._assigned]
-            self._write_beginning(batch)
-            try:
-                self._buffer.extend(self._deliverable(batch))
-            except ClientError:
-                # None of them was returned, so they are read again after the error.
-                self.go_back(batch)
-                raise
-            is_over = left <= 0 or self.stopping.is_set() or self.is_abandoned
-            if is_over and not self._buffer:
+            self._fetch(min(left, _SLICE_SECONDS), count)
+            if self._is_over(left) and not self._buffer:
                 self._raise_error()
                 return
+
+    def _fetch(self, wait_s: float, count: int) -> None:
+        """Move what arrives into the buffer, and handle the events that arrive with it."""
+        self._raise_error()
+        came = self._arrivals.take(max(0.0, wait_s), count)
+        # Messages of revoked partitions are dropped: another member reads them.
+        batch = [one for one in came if one.place in self._assigned]
+        self._write_beginning(batch)
+        try:
+            self._buffer.add(self._deliverable(batch))
+        except ClientError:
+            # None of them was returned, so they are read again after the error.
+            self.go_back(batch)
+            raise
+
+    def _is_over(self, left_s: float) -> bool:
+        return left_s <= 0 or self.stopping.is_set() or self.is_abandoned
 
     def _write_beginning(self, batch: list[Message]) -> None:
         """Commit a new group's start offsets as soon as that does not delay reading."""
@@ -163,8 +192,7 @@ class GroupReader:
 
     def _raise_error(self) -> None:
         self._arrivals.raise_error()
-        for error in self._lost.values():
-            raise error
+        self._buffer.raise_stuck()
 
     def _committed_first(self, batch: list[Message]) -> list[Message]:
         """At most once: messages whose commit fails are not returned, but read again."""
@@ -177,9 +205,35 @@ class GroupReader:
             log.info("nothing is handed over before it is committed: %s", library.reason(error))
             # With eager rebalancing all partitions are about to be revoked.
             if code not in library.REBALANCED or self._is_incremental:
-                self._positions.go_to(_firsts(batch), assigned=self._assigned)
+                self._positions.go_to(first_offsets(batch), assigned=self._assigned)
             return []
         return batch
+
+    # -- retries
+
+    def _serve_retries(self, retries: GroupRetries) -> None:
+        """
+        Raises:
+            RetryRefused: failed messages could not be written, and are read again.
+        """
+        retries.serve()
+        refused = retries.take_refused()
+        if refused is not None:
+            firsts, error = refused
+            self._go_back_to(firsts)
+            raise error
+
+    def _wait_in_a_storm(self, retries: GroupRetries, deadline: float, count: int) -> bool:
+        """Return True once messages may be returned; False at the deadline, if still too many of them fail."""
+        while (wait_s := retries.wait_s()) > 0:
+            # Of paused partitions nothing arrives, but the group hears from this member, and errors are seen.
+            self._pause.begin(self._assigned)
+            left = deadline - time.monotonic()
+            self._fetch(min(wait_s, left, _SLICE_SECONDS), count)
+            if self._is_over(left):
+                return False
+        self._pause.end(self._assigned)
+        return True
 
     # -- commits
 
@@ -198,6 +252,9 @@ class GroupReader:
                 f"{message.topic}/{message.partition} is no longer this consumer's: the group has given it to another,"
                 " where this message is redelivered"
             )
+        if self.retries is not None:
+            self.retries.wait(_COMMIT_SECONDS)
+            self._serve_retries(self.retries)
         try:
             self._commits.write(self._progress.to_commit())
         except KafkaException as error:
@@ -217,6 +274,9 @@ class GroupReader:
 
     def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
         places = _places(partitions)
+        if self.retries is not None:
+            # What is not acknowledged by then is read again by the next member.
+            self.retries.wait(_REVOKE_SECONDS)
         leaving = self._to_commit_when_leaving(places)
         try:
             self._commits.write(leaving)
@@ -231,19 +291,28 @@ class GroupReader:
     def _to_commit_when_leaving(self, places: Iterable[Place]) -> dict[Place, int]:
         if self._delivery == "at-most-once":
             # Buffered messages are already committed but unread: go back, so that the next member does not skip them.
-            firsts = _firsts(self._buffer)
+            firsts = self._buffer.firsts()
             return {place: firsts[place] for place in places if place in firsts}
         return self._progress.to_commit(places)
 
     def _forget(self, places: set[Place]) -> None:
         self._assigned -= places
         self._arrivals.forget(places)
-        for place in places:
-            self._lost.pop(place, None)
+        self._buffer.release(places)
         self._progress.forget(places)
-        self._buffer = deque(one for one in self._buffer if one.place not in places)
+        if self.retries is not None:
+            self.retries.forget(places)
+        self._buffer.drop(places)
 
     # -- seeking
+
+    def _targets(self, request: rewind.RewindRequest) -> Mapping[Place, SeekTarget]:
+        # What waits for its next attempt is not rewound with the topics it comes from.
+        return request.targets(self._assigned, besides=self._retry_topics)
+
+    @property
+    def _retry_topics(self) -> frozenset[str]:
+        return frozenset() if self.retries is None else frozenset({self.retries.topic})
 
     def rewind(self, request: rewind.RewindRequest) -> None:
         """Seek the assigned partitions or, if none are assigned yet, the first assignment.
@@ -257,9 +326,7 @@ class GroupReader:
             self._pending = request
             return
         try:
-            targets = rewind.resolve(
-                self.kafka, request.targets(self._assigned), missing=request.missing
-            )
+            targets = rewind.resolve(self.kafka, self._targets(request), missing=request.missing)
         except KafkaException as error:
             raise ReceiveFailed(
                 f"the broker does not say where to rewind to: {library.reason(error)}"
@@ -268,9 +335,10 @@ class GroupReader:
 
     def go_back(self, messages: Sequence[Message]) -> None:
         """Read these messages again: their transaction was aborted, and no offsets were committed."""
-        here = {
-            place: offset for place, offset in _firsts(messages).items() if place in self._assigned
-        }
+        self._go_back_to(first_offsets(messages))
+
+    def _go_back_to(self, firsts: Mapping[Place, int]) -> None:
+        here = {place: offset for place, offset in firsts.items() if place in self._assigned}
         self._drop(here)
         self._positions.go_to(here, assigned=self._assigned)
 
@@ -289,15 +357,16 @@ class GroupReader:
             )
 
     def _go_to(self, targets: Mapping[Place, int]) -> None:
+        if self.retries is not None:
+            self.retries.forget(targets)
         self._drop(targets)
         self._positions.go_to(targets, assigned=self._assigned)
-        for place in targets:
-            self._lost.pop(place, None)
+        self._buffer.release(targets)
 
     def _drop(self, places: Iterable[Place]) -> None:
         gone = set(places)
         self._progress.forget(gone)
-        self._buffer = deque(one for one in self._buffer if one.place not in gone)
+        self._buffer.drop(gone)
 
     def _place(self) -> None:
         """Set a new group's start offsets, or report that messages were deleted before they were read."""
@@ -312,12 +381,14 @@ class GroupReader:
                 offset = wanted[place]
                 if offset is None:
                     # All partitions at once, including those that librdkafka has not reported yet.
-                    new[place] = low if self._start == "earliest" else high
+                    # A retry waits to be handled, also in a group that begins with the latest messages.
+                    is_early = self._start == "earliest" or place[0] in self._retry_topics
+                    new[place] = low if is_early else high
                 elif place in told and low <= offset <= high:
                     # The report predates the latest seek, so it is outdated.
                     again[place] = offset
                 elif place in told:
-                    self._lost[place] = _deleted(place, offset, low, high)
+                    self._buffer.on_stuck(place, rewind.deleted_unread(place, offset, low, high))
         except KafkaException as error:
             # No broker answers: the next `take` retries.
             log.info("where to begin is asked again later: %s", library.reason(error))
@@ -336,7 +407,7 @@ class GroupReader:
         assert request is not None
         self.rewind(request)
         # None of them has been returned; they are read again from the new offset.
-        moved = set(request.targets(self._assigned))
+        moved = set(self._targets(request))
         return [one for one in batch if one.place not in moved]
 
     # -- the end
@@ -346,9 +417,12 @@ class GroupReader:
 
         Raises:
             CommitFailed: the commit failed.
+            RetryRefused: failed messages could not be written; the next member reads them again.
         """
         if is_done and self._commits_by_itself:
             self._progress.on_done()
+        if self.retries is not None:
+            self.retries.wait(_COMMIT_SECONDS)
         try:
             self._commits.write(self._to_commit_when_leaving(self._assigned))
         except KafkaException as error:
@@ -359,33 +433,12 @@ class GroupReader:
         finally:
             # Leaving calls the revocation callback, which then has nothing to commit.
             self._drop(self._assigned)
+            refused = None if self.retries is None else self.retries.take_refused()
             with suppress(KafkaException):
                 self.kafka.close()
-
-
-def _is_incremental(settings: Mapping[str, object]) -> bool:
-    return "cooperative" in str(settings.get("partition.assignment.strategy", "")) or (
-        settings.get("group.protocol") == "consumer"
-    )
+        if refused is not None:
+            raise refused[1]
 
 
 def _places(partitions: Iterable[Any]) -> set[Place]:
     return {(one.topic, one.partition) for one in partitions}
-
-
-def _firsts(messages: Iterable[Message]) -> dict[Place, int]:
-    firsts: dict[Place, int] = {}
-    for one in messages:
-        firsts.setdefault(one.place, one.offset)
-    return firsts
-
-
-def _deleted(place: Place, offset: int, low: int, high: int) -> OutsideRetention:
-    return OutsideRetention(
-        f"messages were deleted before they were read. The next to read is {offset}; there is {low} up to {high}. To"
-        " continue with the oldest message: consumer.rewind('earliest')",
-        topic=place[0],
-        partition=place[1],
-        offset=offset,
-        first_offset=low,
-    )

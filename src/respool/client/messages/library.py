@@ -26,6 +26,7 @@ from respool.model.errors import SettingsError
 
 try:
     import confluent_kafka
+    import confluent_kafka.admin
 except ImportError as error:
     raise MessagesNeedExtra(error) from error
 
@@ -35,6 +36,14 @@ KafkaProducer = confluent_kafka.Producer
 KafkaConsumer = confluent_kafka.Consumer
 TopicPartition = confluent_kafka.TopicPartition
 OFFSET_STORED = confluent_kafka.OFFSET_STORED
+TopicCollection = confluent_kafka.TopicCollection
+KafkaAdmin = confluent_kafka.admin.AdminClient
+NewTopic = confluent_kafka.admin.NewTopic
+ConfigResource = confluent_kafka.admin.ConfigResource
+TOPIC_RESOURCE = confluent_kafka.admin.ResourceType.TOPIC
+MAY_WRITE = frozenset(
+    {confluent_kafka.admin.AclOperation.WRITE, confluent_kafka.admin.AclOperation.ALL}
+)
 
 log = logging.getLogger("respool.client.messages")
 Made = TypeVar("Made")
@@ -52,6 +61,8 @@ OFFSET_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 MAX_POLL_EXCEEDED = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001
 STATE = KafkaError._STATE  # noqa: SLF001
 NO_OFFSET = KafkaError._NO_OFFSET  # noqa: SLF001
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+TOPIC_EXISTS = KafkaError.TOPIC_ALREADY_EXISTS
 UNKNOWN_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,

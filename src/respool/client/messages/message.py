@@ -14,6 +14,16 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessageOrigin:
+    """Where a message was read first, before its handling failed."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """A message read from a partition."""
 
@@ -25,6 +35,20 @@ class Message:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    # 1, and one more each time after its handling failed (see `Retry`).
+    attempt: int = 1
+    # None: it was not read from a retry topic.
+    retry_of: MessageOrigin | None = None
+
+    @property
+    def origin(self) -> MessageOrigin:
+        """Where it was read first: the same for all its attempts."""
+        return self.retry_of or MessageOrigin(
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            timestamp=self.timestamp,
+        )
 
     @property
     def place(self) -> Place:
@@ -33,6 +57,12 @@ class Message:
     def header(self, name: str) -> bytes | None:
         """Return the last header of that name, as Kafka's clients do, or None."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
+
+
+class UndecodedMessage(Message):
+    """A message with a header whose name is not UTF-8. The library cannot read its headers, so it has none here."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

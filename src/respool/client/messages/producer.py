@@ -106,6 +106,10 @@ class Producer:
         self.failures = Failures()
         self.transactions: LibraryTransactions | None = None
         self._has_acks = str(made["acks"]) != "0"
+        # librdkafka refuses larger ones itself; this is its default.
+        self.message_bytes_max = int(str(made.get("message.max.bytes", 1_000_000)))
+        # How many messages were passed to librdkafka.
+        self.sent_count = 0
         self._sends = 0
         self._is_closed = False
         if is_transactional:
@@ -156,7 +160,7 @@ class Producer:
         self.raise_failures()
         later = delay_headers(delay, deliver_at, schedule_id)
         made = self._prepare(topic, value, key, partition, timestamp, headers, later)
-        self._put_patiently(made, self.failures.on_delivery)
+        self.put_patiently(made, self.failures.on_delivery)
 
     def send_and_wait(
         self,
@@ -180,7 +184,7 @@ class Producer:
         outcome: list[Receipt | ClientError] = []
         later = delay_headers(delay, deliver_at, schedule_id)
         made = self._prepare(topic, value, key, partition, timestamp, headers, later)
-        self._put_patiently(made, self.telling(outcome.append))
+        self.put_patiently(made, self.telling(outcome.append))
         while not outcome:
             # Bounded by delivery.timeout.ms.
             self.kafka.poll(_POLL_SECONDS)
@@ -289,6 +293,20 @@ class Producer:
             raise BufferFull("the buffer is full") from error
         except KafkaException as error:
             raise self._refused(made, error) from error
+        self.sent_count += 1
+
+    def put_patiently(self, made: Outgoing, on_delivery: OnDelivery) -> None:
+        """Pass one message to librdkafka; waits while the buffer is full."""
+        self._sends += 1
+        if self._sends % _SENDS_PER_POLL == 0:
+            self.kafka.poll(0)
+            self.refresh_counts()
+        while True:
+            try:
+                return self.put(made, on_delivery)
+            except BufferFull:
+                # Undeliverable messages leave the buffer after delivery.timeout.ms.
+                self.kafka.poll(_POLL_SECONDS)
 
     def refresh_counts(self) -> None:
         if self._partitioner.needs_count:
@@ -318,18 +336,6 @@ class Producer:
             headers=headers,
             later=later,
         )
-
-    def _put_patiently(self, made: Outgoing, on_delivery: OnDelivery) -> None:
-        self._sends += 1
-        if self._sends % _SENDS_PER_POLL == 0:
-            self.kafka.poll(0)
-            self.refresh_counts()
-        while True:
-            try:
-                return self.put(made, on_delivery)
-            except BufferFull:
-                # Undeliverable messages leave the buffer after delivery.timeout.ms.
-                self.kafka.poll(_POLL_SECONDS)
 
     def _flush(self, timeout_s: float | None) -> None:
         left = self.kafka.flush(-1 if timeout_s is None else timeout_s)

@@ -44,12 +44,20 @@ class RewindRequest:
     # If False, named partitions that are not assigned are skipped.
     must_be_assigned: bool = True
 
-    def targets(self, assigned: Collection[Place]) -> dict[Place, SeekTarget]:
-        """Raises BadArgument: a named partition is not assigned to this consumer."""
+    def targets(
+        self, assigned: Collection[Place], *, besides: Collection[str] = ()
+    ) -> dict[Place, SeekTarget]:
+        """The target of each partition. Those of topics in `besides` are moved only if they are named.
+
+        Raises:
+            BadArgument: a named partition is not assigned to this consumer.
+        """
         if self.places is None:
             assert self.everywhere is not None
-            return dict.fromkeys(assigned, self.everywhere)
-        topics = {topic for topic, _ in assigned}
+            return dict.fromkeys(
+                (place for place in assigned if place[0] not in besides), self.everywhere
+            )
+        topics = {topic for topic, _ in assigned if topic not in besides}
         made: dict[Place, SeekTarget] = {}
         for (topic, partition), target in self.places.items():
             if topic is None and len(topics) > 1:
@@ -153,6 +161,18 @@ def _resolve_one(
             first_offset=low,
         )
     return max(low, offset)
+
+
+def deleted_unread(place: Place, offset: int, low: int, high: int) -> OutsideRetention:
+    """The error for a partition whose next message is no longer, or not yet, in the log."""
+    return OutsideRetention(
+        f"messages were deleted before they were read. The next to read is {offset}; there is {low} up to {high}. To"
+        " continue with the oldest message: consumer.rewind('earliest')",
+        topic=place[0],
+        partition=place[1],
+        offset=offset,
+        first_offset=low,
+    )
 
 
 def _place(key: object) -> tuple[str | None, int]:

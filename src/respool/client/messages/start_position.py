@@ -71,3 +71,10 @@ class Positions:
             if one.offset < 0:
                 one.offset = library.OFFSET_STORED
         self._kafka.assign(moved + others)
+
+
+def is_incremental(settings: Mapping[str, object]) -> bool:
+    """True if these settings of a consumer choose cooperative rebalancing."""
+    return "cooperative" in str(settings.get("partition.assignment.strategy", "")) or (
+        settings.get("group.protocol") == "consumer"
+    )

@@ -8,7 +8,8 @@ The first six are those of Kafka 4.4's dead letters (KIP-1191), so that one read
     __dlq.errors.group               the group that failed
     __dlq.errors.delivery.count      how often it has been handled in vain; 0 for a dead letter that was put back
     __dlq.errors.message             the last error, at most 1 KiB
-    __dlq.errors.truncated           "value" or "record": what a dead letter leaves out because it did not fit
+    __dlq.errors.truncated           what a dead letter leaves out: "value" or "record" did not fit (the record is key,
+                                     value and the message's headers), "headers" could not be read
     respool-error-class              the last error's class
     respool-first-failed-at          milliseconds since 1970
     respool-origin-timestamp         the message's timestamp when it was first read
@@ -21,17 +22,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from respool.model.delay_headers import (
-    CANCEL,
-    DELAY,
-    DELAY_LEVEL,
-    DELIVER_AT,
-    SCHEDULE,
-    SCHEDULE_ID,
-    TIME_ZONE,
-    TIMES,
-    UNTIL,
-)
+from respool.model.delay_headers import STRIPPED_HEADERS
 from respool.model.errors import InvalidTopic, RespoolError
 from respool.model.ids import check_topic_name
 
@@ -62,26 +53,6 @@ FAILURE_HEADERS = frozenset(
         ORIGIN_TIMESTAMP,
     }
 )
-# A message sent to a delay topic with one of these is delayed by it, or refused. They said when the message was
-# delivered last, or were a matter of the topic it comes from.
-DELIVERY_HEADERS = frozenset(
-    {
-        DELIVER_AT,
-        DELAY,
-        DELAY_LEVEL,
-        SCHEDULE,
-        TIME_ZONE,
-        UNTIL,
-        TIMES,
-        SCHEDULE_ID,
-        CANCEL,
-        "respool-delivered-from",
-        "respool-carried-from",
-        "respool-sent-at",
-        "respool-next",
-    }
-)
-
 ERROR_TEXT_BYTES_MAX = 1024
 ERROR_CLASS_BYTES_MAX = 256
 GROUP_BYTES_MAX = 1024
@@ -110,7 +81,7 @@ class FailureRecord:
     error_class: str = ""
     first_failed_at_ms: int | None = None
     origin_timestamp_ms: int | None = None
-    # What does not fit is left out of a dead letter: "value", or "record" with key, value and the message's headers.
+    # What a dead letter leaves out, or nothing.
     truncated: str = ""
 
     def to_headers(self) -> Headers:
@@ -157,8 +128,11 @@ def read_failure(headers: Iterable[tuple[str, bytes | None]]) -> FailureRecord:
 
 
 def own_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
-    """The headers that the message had before it failed."""
-    added = FAILURE_HEADERS | DELIVERY_HEADERS
+    """The headers that the message had before it failed, without those that delayed it.
+
+    They say when it was delivered last, or were a matter of the topic it comes from; the broker refuses some of them.
+    """
+    added = FAILURE_HEADERS | STRIPPED_HEADERS
     return tuple((name, value) for name, value in headers if name not in added)
 
 

@@ -55,6 +55,23 @@ def test_the_same_attempt_at_a_message_has_the_same_id_however_often_it_is_sent(
     assert found == b"rides/2/4711/1/1763107200000"
 
 
+def test_the_longest_name_of_a_topic_has_ids_that_the_broker_takes() -> None:
+    failures = [
+        FailureRecord(
+            topic=name * 249,
+            partition=2**31 - 1,
+            offset=2**63 - 1,
+            group="g",
+            deliveries=32,
+            origin_timestamp_ms=2**53,
+        )
+        for name in "tu"
+    ]
+    ids = {dict(retried(failure=one).headers_to_send())["respool-schedule-id"] for one in failures}
+    assert len(ids) == 2
+    assert max(len(one or b"") for one in ids) <= 256
+
+
 def test_a_topic_that_was_made_again_does_not_replace_the_retries_of_the_old_one() -> None:
     """Its messages have the same offsets."""
     other = FailureRecord(

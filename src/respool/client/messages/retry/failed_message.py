@@ -1,6 +1,7 @@
 """What becomes of a message whose handling failed: `SendAgain`, `Bury` or `Raise`. Pure."""
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 from respool.model.delay_headers import DELAY, SCHEDULE_ID
 from respool.model.retry.failure_headers import ERROR_CLASS, FailureRecord, Headers
@@ -10,6 +11,8 @@ from respool.model.times import format_duration_ms
 _BATCH_BYTES = 61
 _RECORD_BYTES = 40
 _HEADER_BYTES = 10
+# As the broker allows.
+_ID_BYTES_MAX = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,11 @@ class SendAgain(FailedMessage):
         It has the timestamp, because a topic that was deleted and created has the same offsets again.
         """
         one = self.failure
-        return f"{one.topic}/{one.partition}/{one.offset}/{one.deliveries}/{one.origin_timestamp_ms or 0}"
+        place = f"{one.partition}/{one.offset}/{one.deliveries}/{one.origin_timestamp_ms or 0}"
+        name = f"{one.topic}/{place}"
+        if len(name) <= _ID_BYTES_MAX:
+            return name
+        return f"{sha256(one.topic.encode()).hexdigest()}/{place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +90,7 @@ class Bury(FailedMessage):
     def smaller(self) -> "Bury | None":
         """The next smaller form, if a broker refused this one for its size; None: there is no smaller one."""
         match self.failure.truncated:
-            case "":
+            case "" | "headers":
                 return self._without_value()
             case "value":
                 return self._without_anything()

@@ -5,7 +5,7 @@ crash, counts on from there. So a message has one attempt more than there are de
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from respool.client.messages.errors import (
@@ -19,7 +19,7 @@ from respool.client.messages.errors import (
     TransactionUnsure,
     UsedByTwoThreads,
 )
-from respool.client.messages.message import Message
+from respool.client.messages.message import Message, UndecodedMessage
 from respool.client.messages.retry.failed_message import Bury, Raise, SendAgain
 from respool.client.messages.retry.retry_options import Retry
 from respool.model.retry.failure_headers import (
@@ -133,7 +133,33 @@ class Retries:
         """It is kept as it is, for people to look at: how often it failed is unknown, so it is not handled again."""
         if not self._retry.dead_letters:
             return Raise()
-        failure = FailureRecord(
+        return Bury(
+            key=message.key,
+            value=message.value,
+            headers=message.headers,
+            failure=self._failure_here(message, error),
+            source_partition=message.partition,
+            is_unreadable=True,
+        ).fitted(self.limits.dead_letter_bytes_max)
+
+    def bury_undecoded(self, message: UndecodedMessage) -> Bury | Raise:
+        """It is buried without its headers, which this client cannot read, and so could not send."""
+        if not self._retry.dead_letters:
+            return Raise()
+        error = UnreadableFailure(
+            "a header's name is not UTF-8, and confluent-kafka cannot read it"
+        )
+        return Bury(
+            key=message.key,
+            value=message.value,
+            headers=(),
+            failure=replace(self._failure_here(message, error), truncated="headers"),
+            source_partition=message.partition,
+        ).fitted(self.limits.dead_letter_bytes_max)
+
+    def _failure_here(self, message: Message, error: Exception) -> FailureRecord:
+        """The failure of a message that was never handled: how often it failed is unknown."""
+        return FailureRecord(
             topic=message.topic,
             partition=message.partition,
             offset=message.offset,
@@ -142,14 +168,6 @@ class Retries:
             error_text=str(error),
             error_class=_class_name(error),
         )
-        return Bury(
-            key=message.key,
-            value=message.value,
-            headers=message.headers,
-            failure=failure,
-            source_partition=message.partition,
-            is_unreadable=True,
-        ).fitted(self.limits.dead_letter_bytes_max)
 
     def bury_too_large(self, refused: SendAgain | Bury) -> Bury | Raise:
         """The broker refused it for its size, although it should have fitted: its topic was changed."""

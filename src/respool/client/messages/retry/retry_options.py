@@ -64,6 +64,22 @@ class Retry:
         _warn_of_falling(delays_ms)
 
 
+def check_retry(retry: object, delivery: str) -> None:
+    """
+    Raises:
+        BadArgument: the argument `retry` of a consumer is none, or contradicts its `delivery`.
+    """
+    if retry is None:
+        return
+    if not isinstance(retry, Retry):
+        raise BadArgument(f"retry is a respool.Retry(...), not {retry!r}")
+    if delivery == "at-most-once":
+        raise BadArgument(
+            "retry= contradicts delivery='at-most-once', which commits a message before it is handled, and loses it if"
+            " that fails: choose 'at-least-once' or 'exactly-once'"
+        )
+
+
 def _delay_ms(delay: object) -> int:
     match delay:
         case timedelta():

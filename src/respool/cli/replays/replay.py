@@ -1,6 +1,5 @@
 """`respool replay`: read an old range of a topic again, into another topic or for a new group."""
 
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,7 @@ from typer.core import TyperGroup
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.exit_codes import ExitCode
-from respool.cli.interrupts import CtrlC, noticing_ctrl_c
+from respool.cli.replays.replay_progress import FollowedReplay, follow_replay
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted
 from respool.model.times import format_ms
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
     from respool.replay.handle import Replay
     from respool.replay.request import WantedHeaders
 
-# The interval of progress lines without a terminal.
-NOTE_SECONDS = 10.0
-PROGRESS_SECONDS = 0.2
 DEFAULT_COMMAND = "run"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EPILOG = (
@@ -196,7 +192,7 @@ def run(
         replay = resume_recorded(
             cluster, checked.replay_id, arguments.selection, copy_options, on_note=_on_note
         )
-        _follow(replay, as_json=as_json, is_asked_for=True)
+        _print_followed(follow_replay(replay, is_asked_for=True), as_json=as_json)
         return
     request, wanted = checked.request, checked.range
     if dry_run:
@@ -211,7 +207,7 @@ def run(
     if group is not None:
         _print_group(replay, group, as_json=as_json)
     else:
-        _follow(replay, as_json=as_json, is_asked_for=False)
+        _print_followed(follow_replay(replay, is_asked_for=False), as_json=as_json)
 
 
 @app.command(
@@ -286,86 +282,11 @@ def _on_note(text: str) -> None:
     output.note(text, style="yellow" if text.endswith("trying again") else "dim")
 
 
-def _follow(replay: "Replay", *, as_json: bool, is_asked_for: bool) -> None:
-    """Show the progress of a replay into a topic until it ends, and its outcome.
-
-    With `is_asked_for`, the user gave its id and knows that it is resumed.
-    """
-    entry = replay.entry
-    if replay.was_done:
-        if as_json:
-            _print_result(entry, seconds=0.0)
-        output.note(
-            f"replay {entry.id} was done already, at {format_ms(entry.updated_ms)}: "
-            f"{counted(entry.messages, 'message')} in {entry.target}; --again makes another copy"
-        )
-        return
-    if replay.is_resumed and not is_asked_for:
-        output.note(
-            f"continuing replay {entry.id}, begun {format_ms(entry.begun_ms)} by {entry.who}; "
-            "--again starts a new one instead"
-        )
-    output.note(
-        f"replay {entry.id}: {counted(replay.progress.total, 'message')} of {entry.source} from "
-        f"{entry.from_text} to {entry.to_text}, into {entry.target}",
-        style="dim",
-    )
-    began = datetime.now(UTC)
-    with noticing_ctrl_c() as ctrl_c, replay:
-        _show_progress(replay, ctrl_c)
-        entry = replay.wait()
+def _print_followed(followed: FollowedReplay, *, as_json: bool) -> None:
     if as_json:
-        _print_result(entry, seconds=(datetime.now(UTC) - began).total_seconds())
-    copied = counted(entry.messages, "message")
-    if not replay.is_interrupted:
-        output.note(f"replay {entry.id} is done: {copied} in {entry.target}")
-        return
-    output.note(
-        f"replay {entry.id} was interrupted: {copied} in {entry.target}; started again with the same arguments, or "
-        f"with --resume {entry.id}, it continues"
-    )
-    raise typer.Exit(ExitCode.INTERRUPTED)
-
-
-def _show_progress(replay: "Replay", ctrl_c: CtrlC) -> None:
-    """A bar with rate and remaining time on a terminal; elsewhere a line every few seconds."""
-    entry = replay.entry
-    title = f"{entry.source} → {entry.target}"
-    shown, noted_at = 0, time.monotonic()
-    with output.progress(title, total=replay.progress.total, unit="messages") as bar:
-        while not replay.join(PROGRESS_SECONDS):
-            if ctrl_c.pressed:
-                replay.stop()
-            now = replay.progress
-            rate = f"{now.messages_per_second:,.0f}/s, {clock_text(now.seconds_left)} left"
-            bar.advance(now.done - shown)
-            shown = now.done
-            bar.describe(f"{title}  {rate}")
-            if not output.is_error_terminal() and time.monotonic() - noted_at >= NOTE_SECONDS:
-                noted_at = time.monotonic()
-                output.note(f"{title}: {now.done:,} of {now.total:,}, {rate}")
-        bar.advance(replay.progress.done - shown)
-
-
-def clock_text(seconds: float | None) -> str:
-    """75 -> '1:15'; '?' if unknown."""
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(int(seconds + 0.5), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _print_result(entry: "AuditEntry", *, seconds: float) -> None:
-    output.print_json(
-        {
-            "id": entry.id,
-            "state": entry.state,
-            "messages": entry.messages,
-            "into": entry.target,
-            "seconds": round(seconds, 3),
-        }
-    )
+        output.print_json(followed.document)
+    if followed.is_interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
 
 
 def _print_group(replay: "Replay", group: str, *, as_json: bool) -> None:

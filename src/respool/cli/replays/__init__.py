@@ -1,0 +1,1 @@
+"""`respool replay` and `respool dlq`."""
