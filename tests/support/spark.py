@@ -47,6 +47,11 @@ def the_session() -> "SparkSession":
                 "spark.sql.shuffle.partitions": "2",
                 "spark.sql.streaming.stopTimeout": "60s",
                 "spark.sql.streaming.pollingDelay": "10ms",
+                # Each small job would be planned and compiled in pieces, for seconds, to run for milliseconds. Tests
+                # that start a Spark of their own plan and compile as users' do.
+                "spark.sql.adaptive.enabled": "false",
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
                 # For tests that connect to this Spark: any free port.
                 "spark.connect.grpc.binding.address": "127.0.0.1",
                 "spark.connect.grpc.binding.port": "0",
