@@ -3,7 +3,7 @@
 import pytest
 
 from broker.running_broker import RunningBroker
-from respool.server import client_connection
+from respool.server import client_connection, request_arrivals
 from server.test_client_connection import Client, api_versions, fetch, numbered, play, produce, turn
 
 
@@ -11,6 +11,7 @@ class Stopwatch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         monkeypatch.setattr(client_connection, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(request_arrivals, "perf_counter", lambda: self.now)
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_request_behind_another_is_queued_from_when_it_came(
         watch.now += 9
         client.send(numbered(api_versions(), 5))
         assert client.door.times[-1] == ("ApiVersions", (0, 0, 0))
-        assert not client.connection._arrivals
+        assert not client.connection._arrivals._arrivals
 
     play(running_broker, story)
 

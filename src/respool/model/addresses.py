@@ -45,3 +45,17 @@ def is_wildcard(host: str) -> bool:
 def format_address(host: str, port: int) -> str:
     """HOST:PORT; an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def peer_host(address: str) -> str:
+    """A peer's address as rules and limits see it: an IPv4 address mapped into IPv6 is IPv4, and has no zone.
+
+    Otherwise a rule about 10.0.0.1 would not apply to the same machine as ::ffff:10.0.0.1.
+    """
+    if ":" not in address:
+        return address
+    try:
+        parsed = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(parsed.ipv4_mapped or parsed)

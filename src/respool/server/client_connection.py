@@ -11,7 +11,6 @@ client.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
@@ -21,9 +20,12 @@ from respool.broker.broker import Broker
 from respool.broker.dispatch import handle
 from respool.broker.handlers.support.registration import Handler
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
+from respool.model.addresses import peer_host
+from respool.model.security.principal import NO_SESSION, ClientSession
 from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.server.flow_control import FlowControl
 from respool.server.foreign_client import foreign_client
+from respool.server.request_arrivals import RequestArrivals
 from respool.server.traffic import RequestTimes, TrafficCounter
 from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
@@ -33,6 +35,8 @@ from respool.wire.reply_order import ReplyOrder, ReplySlot
 
 logger = logging.getLogger(__name__)
 
+# The listener of `listen`.
+CLIENT_LISTENER = "client"
 FRAME_SIZE_BYTES = 4
 # These may wait for minutes, and can be cancelled without leaving a change half done.
 _WAITING_APIS = frozenset({Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.name})
@@ -78,15 +82,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._is_sending_soon = False
         # A request that must not start before all earlier ones are answered.
         self._deferred: Request | None = None
-        # To measure how long a request waits before it starts: bytes received, bytes parsed, and when the bytes of
-        # waiting requests arrived (position, time).
-        self._bytes_received = 0
-        self._bytes_taken = 0
-        self._arrivals: deque[tuple[int, float]] = deque()
-        self._deferred_since = 0.0
+        self._arrivals = RequestArrivals()
         # Replies that the kernel has not accepted yet, with the times at which they were ready.
         self._written: list[tuple[ApiSpec, float]] = []
         self.peer = "unknown"
+        self._client_host = ""
+        self.session = NO_SESSION
         # The client id in its last request.
         self.client_id: str | None = None
         # When the client last sent anything, and when its last complete request was parsed.
@@ -98,7 +99,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         # uvloop's transports have asyncio's interface, but not its base class.
         self._transport = self._flow.transport = transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
-        self.peer = address[0] if isinstance(address, tuple) else str(address)
+        self.peer = peer_host(address[0]) if isinstance(address, tuple) else str(address)
+        self._client_host = f"/{self.peer}"
+        self.session = ClientSession(host=self.peer, listener=CLIENT_LISTENER)
         # Each write is tried immediately; bytes that the kernel does not accept pause this connection.
         transport.set_write_buffer_limits(high=0)
         if not self._owner.on_connected(self):
@@ -121,10 +124,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         self.last_active = self._loop.time()
         self._reader.on_received(count)
-        self._bytes_received += count
+        self._arrivals.bytes_received += count
         self._proceed()
         if self._reader.has_unread and self._is_held_back():
-            self._arrivals.append((self._bytes_received, perf_counter()))
+            self._arrivals.on_waiting()
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True
@@ -218,8 +221,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 has_taken_any = True
                 self._deferred = None
                 if self._must_wait(request):
-                    if self._deferred_since == 0.0:
-                        self._deferred_since = self._arrived_at() or perf_counter()
+                    self._arrivals.on_deferred()
                     self._deferred = request
                     break
                 self._start(request)
@@ -235,7 +237,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: ProtocolViolation) -> None:
         foreign = None
-        if isinstance(error, FrameTooLarge) and not self._bytes_taken:
+        if isinstance(error, FrameTooLarge) and not self._arrivals.bytes_taken:
             foreign = foreign_client(
                 error.size, metrics_listen=self._broker.settings.metrics.listen
             )
@@ -253,7 +255,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _next_request(self) -> Request | None:
         while (frame := self._reader.next_frame()) is not None:
-            self._bytes_taken += FRAME_SIZE_BYTES + len(frame)
+            self._arrivals.bytes_taken += FRAME_SIZE_BYTES + len(frame)
             try:
                 return decode_request(frame)
             except UnsupportedApi as error:
@@ -282,24 +284,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             or self._replies.waiting >= self._pipelined_max
         )
 
-    def _arrived_at(self) -> float | None:
-        """When the last parsed request had arrived completely; None: just now."""
-        arrivals = self._arrivals
-        while arrivals and arrivals[0][0] < self._bytes_taken:
-            arrivals.popleft()
-        return arrivals[0][1] if arrivals else None
-
-    def _queued_s(self, now: float) -> float:
-        """How long the request that starts now has waited behind earlier ones."""
-        since, self._deferred_since = self._deferred_since, 0.0
-        if not since and self._arrivals:
-            since = self._arrived_at() or now
-        return now - since if since else 0.0
-
     def _start(self, request: Request) -> None:
         began = perf_counter()
-        queued_s = self._queued_s(began)
-        request.client_host = f"/{self.peer}"
+        queued_s = self._arrivals.queued_s(began)
+        request.client_host = self._client_host
+        request.session = self.session
         self.client_id = request.client_id
         self._traffic.on_request(request)
         slot = self._replies.open_reply()

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from kio.serial import entity_writer
 
 from respool.model.errors import UnsupportedVersion
+from respool.model.security.principal import NO_SESSION, ClientSession
 from respool.wire.api_table import API_TABLE, Api, ApiSpec
 from respool.wire.protocol_errors import RequestMalformed, UnsupportedApi
 from respool.wire.reply_errors import codes_of, with_errors
@@ -47,6 +48,8 @@ class Request:
     size: int
     # The client's address in Kafka's format: "/127.0.0.1". Set by the connection.
     client_host: str = ""
+    # Who sends it, as far as the connection proved it. Set by the connection.
+    session: ClientSession = NO_SESSION
     # True if the reply is for a follower. Set by the handler: see `broker/memory.py`.
     is_of_follower: bool = False
     # True if its coroutine waits for others: data, group members, brokers. Set by the handler: see `server/traffic.py`.
