@@ -1,0 +1,1 @@
+"""Share groups (KIP-932): their settings, and errors in replies."""
