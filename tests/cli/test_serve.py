@@ -160,7 +160,7 @@ def test_every_reason_why_lines_have_no_effect_is_said_with_the_settings(
         "request.timeout.ms",
         "password.encoder.secret",
         "remote.x",
-        "share.x",
+        "share.coordinator.append.linger.ms",
         "group.streams.x",
     )
     file.write_text("".join(f"{name}=1\n" for name in names))

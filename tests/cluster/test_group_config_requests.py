@@ -10,6 +10,7 @@ from respool.cluster.group_config_requests import GROUP_ID_BYTES_MAX, configure_
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.group_config import GroupConfig
+from respool.model.share.share_broker_settings import ShareBrokerSettings
 from respool.ports.metadata_store import EntryTooLarge, check_entry_size
 
 SESSION = "consumer.session.timeout.ms"
@@ -80,3 +81,44 @@ def test_the_longest_group_id_fits_a_key_of_the_store() -> None:
     check_entry_size(key, b"")
     with pytest.raises(EntryTooLarge):
         check_entry_size(key + "x", b"")
+
+
+LETTERS = "errors.deadletterqueue.topic.name"
+LETTERS_ENABLED = "errors.deadletterqueue.group.enable"
+
+
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [
+        ("dlq.missing", "does not exist"),
+        ("dlq.plain", "takes no dead letters"),
+        ("__consumer_offsets", "does not begin with 'dlq.'"),
+    ],
+)
+def test_a_topic_that_can_take_no_dead_letters_is_refused_when_it_is_set(
+    topic: str, why: str
+) -> None:
+    cluster = ClusterWorld({ONE: None})
+    cluster.create("dlq.plain", partitions=1, factor=1, overrides={})
+    with pytest.raises(InvalidConfig, match=why):
+        configure(cluster, {LETTERS: topic})
+    assert cluster.view().image.group_configs == {}
+
+
+def test_an_internal_topic_takes_no_dead_letters_whatever_the_prefix() -> None:
+    cluster = ClusterWorld({ONE: None})
+    any_name = ShareBrokerSettings(errors_deadletterqueue_topic_name_prefix="")
+    with pytest.raises(InvalidConfig, match="is an internal topic"):
+        configure_group(
+            cluster.view(),
+            GROUP,
+            lambda _: {LETTERS: "__consumer_offsets"},
+            settings=GroupSettings(),
+            shares=any_name,
+        )
+
+
+def test_a_topic_with_its_flag_takes_dead_letters() -> None:
+    cluster = ClusterWorld({ONE: None})
+    cluster.create("dlq.rides", partitions=1, factor=1, overrides={LETTERS_ENABLED: "true"})
+    assert configure(cluster, {LETTERS: "dlq.rides"}) == {GROUP: {LETTERS: "dlq.rides"}}

@@ -75,12 +75,12 @@ def test_settings_of_kafka_that_respool_refuses_are_left_out_and_do_not_stop_the
         "cleanup.policy": "compact",
         "compression.type": "gzip",
         "compression.gzip.level": "9",
+        "errors.deadletterqueue.group.enable": "true",
         "respool.mirror": "true",
         "retention.ms": "1000",
     }
     # The target decides about flushing, and what has no effect is not worth a word.
     assert topics.left_out["rides"] == [
-        "errors.deadletterqueue.group.enable",
         "local.retention.ms",
         "preallocate",
         "remote.storage.enable",

@@ -5,6 +5,7 @@ import pytest
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import InvalidConfig
 from respool.model.group_config import GroupConfig, check_group_config, group_times
+from respool.model.share.share_broker_settings import ShareBrokerSettings
 
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
@@ -12,7 +13,7 @@ SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.
 def check(settings: GroupSettings, **overrides: str) -> None:
     names = {"session": SESSION, "interval": INTERVAL}
     config = GroupConfig.parse({names[name]: text for name, text in overrides.items()})
-    check_group_config(config, settings)
+    check_group_config(config, settings, ShareBrokerSettings())
 
 
 def test_a_group_without_a_value_has_that_of_all_groups() -> None:
@@ -64,7 +65,6 @@ def test_a_stored_value_gives_way_to_limits_that_have_changed() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("share.record.lock.duration.ms", "share groups"),
         ("streams.num.standby.replicas", "streams groups"),
         ("consumer.assignment.interval.ms", "at once"),
         ("no.such", "Unknown group config name: no.such"),

@@ -15,7 +15,7 @@ from respool.cluster.reassignment import is_moving, retarget
 from respool.cluster.view import ClusterView
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.ids import BrokerId
-from respool.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from respool.model.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 
 def enlarge_internal_topics(draft: PartitionDraft) -> None:
@@ -80,4 +80,5 @@ def _wanted(settings: ControllerSettings) -> dict[str, int]:
     return {
         CONSUMER_OFFSETS: settings.offsets_topic_replication_factor,
         TRANSACTION_STATE: settings.transaction_state_topic_replication_factor,
+        SHARE_GROUP_STATE: settings.share_coordinator_state_topic_replication_factor,
     }

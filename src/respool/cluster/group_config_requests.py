@@ -10,6 +10,8 @@ from respool.model.config_rules import parse_each
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import InvalidConfig, InvalidRequest
 from respool.model.group_config import GROUP_RULES, GroupConfig, check_group_config
+from respool.model.internal_topics import is_internal
+from respool.model.share.share_broker_settings import ShareBrokerSettings
 from respool.ports.metadata_store import KEY_BYTES_MAX
 
 # In UTF-8: what is left of a key of the metadata store.
@@ -22,6 +24,7 @@ def configure_group(
     rewrite: Callable[[Mapping[str, str]], Mapping[str, str]],
     *,
     settings: GroupSettings,
+    shares: ShareBrokerSettings | None = None,
 ) -> list[GuardedWrite]:
     """Rewrite the configuration of a group, which need not exist yet.
 
@@ -40,7 +43,9 @@ def configure_group(
     wanted = rewrite(before.values)
     # What a newer version stored stays, and blocks no change.
     own = {name: text for name, text in wanted.items() if not _is_foreign(name, text, before)}
-    check_group_config(GroupConfig.parse(own), settings)
+    config = GroupConfig.parse(own)
+    check_group_config(config, settings, shares or ShareBrokerSettings())
+    _check_dead_letter_topic(config, view)
     texts = {
         name: str(value)
         for name in own
@@ -56,6 +61,25 @@ def configure_group(
         why=f"group {group_id!r} has other settings",
     )
     return in_writes([change], guard=view.guard)
+
+
+def _check_dead_letter_topic(config: GroupConfig, view: ClusterView) -> None:
+    """A mistake is reported when it is made, and not when the first letter is due."""
+    name = config.errors_deadletterqueue_topic_name
+    if not name:
+        return
+    problem = None
+    topic = view.image.topics.get(name)
+    if is_internal(name):
+        problem = "is an internal topic"
+    elif name in view.image.views:
+        problem = "is a view, which cannot be written"
+    elif topic is None:
+        problem = "does not exist; create it with errors.deadletterqueue.group.enable=true"
+    elif not topic.config.errors_deadletterqueue_group_enable:
+        problem = "takes no dead letters: set errors.deadletterqueue.group.enable=true for it"
+    if problem is not None:
+        raise InvalidConfig(f"errors.deadletterqueue.topic.name: topic {name} {problem}")
 
 
 def _is_foreign(name: str, text: str, before: StoredOverrides) -> bool:

@@ -173,6 +173,9 @@ class ControllerSettings:
     transaction_state_topic_replication_factor: int = setting(
         3, "Replication factor of __transaction_state, at most the number of brokers.", low=1
     )
+    share_coordinator_state_topic_replication_factor: int = setting(
+        3, "Replication factor of __share_group_state, at most the number of brokers.", low=1
+    )
     # If more than this share of the partitions whose preferred leader is a broker have another leader, leadership
     # returns to that broker.
     leader_imbalance_max: float = 0.10

@@ -1,6 +1,7 @@
 """A group's own configuration, under Kafka's names. It can be changed at any time and survives restarts.
 
-Settings of share and streams groups are known by name, and refused until such groups are served.
+Settings of share groups are in `share/share_group_config.py`. Those of streams groups are known by name, and
+refused until such groups are served.
 """
 
 from collections.abc import Mapping
@@ -10,17 +11,21 @@ from typing import Self
 from respool.model.config_rules import INT_MAX, ConfigRule, int_between, parse_each, rules_of
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.errors import InvalidConfig
+from respool.model.share.share_broker_settings import ShareBrokerSettings
+from respool.model.share.share_group_config import (
+    ShareGroupConfig,
+    check_share_group_config,
+)
 
 # What the settings begin with that have no effect here, and why.
 _NOT_SERVED = {
     "consumer.assign": "an assignment is computed at once, with the request that causes it",
-    "share.": "share groups (KIP-932) are not served",
     "streams.": "streams groups (KIP-1071) are not served",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupConfig:
+class GroupConfig(ShareGroupConfig):
     """None: the broker's setting for all groups applies."""
 
     consumer_heartbeat_interval_ms: int | None = field(
@@ -80,7 +85,9 @@ def group_times(config: GroupConfig | None, settings: GroupSettings) -> GroupTim
     )
 
 
-def check_group_config(config: GroupConfig, settings: GroupSettings) -> None:
+def check_group_config(
+    config: GroupConfig, settings: GroupSettings, shares: ShareBrokerSettings
+) -> None:
     """Check a group's configuration against the limits of the broker.
 
     Raises:
@@ -103,8 +110,13 @@ def check_group_config(config: GroupConfig, settings: GroupSettings) -> None:
                 f"consumer.{name} = {value} is outside {low} to {high}: see group.consumer.min.{name} and "
                 f"group.consumer.max.{name} of the broker"
             )
+    check_share_group_config(config, shares)
     times = group_times(config, settings)
-    if config != _NOTHING and times.session_timeout_ms <= times.heartbeat_interval_ms:
+    has_own = (config.consumer_session_timeout_ms, config.consumer_heartbeat_interval_ms) != (
+        None,
+        None,
+    )
+    if has_own and times.session_timeout_ms <= times.heartbeat_interval_ms:
         raise InvalidConfig(
             f"consumer.session.timeout.ms = {times.session_timeout_ms} must be greater than "
             f"consumer.heartbeat.interval.ms = {times.heartbeat_interval_ms}"

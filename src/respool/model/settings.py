@@ -35,6 +35,10 @@ from respool.model.server_settings import (
     StorageSettings,
 )
 from respool.model.setting_fields import SettingField, check_lows, fields_of, setting
+from respool.model.share.share_broker_settings import (
+    ShareBrokerSettings,
+    ShareCoordinatorSettings,
+)
 from respool.model.topic_config import TopicConfig
 
 
@@ -59,6 +63,8 @@ class Settings:
     delays: DelaySettings = field(default_factory=DelaySettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    shares: ShareBrokerSettings = field(default_factory=ShareBrokerSettings)
+    share_states: ShareCoordinatorSettings = field(default_factory=ShareCoordinatorSettings)
     # Warnings about settings that were given under an old name, to be logged when the broker starts.
     renamed: tuple[str, ...] = field(default=(), repr=False, compare=False)
     # Lines of a Kafka broker's settings that have no effect, to be logged when the broker starts.

@@ -170,6 +170,12 @@ class TopicConfig(InertTopicSettings):
             "record of its key.",
         ),
     )
+    errors_deadletterqueue_group_enable: bool = field(
+        default=False,
+        metadata=yes_or_no(
+            "Whether share groups may send dead letters to this topic: errors.deadletterqueue.topic.name of a group."
+        ),
+    )
     file_delete_delay_ms: int = field(
         default=MINUTE_MS,
         metadata=long_between(0, LONG_MAX, "How long a removed file stays before it is deleted."),
@@ -420,7 +426,7 @@ OF_ITSELF = frozenset(
 )
 
 # A broker's defaults do not have them: what is set once for a topic must not follow from what may change.
-WITHOUT_DEFAULT = OF_ITSELF | AT_CREATION_ONLY
+WITHOUT_DEFAULT = OF_ITSELF | AT_CREATION_ONLY | {"errors.deadletterqueue.group.enable"}
 
 
 def parse_defaults(overrides: Mapping[str, str]) -> TopicConfig:

@@ -35,9 +35,11 @@ class BrokerConfigs:
         self, group_id: str, rewrite: Rewrite, *, validate_only: bool = False
     ) -> None:
         """Replace the overrides of a group by the result of `rewrite`. Otherwise like `change`."""
-        settings = self._catalog.settings.groups
+        settings = self._catalog.settings
         await self._decide_and_write(
-            lambda view: configure_group(view, group_id, rewrite, settings=settings),
+            lambda view: configure_group(
+                view, group_id, rewrite, settings=settings.groups, shares=settings.shares
+            ),
             validate_only=validate_only,
         )
 

@@ -15,7 +15,6 @@ from respool.model.errors import InvalidConfig
 AS_RETENTION = -2
 
 _NO_TIERING = "Respool has no tiered storage: all segments stay on the brokers' disks"
-_NO_SHARE_GROUPS = "Respool has no share groups, and so no dead letter queues"
 
 
 def _only(
@@ -88,7 +87,6 @@ INERT = frozenset(one.name.replace("_", ".") for one in dataclasses.fields(Inert
 
 # Settings of Kafka that are refused with every value, and why.
 REFUSED: Mapping[str, str] = {
-    "errors.deadletterqueue.group.enable": _NO_SHARE_GROUPS,
     "internal.segment.bytes": "it is for Kafka's own tests; segment.bytes may be as low as 1024",
     "max.decompressed.message.bytes": "what a batch may hold decompressed is not limited per topic",
     "message.format.version": "Kafka 4.0 removed it; records are stored in format v2 only",

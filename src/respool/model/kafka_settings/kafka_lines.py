@@ -33,7 +33,6 @@ _BUFFERS = "the operating system sizes the buffers of sockets"
 _PACE = "Respool's brokers time their requests to each other themselves"
 _COORDINATOR = "coordinators batch and load their records themselves"
 _METRICS = "metrics are counters for Prometheus (metrics_listen), without windows"
-_SHARE = "share groups (KIP-932) are not served"
 _STREAMS = "streams groups (KIP-1071) are not served"
 _TIERED = "there is no tiered storage"
 _KRAFT = "metadata is in metadata.sqlite of the data folder, or in etcd"
@@ -53,6 +52,7 @@ _TUNING = {
         "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
         "num.replica.fetchers",
+        "share.coordinator.threads",
     ),
     **_no_effect(
         _BUFFERS,
@@ -80,9 +80,16 @@ _TUNING = {
         "group.consumer.regex.refresh.interval.ms",
         "group.coordinator.append.linger.ms",
         "group.coordinator.cached.buffer.max.bytes",
+        "group.share.assignment.interval.ms",
+        "group.share.initialize.retry.interval.ms",
+        "group.share.max.assignment.interval.ms",
+        "group.share.min.assignment.interval.ms",
         "offsets.commit.timeout.ms",
         "offsets.load.buffer.size",
         "producer.id.expiration.check.interval.ms",
+        "share.coordinator.append.linger.ms",
+        "share.coordinator.cached.buffer.max.bytes",
+        "share.coordinator.load.buffer.size",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "transaction.state.log.load.buffer.size",
     ),
@@ -193,7 +200,12 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
             "classic,consumer,share",
             "classic,consumer,share,streams",
         ),
-        "classic and consumer groups are always served, and no others",
+        "classic, consumer and share groups are always served, and no others",
+    ),
+    "group.share.assignors": (("simple",), "share groups have the assignor simple"),
+    "group.share.persister.class.name": (
+        ("org.apache.kafka.server.share.persister.DefaultStatePersister",),
+        _JAVA,
     ),
     "kafka.metrics.reporters": (("",), "metrics are for Prometheus: see metrics_listen"),
     "leader.imbalance.per.broker.percentage": (("10",), "the limit is 10 percent"),
@@ -233,6 +245,18 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "replica.selector.class": (("",), "consumers fetch from leaders"),
     "security.inter.broker.protocol": (("PLAINTEXT",), _SECURITY),
     "security.providers": (("",), _JAVA),
+    "share.coordinator.state.topic.compression.codec": (
+        ("0",),
+        "__share_group_state is not compressed",
+    ),
+    "share.coordinator.state.topic.min.isr": (
+        ("1", "2"),
+        "the state of a share partition is on two replicas, if there are two",
+    ),
+    "share.coordinator.state.topic.segment.bytes": (
+        ("104857600",),
+        "segments of internal topics have 100 MiB",
+    ),
     "transaction.partition.verification.enable": (
         ("true",),
         "a transaction's first write to a partition is always verified",
@@ -271,14 +295,12 @@ _LINES: Mapping[str, KafkaLine] = {
 _PREFIXES: Mapping[str, KafkaLine] = {
     "controller.": KafkaLine(why=_KRAFT, accepted=None),
     "delegation.token.": KafkaLine(why="there are no delegation tokens", accepted=()),
-    "group.share.": KafkaLine(why=_SHARE, accepted=None),
     "group.streams.": KafkaLine(why=_STREAMS, accepted=None),
     "internal.metadata.": KafkaLine(why=_KRAFT, accepted=None),
     "listener.name.": KafkaLine(why=_SECURITY, accepted=()),
     "metadata.": KafkaLine(why=_KRAFT, accepted=None),
     "remote.": KafkaLine(why=_TIERED, accepted=None),
     "sasl.": KafkaLine(why=_SECURITY, accepted=()),
-    "share.": KafkaLine(why=_SHARE, accepted=None),
     "ssl.": KafkaLine(why=_SECURITY, accepted=()),
     "zookeeper.": KafkaLine(why=_ZOOKEEPER, accepted=None),
 }

@@ -345,7 +345,6 @@ NOT_DONE = [
     (("remote.storage.enable", "true"), "remote.storage.enable: true is refused: .*tiered storage"),
     (("local.retention.ms", "60000"), "local.retention.ms: 60000 is refused: .*tiered storage"),
     (("remote.copy.lag.ms", "0"), "remote.copy.lag.ms is refused: .*tiered storage"),
-    (("errors.deadletterqueue.group.enable", "true"), "is refused: .*dead letter"),
     (("preallocate", "true"), "preallocate: true is refused"),
     (("flush.messages", "1000"), "flush.messages: 1000 is refused"),
     (("no.such", "1"), "^Unknown topic config name: no.such$"),

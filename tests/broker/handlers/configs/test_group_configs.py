@@ -45,7 +45,7 @@ def test_a_groups_configuration_is_kept(
         ("riders", (SESSION, "1"), INVALID_CONFIG),
         ("riders", (SESSION, "soon"), INVALID_CONFIG),
         ("riders", (SESSION, None), INVALID_REQUEST),
-        ("riders", ("share.session.timeout.ms", "45000"), INVALID_CONFIG),
+        ("riders", ("share.session.timeout.ms", "44999"), INVALID_CONFIG),
         ("riders", ("streams.num.standby.replicas", "1"), INVALID_CONFIG),
         ("riders", ("no.such", "1"), INVALID_CONFIG),
         ("", (SESSION, "50000"), INVALID_REQUEST),

@@ -239,7 +239,7 @@ def test_a_setting_that_respool_cannot_do_is_refused_with_the_reason(
 ) -> None:
     wanted = {
         "tiered": ("remote.storage.enable", "true"),
-        "dead": ("errors.deadletterqueue.group.enable", "true"),
+        "lagging": ("remote.copy.lag.ms", "0"),
         "other": ("no.such", "1"),
         "kept": ("cleanup.policy", ""),
         "plain": ("remote.storage.enable", "false"),
@@ -254,13 +254,13 @@ def test_a_setting_that_respool_cannot_do_is_refused_with_the_reason(
     told = {one.name: (one.error_code, one.error_message) for one in results}
     assert {name: code for name, (code, _) in told.items()} == {
         "tiered": INVALID_CONFIG,
-        "dead": INVALID_CONFIG,
+        "lagging": INVALID_CONFIG,
         "other": INVALID_CONFIG,
         "kept": 0,
         "plain": 0,
     }
     assert "no tiered storage" in told["tiered"][1]
-    assert "no share groups" in told["dead"][1]
+    assert "no tiered storage" in told["lagging"][1]
     assert told["other"][1] == "Unknown topic config name: no.such"
     assert set(running_broker.broker.image.topics) == (
         set() if validate_only else {"kept", "plain"}

@@ -95,7 +95,10 @@ def _entries(broker: Broker, resource: Any, layers: BrokerLayers) -> Iterator[Co
     if kind == ResourceType.GROUP:
         if not name:
             raise InvalidRequest("Group name must not be empty")
-        return group_entries(broker.image.group_configs.get(name), layers)
+        image = broker.image
+        stored = image.stored_group_overrides.get(name)
+        own = {} if stored is None else stored.values
+        return group_entries(image.group_configs.get(name), own, layers)
     raise InvalidRequest(f"resources of type {kind} have no settings here")
 
 
