@@ -1,0 +1,41 @@
+"""What can go wrong with an archive, by who must act."""
+
+from respool.model.errors import RequestError, RespoolError, StorageFailed
+
+
+class ArchiveUnavailable(RespoolError):
+    """The object store did not do what was asked of it; a retry may succeed.
+
+    `kind` is for metrics and status: missing_bucket, denied, clock, throttled, timeout, unreachable or failed.
+    """
+
+    def __init__(self, message: str, *, kind: str = "failed") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class ObjectMissing(RespoolError):
+    """The object store has no object with this key."""
+
+
+class ArchiveCorrupt(RespoolError):
+    """Archived bytes are not what was written: a checksum, a size or a number does not fit. An operator must act."""
+
+
+class ArchiveRefused(RespoolError):
+    """The archive's address cannot be used as it is; the message says what to change."""
+
+
+class NotLocal(StorageFailed):
+    """The records are in the archive only.
+
+    Readers of the archive catch it. If nothing does, clients get KAFKA_STORAGE_ERROR and retry: an
+    OFFSET_OUT_OF_RANGE would make them skip records that exist.
+    """
+
+
+class ArchivedReadFailed(RequestError):
+    """Archived records cannot be read now: the store is away, or what it has is damaged."""
+
+    code = 56
+    retriable = True
