@@ -39,7 +39,12 @@ class FailedMessages:
         self.give_up = give_up
         self.retry_topic, self.dead_letter_topic = topics_of(group)
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+            }
         )
         _create(
             AdminClient({"bootstrap.servers": bootstrap}),

@@ -57,6 +57,13 @@ TO_BROKERS = {
     "replay run": "rides --from 1h --into again",
     "replay list": "",
     "mirror promote": "rides",
+    "delay list": "rides",
+    "delay cancel": "rides reminder-7",
+    "delay stats": "rides",
+    "dlq list": "",
+    "dlq show": "billing",
+    "dlq replay": "billing",
+    "dlq purge": "billing --yes",
     "rides generate": "--count 5",
 }
 BETWEEN_CLUSTERS = {"mirror run": "--topics rides --once", "mirror status": "--topics rides"}
@@ -383,6 +390,7 @@ def test_every_question_can_be_answered_on_the_command_line() -> None:
         "group reset",
         "group delete",
         "transaction abort",
+        "dlq purge",
         "log accept-loss",
         "cluster drain",
         "cluster remove",
