@@ -12,10 +12,9 @@ from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupDescribeReply,
     DescribedConsumerGroup,
     DescribedConsumerMember,
-    NamedPartitions,
 )
-from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS, PartitionSet
-from respool.coordination.groups.consumer.topics_view import TopicsView
+from respool.coordination.groups.consumer.partition_sets import NO_PARTITIONS
+from respool.coordination.groups.consumer.topics_view import TopicsView, named_partitions
 from respool.coordination.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from respool.coordination.groups.group_records import write_group_key
 from respool.coordination.groups.group_requests import (
@@ -35,17 +34,34 @@ from respool.coordination.groups.group_requests import (
     ListGroupsReply,
     TopicResult,
 )
+from respool.coordination.groups.share.share_descriptions import (
+    SHARE_PROTOCOL_TYPE,
+    describe_share_group,
+)
+from respool.coordination.groups.share.share_group_requests import (
+    FindShareStates,
+    FindShareStatesReply,
+    ShareGroupDescribe,
+    ShareGroupDescribeReply,
+)
+from respool.coordination.groups.share.share_groups import ShareGroups
 from respool.model.coordinator_errors import GroupIdNotFound, NonEmptyGroup
 from respool.model.errors import RequestError
 
 
 class GroupAdmin:
     def __init__(
-        self, *, offsets: CommittedOffsets, classic: ClassicGroups, consumers: ConsumerGroups
+        self,
+        *,
+        offsets: CommittedOffsets,
+        classic: ClassicGroups,
+        consumers: ConsumerGroups,
+        shares: ShareGroups,
     ) -> None:
         self._offsets = offsets
         self._classic = classic
         self._consumers = consumers
+        self._shares = shares
 
     def list(self, request: ListGroups) -> ListGroupsReply:
         """List the groups that match the filters; a group that only has offsets is Empty."""
@@ -59,6 +75,10 @@ class GroupAdmin:
         listed += (
             ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state, GroupType.CONSUMER)
             for group_id, group in self._consumers.groups.items()
+        )
+        listed += (
+            ListedGroup(group_id, SHARE_PROTOCOL_TYPE, group.state, GroupType.SHARE)
+            for group_id, group in self._shares.groups.items()
         )
         listed += (
             ListedGroup(group_id, "", GroupState.EMPTY, GroupType.CLASSIC)
@@ -83,7 +103,7 @@ class GroupAdmin:
         group = self._classic.groups.get(group_id)
         if group is not None:
             return _described(group)
-        if group_id in self._consumers.groups:
+        if group_id in self._consumers.groups or group_id in self._shares.groups:
             # Clients that get this error retry with ConsumerGroupDescribe.
             error = GroupIdNotFound(f"group {group_id} is not a classic group")
             return DescribedGroup(group_id=group_id, error=error)
@@ -99,6 +119,22 @@ class GroupAdmin:
                 for group_id in request.group_ids
             )
         )
+
+    def describe_shares(self, request: ShareGroupDescribe) -> ShareGroupDescribeReply:
+        groups = self._shares.groups
+        return ShareGroupDescribeReply(
+            groups=tuple(
+                describe_share_group(group_id, groups.get(group_id), self._shares.topics)
+                for group_id in request.group_ids
+            )
+        )
+
+    def find_share_states(self, request: FindShareStates) -> FindShareStatesReply:
+        group = self._shares.groups.get(request.group_id)
+        if group is None:
+            error = GroupIdNotFound(f"there is no share group {request.group_id}")
+            return FindShareStatesReply(error=error)
+        return FindShareStatesReply(initialized=group.states.initialized)
 
     def delete(self, request: DeleteGroups, draft: Draft) -> DeleteGroupsReply:
         results = []
@@ -130,6 +166,8 @@ class GroupAdmin:
         """Remove all members and set offsets in one batch, so that no commit can come in between."""
         try:
             check_group_id(request.group_id)
+            if request.group_id in self._shares.groups:
+                raise GroupIdNotFound(f"group {request.group_id} is a share group")
             topics = self._offsets.commit(request.group_id, request.topics, draft=draft)
             _raise_first_error(topics)
         except RequestError as error:
@@ -185,15 +223,6 @@ def describe_consumer_group(
         return DescribedConsumerGroup(
             group_id=group_id, error=GroupIdNotFound(f"there is no consumer group {group_id}")
         )
-    names = {topic.topic_id: name for name, topic in topics.items()}
-
-    def named(partitions: PartitionSet) -> tuple[NamedPartitions, ...]:
-        """Existing topics only: a deleted topic has no name."""
-        return tuple(
-            NamedPartitions(topic_id, names[topic_id], tuple(sorted(numbers)))
-            for topic_id, numbers in sorted(partitions.items())
-            if topic_id in names
-        )
 
     def described(member: ConsumerMember) -> DescribedConsumerMember:
         return DescribedConsumerMember(
@@ -205,8 +234,10 @@ def describe_consumer_group(
             client_host=member.client_host,
             topic_names=tuple(sorted(member.topic_names)),
             topic_pattern=member.topic_pattern,
-            assignment=named(member.assigned),
-            target_assignment=named(group.targets.get(member.member_id, NO_PARTITIONS)),
+            assignment=named_partitions(member.assigned, topics),
+            target_assignment=named_partitions(
+                group.targets.get(member.member_id, NO_PARTITIONS), topics
+            ),
             is_classic=member.classic is not None,
         )
 

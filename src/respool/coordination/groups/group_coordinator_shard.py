@@ -40,9 +40,24 @@ from respool.coordination.groups.group_requests import (
     TxnOffsetCommit,
 )
 from respool.coordination.groups.offset_requests import OffsetRequests
+from respool.coordination.groups.share.share_group_records import SHARE_RECORD_KINDS
+from respool.coordination.groups.share.share_group_requests import (
+    AlterShareStarts,
+    DeleteShareGroup,
+    DeleteShareStates,
+    FindShareStates,
+    ShareGroupDescribe,
+    ShareGroupHeartbeat,
+    ShareGroupRequest,
+    ShareStatesInitialized,
+    ShareStatesRemoved,
+)
+from respool.coordination.groups.share.share_groups import SHARE_TIMER, ShareGroups
 from respool.model.coordinator_settings import GroupSettings
 from respool.model.group_config import GroupConfig, group_times
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
+from respool.model.share.share_broker_settings import ShareBrokerSettings
+from respool.model.share.share_group_config import share_group_settings
 from respool.ports.random_source import RandomSource
 
 logger = logging.getLogger(__name__)
@@ -54,7 +69,16 @@ HEARD_AGAIN_MS = 10_000
 
 
 class GroupCoordinatorShard:
-    writing_requests = (OffsetCommit, TxnOffsetCommit, OffsetDelete, DeleteGroups, FenceGroup)
+    writing_requests = (
+        OffsetCommit,
+        TxnOffsetCommit,
+        OffsetDelete,
+        DeleteGroups,
+        FenceGroup,
+        AlterShareStarts,
+        DeleteShareStates,
+        DeleteShareGroup,
+    )
 
     def __init__(
         self,
@@ -62,8 +86,10 @@ class GroupCoordinatorShard:
         *,
         rng: RandomSource,
         config_of: Callable[[str], GroupConfig | None] = lambda _: None,
+        shares: ShareBrokerSettings | None = None,
     ) -> None:
         """`config_of` returns a group's own configuration; None: there is none."""
+        shares = shares or ShareBrokerSettings()
         self._check_interval_ms = settings.offsets_retention_check_interval_ms
         self._offsets = CommittedOffsets(metadata_length_max=settings.offset_metadata_max_bytes)
         self._classic = ClassicGroups(settings, rng=rng)
@@ -72,12 +98,26 @@ class GroupCoordinatorShard:
             rng=rng,
             times_of=lambda group_id: group_times(config_of(group_id), settings),
         )
-        protocols = GroupProtocols(classic=self._classic, consumers=self._consumers)
+        self._shares = ShareGroups(
+            shares,
+            settings_of=lambda group_id: share_group_settings(config_of(group_id), shares),
+            is_other_group=self._is_other_than_share,
+        )
+        protocols = GroupProtocols(
+            classic=self._classic, consumers=self._consumers, shares=self._shares
+        )
         self._group_offsets = OffsetRequests(
-            settings, offsets=self._offsets, classic=self._classic, consumers=self._consumers
+            settings,
+            offsets=self._offsets,
+            classic=self._classic,
+            consumers=self._consumers,
+            shares=self._shares,
         )
         self._admin = GroupAdmin(
-            offsets=self._offsets, classic=self._classic, consumers=self._consumers
+            offsets=self._offsets,
+            classic=self._classic,
+            consumers=self._consumers,
+            shares=self._shares,
         )
         self._skipped_kinds: set[int] = set()
         # Requests that may have to wait build their own decisions, and so does the most frequent request.
@@ -87,6 +127,10 @@ class GroupCoordinatorShard:
             Heartbeat: protocols.heartbeat,
             LeaveGroup: protocols.leave,
             ConsumerGroupHeartbeat: protocols.consumer_heartbeat,
+            ShareGroupHeartbeat: _answering(self._shares.heartbeat),
+            AlterShareStarts: _answering(self._shares.change_states),
+            DeleteShareStates: _answering(self._shares.change_states),
+            DeleteShareGroup: _answering(self._shares.change_states),
         }
         # All others are answered at once.
         self._repliers: dict[type, Callable[[Any, Draft], Any]] = {
@@ -97,6 +141,10 @@ class GroupCoordinatorShard:
             ListGroups: lambda request, _: self._admin.list(request),
             DescribeGroups: lambda request, _: self._admin.describe(request),
             ConsumerGroupDescribe: lambda request, _: self._admin.describe_consumers(request),
+            ShareGroupDescribe: lambda request, _: self._admin.describe_shares(request),
+            FindShareStates: lambda request, _: self._admin.find_share_states(request),
+            ShareStatesInitialized: self._shares.on_initialized,
+            ShareStatesRemoved: self._shares.on_removed,
             DeleteGroups: self._admin.delete,
             FenceGroup: self._admin.fence,
         }
@@ -108,7 +156,7 @@ class GroupCoordinatorShard:
 
     def decide(
         self,
-        request: GroupRequest | ConsumerGroupRequest,
+        request: GroupRequest | ConsumerGroupRequest | ShareGroupRequest,
         *,
         ticket: Ticket,
         now_ms: int,
@@ -128,6 +176,9 @@ class GroupCoordinatorShard:
         if key[0] == CONSUMER_TIMER:
             self._consumers.on_timer(str(key[1]), draft)
             return draft.decision()
+        if key[0] == SHARE_TIMER:
+            self._shares.on_timer(str(key[1]), draft)
+            return draft.decision()
         assert key == EXPIRY_TIMER, key
         has_more = self._group_offsets.expire(draft)
         draft.set_timer(EXPIRY_TIMER, now_ms if has_more else now_ms + self._check_interval_ms)
@@ -139,6 +190,7 @@ class GroupCoordinatorShard:
         draft.set_timer(EXPIRY_TIMER, now_ms + self._check_interval_ms)
         self._classic.on_loaded(draft)
         self._consumers.on_loaded(draft)
+        self._shares.on_loaded(draft)
         return draft.decision()
 
     def on_heard_again(self, *, now_ms: int) -> None:
@@ -149,6 +201,7 @@ class GroupCoordinatorShard:
         """
         self._classic.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
         self._consumers.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
+        self._shares.on_heard_again(until_ms=now_ms + HEARD_AGAIN_MS)
 
     def on_topics_changed(
         self, topics: TopicsView, *, now_ms: int, wall_ms: int | None = None
@@ -159,6 +212,7 @@ class GroupCoordinatorShard:
         """
         draft = Draft(now_ms, wall_ms=wall_ms)
         self._consumers.on_topics_changed(topics, draft)
+        self._shares.on_topics_changed(topics, draft)
         return draft.decision()
 
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision:
@@ -182,10 +236,32 @@ class GroupCoordinatorShard:
             self._classic.replay(read_group_key(record.key), record.value)
         elif kind in CONSUMER_RECORD_KINDS:
             self._consumers.replay(record)
+        elif kind in SHARE_RECORD_KINDS:
+            self._shares.replay(record)
         elif kind not in self._skipped_kinds:
             self._skipped_kinds.add(kind)
             logger.warning("records of kind %d are unknown here and skipped", kind)
 
+    def _is_other_than_share(self, group_id: str) -> bool:
+        """True if the name is taken by a group of another kind, or by one that only has offsets."""
+        return (
+            group_id in self._classic.groups
+            or group_id in self._consumers.groups
+            or self._offsets.has_group(group_id)
+        )
+
     def replay_end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
         """Apply a transaction marker: the transaction's offsets take effect, or are discarded."""
         self._offsets.end_transaction(producer_id, is_committed=is_committed)
+
+
+def _answering(
+    handle: Callable[[Any, Ticket, Draft], None],
+) -> Callable[[Any, Ticket, Draft], Decision]:
+    """A decider from what writes its answers, if there are some already, into the draft."""
+
+    def decide(request: Any, ticket: Ticket, draft: Draft) -> Decision:
+        handle(request, ticket, draft)
+        return draft.decision()
+
+    return decide

@@ -1,5 +1,6 @@
-"""Decides which of the two protocols a group uses, and how requests of the other protocol are handled.
+"""Decides which of the two consumer protocols a group uses, and how requests of the other protocol are handled.
 
+Share groups are no consumer groups: requests of both protocols find no group under their names.
 A group uses one protocol at a time. A next-generation group may have members of both; `group_upgrade.py` describes the
 conversion. A group without members takes the protocol of the first member that joins.
 """
@@ -8,24 +9,46 @@ from respool.coordination.decision import Decision, Ticket
 from respool.coordination.draft import Draft
 from respool.coordination.groups.classic.classic_groups import CLASSIC_TIMER, ClassicGroups
 from respool.coordination.groups.consumer.consumer_groups import ConsumerGroups
-from respool.coordination.groups.consumer.consumer_requests import ConsumerGroupHeartbeat
-from respool.coordination.groups.group_requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from respool.coordination.groups.consumer.consumer_requests import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatReply,
+)
+from respool.coordination.groups.group_requests import (
+    Heartbeat,
+    JoinGroup,
+    JoinGroupReply,
+    LeaveGroup,
+    SyncGroup,
+)
+from respool.coordination.groups.share.share_groups import ShareGroups
+from respool.model.coordinator_errors import GroupIdNotFound
 
 
 class GroupProtocols:
-    def __init__(self, *, classic: ClassicGroups, consumers: ConsumerGroups) -> None:
+    def __init__(
+        self, *, classic: ClassicGroups, consumers: ConsumerGroups, shares: ShareGroups
+    ) -> None:
         self._classic = classic
-        # Invariant: no group is in both.
+        # Invariant: no group is in two of them.
         self._consumers = consumers
+        self._shares = shares
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeat, ticket: Ticket, draft: Draft
     ) -> Decision:
+        if request.group_id in self._shares.groups:
+            error = GroupIdNotFound(f"group {request.group_id} is a share group")
+            draft.answer(ticket, ConsumerGroupHeartbeatReply(error=error))
+            return draft.decision()
         classic = self._classic.groups.get(request.group_id)
         self._consumers.heartbeat(request, ticket, draft, classic=classic)
         return draft.decision()
 
     def join(self, request: JoinGroup, ticket: Ticket, draft: Draft) -> Decision:
+        if request.group_id in self._shares.groups:
+            error = GroupIdNotFound(f"group {request.group_id} is a share group")
+            draft.answer(ticket, JoinGroupReply(error=error, member_id=request.member_id))
+            return draft.decision()
         group = self._consumers.groups.get(request.group_id)
         if group is None:
             return self._classic.join(request, ticket, draft)

@@ -47,6 +47,7 @@ class GroupState(StrEnum):
 class GroupType(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 # --- joining

@@ -24,6 +24,7 @@ from respool.coordination.groups.group_requests import (
     TopicResult,
     TxnOffsetCommit,
 )
+from respool.coordination.groups.share.share_groups import ShareGroups
 from respool.coordination.record_bytes import fits_a_string
 from respool.model.coordinator_errors import (
     GroupIdNotFound,
@@ -47,11 +48,13 @@ class OffsetRequests:
         offsets: CommittedOffsets,
         classic: ClassicGroups,
         consumers: ConsumerGroups,
+        shares: ShareGroups,
     ) -> None:
         self._retention_ms = settings.offsets_retention_ms
         self._offsets = offsets
         self._classic = classic
         self._consumers = consumers
+        self._shares = shares
 
     def commit(self, request: OffsetCommit, draft: Draft) -> OffsetCommitReply:
         try:
@@ -81,6 +84,8 @@ class OffsetRequests:
             self._classic.check_txn_commit(group, request)
         elif consumer is not None:
             consumer.check_txn_commit(request)
+        elif request.group_id in self._shares.groups:
+            raise _missing_group(request)
         elif request.generation < 0:
             _check_new_group(request.group_id)
         elif self._offsets.has_group(request.group_id):
@@ -95,6 +100,9 @@ class OffsetRequests:
             self._classic.check_commit(group, request, now_ms)
         elif consumer is not None:
             consumer.check_commit(request)
+        elif request.group_id in self._shares.groups:
+            # Share groups have no committed offsets.
+            raise _missing_group(request)
         elif request.generation < 0:
             # From a consumer with manual assignment, or a tool. This commit creates the group.
             _check_new_group(request.group_id)

@@ -84,7 +84,7 @@ def read_consumer_key(key: bytes) -> ConsumerRecordKey:
 
 
 def write_consumer_value(value: ConsumerRecordValue) -> bytes:
-    writer = _Writer(version=_VALUE_VERSION, is_flexible=True)
+    writer = GroupRecordWriter(version=_VALUE_VERSION, is_flexible=True)
     tagged: dict[int, bytes] = {}
     match value:
         case GroupValue():
@@ -121,7 +121,9 @@ def read_consumer_value(kind: ConsumerRecordKind, value: bytes) -> ConsumerRecor
     Raises:
         CoordinatorRecordDamaged: the value cannot be decoded.
     """
-    reader = _MemberReader(value, what=f"a consumer group's {kind.name} record", is_flexible=True)
+    reader = GroupRecordReader(
+        value, what=f"a consumer group's {kind.name} record", is_flexible=True
+    )
     version = reader.int16()
     if version != _VALUE_VERSION:
         raise reader.damaged(f"version {version} is unknown, the newest is {_VALUE_VERSION}")
@@ -154,7 +156,7 @@ def read_consumer_value(kind: ConsumerRecordKind, value: bytes) -> ConsumerRecor
     return read
 
 
-def _read_group(reader: "_MemberReader") -> GroupValue:
+def _read_group(reader: "GroupRecordReader") -> GroupValue:
     epoch = reader.int32()
     tagged = reader.tagged_fields()
     reader.end()
@@ -169,7 +171,7 @@ def _int64(data: bytes | None, *, otherwise: int) -> int:
     return otherwise if data is None else RecordReader(data, what="a tagged number").int64()
 
 
-def _write_member(writer: "_Writer", value: MemberValue) -> None:
+def _write_member(writer: "GroupRecordWriter", value: MemberValue) -> None:
     writer.string(value.instance_id)
     writer.string(value.rack_id)
     writer.string(value.client_id)
@@ -180,7 +182,7 @@ def _write_member(writer: "_Writer", value: MemberValue) -> None:
     writer.string(value.assignor)
 
 
-def _read_member(reader: "_MemberReader") -> MemberValue:
+def _read_member(reader: "GroupRecordReader") -> MemberValue:
     instance_id = reader.nullable_string()
     rack_id = reader.nullable_string()
     client_id = reader.string()
@@ -206,7 +208,7 @@ def _read_member(reader: "_MemberReader") -> MemberValue:
 
 
 def _classic_bytes(classic: ClassicDetails) -> bytes:
-    writer = _Writer(version=0, is_flexible=True)
+    writer = GroupRecordWriter(version=0, is_flexible=True)
     writer.int8(_PRESENT)
     writer.int32(classic.session_timeout_ms)
     writer.count(len(classic.protocols))
@@ -219,7 +221,7 @@ def _classic_bytes(classic: ClassicDetails) -> bytes:
 
 
 def _read_classic(data: bytes) -> ClassicDetails | None:
-    reader = _MemberReader(data, what="a classic member's details", is_flexible=True)
+    reader = GroupRecordReader(data, what="a classic member's details", is_flexible=True)
     if reader.int8() != _PRESENT:
         return None
     session_timeout_ms = reader.int32()
@@ -239,8 +241,13 @@ def _state(number: int) -> MemberState:
         return MemberState.UNKNOWN
 
 
-class _MemberReader(RecordReader):
+class GroupRecordReader(RecordReader):
+    """Reads what records of both kinds of groups have in common."""
+
     __slots__ = ()
+
+    def raw(self, length: int) -> bytes:
+        return self._take(length)
 
     def int8(self) -> int:
         return int.from_bytes(self._take(1), signed=True)
@@ -258,8 +265,18 @@ class _MemberReader(RecordReader):
         return topic_id, numbers
 
 
-class _Writer(RecordWriter):
+class GroupRecordWriter(RecordWriter):
+    """Writes what records of both kinds of groups have in common."""
+
     __slots__ = ()
+
+    def uuid(self, value: UUID) -> None:
+        self._out += value.bytes
+
+    def int32s(self, numbers: frozenset[int]) -> None:
+        self.count(len(numbers))
+        for number in sorted(numbers):
+            self.int32(number)
 
     def int8(self, value: int) -> None:
         self._out += value.to_bytes(1, signed=True)
@@ -272,10 +289,8 @@ class _Writer(RecordWriter):
     def partitions(self, partitions: PartitionSet) -> None:
         self.count(len(partitions))
         for topic_id, numbers in sorted(partitions.items()):
-            self._out += topic_id.bytes
-            self.count(len(numbers))
-            for number in sorted(numbers):
-                self.int32(number)
+            self.uuid(topic_id)
+            self.int32s(numbers)
             self.tagged_fields({})
 
     def done_without_version(self) -> bytes:

@@ -32,6 +32,9 @@ class Due(Enum):
     # For a classic member in a rebalance: to join again; then to sync.
     REJOIN = "rejoin"
     SYNC = "sync"
+    # Of share groups: to answer a heartbeat that waits for state, and to ask the share coordinator again.
+    REPLY = "reply"
+    RETRY = "retry"
 
 
 class Overdue(NamedTuple):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from respool.coordination.groups.consumer.consumer_requests import NamedPartitions
 from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
 from respool.coordination.groups.consumer_protocol import NamedPartitionSet
 from respool.model.ids import TopicId
@@ -35,3 +36,13 @@ def with_names(partitions: PartitionSet, topics: TopicsView) -> NamedPartitionSe
         for name, topic in topics.items()
         if topic.topic_id in partitions
     }
+
+
+def named_partitions(partitions: PartitionSet, topics: TopicsView) -> tuple[NamedPartitions, ...]:
+    """In the form of descriptions; existing topics only: a deleted topic has no name."""
+    names = {topic.topic_id: name for name, topic in topics.items()}
+    return tuple(
+        NamedPartitions(topic_id, names[topic_id], tuple(sorted(numbers)))
+        for topic_id, numbers in sorted(partitions.items())
+        if topic_id in names
+    )
