@@ -77,7 +77,7 @@ bench-kafka: setup
 # Hashes and no index address, for every Python we support.
 lock: setup
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-header --extra tables --extra cluster --extra pipeline --extra archive --extra hdfs --extra secure --group dev pyproject.toml -o $(LOCK)
+	  --no-header --extra tables --extra delta --extra iceberg --extra schemas --extra cluster --extra pipeline --extra archive --extra hdfs --extra secure --group dev pyproject.toml -o $(LOCK)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .durations

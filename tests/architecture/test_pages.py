@@ -22,7 +22,8 @@ _IMPORT = re.compile(r"^\s*from (respool[\w.]*) import ([\w, ]+)$", re.MULTILINE
 _NAMES_WITH_MODULE = re.compile(r"((?:`\w+`, )*`\w+`) \(`(respool\.[\w.]+)`\)")
 # `start.py`, without a package
 _BARE_FILE = re.compile(r"(?<![\w./-])(\w+\.py)\b")
-_ERRORS = re.compile(r"`(respool\.[\w.]*errors)`")
+# `respool.table.errors` is a topic setting.
+_ERRORS = re.compile(r"`(respool\.(?!table\.errors)[\w.]*errors)`")
 
 
 def test_every_path_of_the_map_exists() -> None:

@@ -35,6 +35,11 @@ from respool.model.kafka_settings.kafka_flush import (
     flush_ms_rule,
     resolve_flush,
 )
+from respool.model.tables.table_settings import (
+    TABLE_SETTING_NAMES,
+    TableSettings,
+    check_table_settings,
+)
 from respool.model.tag_names import TagNames
 from respool.model.throttled_replicas import ThrottledReplicas
 
@@ -120,7 +125,7 @@ def _throttled(doc: str) -> dict[str, ConfigRule]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicConfig(InertTopicSettings):
+class TopicConfig(TableSettings, InertTopicSettings):
     """All settings of one topic, parsed and within their limits."""
 
     cleanup_policy: CleanupPolicies = field(
@@ -379,6 +384,7 @@ class TopicConfig(InertTopicSettings):
                 f"min.compaction.lag.ms = {config.min_compaction_lag_ms} is above "
                 f"max.compaction.lag.ms = {config.max_compaction_lag_ms}"
             )
+        check_table_settings(config)
         return config
 
     @property
@@ -417,13 +423,11 @@ AT_CREATION_ONLY = frozenset(
 )
 
 # Settings about a topic's own replicas or identity, which do not apply to another topic with the same settings.
-OF_ITSELF = frozenset(
-    {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "respool.mirror",
-    }
-)
+OF_ITSELF = TABLE_SETTING_NAMES | {
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "respool.mirror",
+}
 
 # A broker's defaults do not have them: what is set once for a topic must not follow from what may change.
 WITHOUT_DEFAULT = OF_ITSELF | AT_CREATION_ONLY | {"errors.deadletterqueue.group.enable"}

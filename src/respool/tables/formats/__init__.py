@@ -1,0 +1,1 @@
+"""Delta and Iceberg behind one port, and the files of a table."""

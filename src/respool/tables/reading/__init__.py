@@ -1,0 +1,1 @@
+"""Reads of tables, and of tables with the log behind them."""

@@ -1,0 +1,1 @@
+"""Joining small files, expiry, and the operations of the command line."""

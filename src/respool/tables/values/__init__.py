@@ -1,0 +1,1 @@
+"""Messages' values as columns: JSON, Avro, Protobuf."""

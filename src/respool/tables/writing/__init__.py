@@ -1,0 +1,1 @@
+"""The service: reads a topic, writes files, commits them with their positions."""
