@@ -6,7 +6,7 @@ right after it was appended.
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from respool.broker.partitions.partition import Partition
 from respool.broker.steady_clock import SteadyClock
@@ -50,6 +50,13 @@ class CoordinatorState(Protocol):
     def replay(self, record: CoordinatorRecord) -> None: ...
 
 
+@runtime_checkable
+class OffsetAwareMachine(Protocol):
+    """A machine that must know where in the log its records are."""
+
+    def replay_at(self, record: CoordinatorRecord, offset: Offset) -> None: ...
+
+
 class TransactionalMachine(CoordinatorState, Protocol):
     """A machine whose decisions may be part of producers' transactions."""
 
@@ -73,6 +80,8 @@ class CoordinatorLog:
         self._machine = machine
         self._clock = clock
         self._offload = offload
+        # None: the machine does not need offsets.
+        self._replay_at = machine.replay_at if isinstance(machine, OffsetAwareMachine) else None
 
     def append(self, decision: Decision, guard: VerificationGuard | None) -> None:
         """Write a decision's records as one batch, and replay them.
@@ -87,8 +96,11 @@ class CoordinatorLog:
         now_ms, producer = self._clock.wall_ms(), decision.producer
         batch = _batch(decision.records, producer, now_ms=now_ms)
         is_urgent = bool(decision.answers or decision.effects)
-        self._partition.append(batch, now_ms=now_ms, guard=guard, is_urgent=is_urgent)
-        if producer is None:
+        appended = self._partition.append(batch, now_ms=now_ms, guard=guard, is_urgent=is_urgent)
+        if self._replay_at is not None:
+            for number, one in enumerate(decision.records):
+                self._replay_at(one, Offset(appended.base_offset + number))
+        elif producer is None:
             for one in decision.records:
                 self._machine.replay(one)
         else:
@@ -153,7 +165,9 @@ class CoordinatorLog:
             logger.warning("%s: a record without a key at %d", self._partition.name, record.offset)
             return
         one = CoordinatorRecord(key=record.key, value=record.value)
-        if batch.header.is_transactional:
+        if self._replay_at is not None:
+            self._replay_at(one, Offset(record.offset))
+        elif batch.header.is_transactional:
             machine = cast(TransactionalMachine, self._machine)
             machine.replay(one, producer_id=ProducerId(batch.header.producer_id))
         else:
