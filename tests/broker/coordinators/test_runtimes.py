@@ -173,6 +173,46 @@ async def test_while_the_store_is_silent_a_consumer_waits_for_groups_that_may_ex
     assert await asked == NotCoordinator.code
 
 
+async def admin_commit_error(node: Node) -> int:
+    """The error of an administrator's commit: of a group without members."""
+    partition = {
+        "partition_index": 0,
+        "committed_offset": 4,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    reply = await node.ask(
+        Api.OFFSET_COMMIT,
+        8,
+        group_id="riders",
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": TOPIC, "partitions": [partition]}],
+    )
+    return int(reply.topics[0].partitions[0].error_code)
+
+
+@plays(brokers=2, **FEW)
+async def test_an_administrator_s_commit_that_comes_while_the_groups_are_loaded_takes_effect(
+    cluster: Cluster,
+) -> None:
+    """librdkafka's AlterConsumerGroupOffsets does not retry: its user got NOT_COORDINATOR on a new cluster."""
+    await cluster.create([ONE, TWO])
+    node = await coordinator_in(cluster)
+    runtimes, partition = node.broker.groups.runtimes, node.partition(topic=CONSUMER_OFFSETS)
+    await cluster.until(lambda: len(cluster.image(topic=CONSUMER_OFFSETS).isr) == 2)
+    cluster.cut(ONE, TWO)
+    node.in_process(lambda: append_something(partition))
+    node.in_process(lambda: runtimes.on_role(partition))
+    asked = asyncio.ensure_future(admin_commit_error(node))
+    await cluster.pass_time(100)
+    assert not asked.done()
+    cluster.heal()
+    assert await asked == 0
+    assert list(node.broker.groups.committed()[0].group_ids()) == ["riders"]
+
+
 async def list_error(node: Node) -> int:
     reply = await node.ask(Api.LIST_GROUPS, 4, states_filter=[])
     return int(reply.error_code)

@@ -118,6 +118,10 @@ class CoordinatorRuntimes:
                 while any(map(self._is_about_to_serve, names)):
                     await self._changed.wait()
 
+    def is_about_to_serve(self, name: str) -> bool:
+        """True if `wait_until_served` may have to wait for this name."""
+        return self._is_clustered and self._is_about_to_serve(name)
+
     async def _is_topic_to_come(self) -> bool:
         """True if the image will soon have the topic, because other brokers have it already."""
         if not self._is_clustered:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.support.coordinator_requests import ask_coordinator
+from respool.broker.coordinators.runtimes import CoordinatorRuntimes
+from respool.broker.handlers.support.coordinator_requests import Encode, ask_coordinator
 from respool.broker.handlers.support.offsets_to_commit import (
     Asked,
     codes_of,
@@ -12,7 +13,7 @@ from respool.broker.handlers.support.offsets_to_commit import (
 )
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import READ_GROUP, READ_TOPIC
-from respool.broker.outcome import Outcome, Reply
+from respool.broker.outcome import Outcome, Pipelined, Reply
 from respool.coordination.groups.group_requests import (
     NO_MEMBER_ID,
     RETENTION_BY_BROKER,
@@ -41,7 +42,19 @@ def offset_commit(request: Request, broker: Broker) -> Outcome:
 
     if not question.topics:
         return encode_codes(request, asked, iter(()))
-    return ask_coordinator(broker.groups.runtimes, question.group_id, question, encode)
+    runtimes = broker.groups.runtimes
+    if question.member_id == NO_MEMBER_ID and runtimes.is_about_to_serve(question.group_id):
+        return _commit_when_served(runtimes, question, encode)
+    return ask_coordinator(runtimes, question.group_id, question, encode)
+
+
+async def _commit_when_served(
+    runtimes: CoordinatorRuntimes, question: OffsetCommit, encode: Encode
+) -> Reply:
+    """An administrator's commit: librdkafka does not retry it, and returns NOT_COORDINATOR to its user."""
+    await runtimes.wait_until_served({question.group_id})
+    outcome = ask_coordinator(runtimes, question.group_id, question, encode)
+    return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
 
 
 def _log_commit(
