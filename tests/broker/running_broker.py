@@ -14,6 +14,13 @@ from respool.broker.world import World
 from respool.drivers.sqlite_store import SqliteStore
 from respool.drivers.system_sources import SystemRandomSource
 from respool.model.errors import DiskFailed
+from respool.model.security.acl import AclBinding, AclFilter
+from respool.model.security.principal import (
+    NO_SESSION,
+    AuthenticationMethod,
+    ClientSession,
+    Principal,
+)
 from respool.model.settings import Settings
 from respool.records.build import NewRecord, build_batch
 from respool.sim.disk.simulated_disk import SimDisk, SimLocalReader
@@ -39,6 +46,8 @@ class RunningBroker:
 
     def __init__(self, runner: asyncio.Runner, settings: Settings) -> None:
         self._runner = runner
+        # Of the requests that follow; by default they are the broker's own, which may do everything.
+        self.session = NO_SESSION
         self.disk = SimDisk(Random(7), name="broker")
         # Who says that it is on this machine is lent files.
         self.local_reader = SimLocalReader()
@@ -94,6 +103,28 @@ class RunningBroker:
             return await task
 
         return self.run(wait())
+
+    def log_in(self, principal: str = "User:alice", *, host: str = "10.0.0.7") -> None:
+        """Send the requests that follow as this client, which is no broker."""
+        self.session = ClientSession(
+            principal=Principal.parse(principal),
+            host=host,
+            method=AuthenticationMethod.SCRAM_SHA_512,
+            is_broker=False,
+        )
+
+    def enforce(self, mode: str = "enforce") -> None:
+        self.set_for_broker("", {"respool.authorization": mode})
+
+    def set_acls(self, *acls: AclBinding) -> None:
+        """Let there be these ACLs, and no others."""
+
+        async def change() -> None:
+            await self.broker.access_changes.delete([AclFilter()])
+            results = await self.broker.access_changes.create(acls)
+            assert not any(results), results
+
+        self.run(change())
 
     def set_for_broker(self, name: str, overrides: Mapping[str, str]) -> None:
         """What is set for a broker while it runs, or without a name for all."""
@@ -211,7 +242,9 @@ class RunningBroker:
         return broker
 
     async def _answer(self, frame: memoryview) -> Reply:
-        outcome = handle(decode_request(frame), self.broker)
+        request = decode_request(frame)
+        request.session = self.session
+        outcome = handle(request, self.broker)
         if isinstance(outcome, Pipelined):
             return await outcome.wait()
         if isinstance(outcome, Coroutine):

@@ -16,6 +16,7 @@ from respool.node.config import load_settings
 KAFKAS = Path(__file__).with_name("kafka_broker_settings.txt").read_text().split()
 
 READ_BY_HAND = {
+    "authorizer.class.name",
     "broker.id",
     "inter.broker.listener.name",
     "listener.security.protocol.map",
@@ -86,7 +87,21 @@ def test_every_setting_of_a_kafka_broker_is_known_by_name() -> None:
 
 def test_names_of_settings_are_kafkas_of_today() -> None:
     of_kafka_4_4 = {name for name in KAFKA_NAMES.values() if "deadletterqueue" in name}
-    assert set(KAFKA_NAMES.values()) - of_kafka_4_4 <= set(KAFKAS)
+    of_authorizer = {"super.users", "allow.everyone.if.no.acl.found"}
+    assert set(KAFKA_NAMES.values()) - of_kafka_4_4 - of_authorizer <= set(KAFKAS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "kafka.security.authorizer.AclAuthorizer",
+    ],
+)
+def test_kafkas_authorizers_enforce_acls(tmp_path: Path, name: str) -> None:
+    settings = load(tmp_path, f"authorizer.class.name={name}\nsuper.users=User:a;User:b\n")
+    assert settings.access.authorization == "enforce"
+    assert settings.access.super_user_names == {"User:a", "User:b"}
 
 
 def test_all_refused_lines_are_said_at_once_with_their_numbers(tmp_path: Path) -> None:
@@ -98,7 +113,7 @@ def test_all_refused_lines_are_said_at_once_with_their_numbers(tmp_path: Path) -
         "num.partitions=x\n"
         "auto.leader.rebalance.enable=false\n"
         "log.cleanup.policy=\\\n  tidy\n"
-        "super.users=User:admin\n"
+        "quota.window.num=none\n"
         "log.retention.hours=1h\n"
     )
     problems = refused(tmp_path, text)
@@ -110,7 +125,7 @@ def test_all_refused_lines_are_said_at_once_with_their_numbers(tmp_path: Path) -
         ["line 5", "num.partitions"],
         ["line 6", "auto.leader.rebalance.enable"],
         ["line 7", "log.cleanup.policy"],
-        ["line 9", "super.users"],
+        ["line 9", "quota.window.num"],
         ["line 10", "log.retention.hours"],
     ]
     assert "accepted is only true" in problems[4]
@@ -223,7 +238,7 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
         ("node.id=1\nbroker.id=2", "must be equal"),
         ("broker.id=-1", "not given out"),
         ("sasl.enabled.mechanisms=PLAIN", "not authenticated"),
-        ("authorizer.class.name=org.apache.kafka.X", "no authorizer"),
+        ("authorizer.class.name=org.apache.kafka.X", "StandardAuthorizer"),
         ("remote.log.storage.system.enable=true", "no tiered storage"),
         ("leader.replication.throttled.rate=5", "while the broker runs"),
         ("log.flush.interval.messages=10000", "batches are synced one by one"),

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from respool.broker.audit_trail import AuditTrail
 from respool.pacing.rate_limited_log import RateLimitedLog
 from respool.wire.codec import Request
 
@@ -21,13 +22,16 @@ TEXT_LENGTH_MAX = 200
 
 
 class AdminLog:
-    def __init__(self) -> None:
+    def __init__(self, audit: AuditTrail | None = None) -> None:
+        self._audit = audit
         # Standalone consumers commit with the same request as administrators, at any rate.
         self._commits = RateLimitedLog(logger)
 
     def log(self, request: Request, what: str) -> None:
         """`what` is the change, in the past tense."""
         logger.info("%s [client %s at %s]", what, *_asked_by(request))
+        if self._audit is not None:
+            self._audit.changed(request, what)
 
     def by(self, request: Request) -> Callable[[str], None]:
         """Return `log` for this request, without a reference to it: its records need not stay in memory."""

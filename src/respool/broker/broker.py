@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from respool.broker.access_control import AccessControl
 from respool.broker.admin_log import AdminLog
+from respool.broker.audit_trail import AuditTrail
 from respool.broker.auto_created import AutoCreatedTopics
 from respool.broker.coordinators.coordinators import Coordinators
 from respool.broker.coordinators.producer_id_blocks import ProducerIds
@@ -18,6 +20,7 @@ from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.broker.membership.cluster_member import ClusterMember
 from respool.broker.membership.hosted_replicas import HostedReplicas
 from respool.broker.memory import MemoryBudget
+from respool.broker.metadata.access_changes import AccessChanges
 from respool.broker.metadata.broker_configs import BrokerConfigs
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.deleted_topics import DeletedTopics
@@ -74,7 +77,10 @@ class Broker:
             offload=world.offload,
             metrics=world.metrics,
         )
-        self.admin_log = AdminLog()
+        self.audit = AuditTrail(world.audit, world.clock)
+        self.admin_log = AdminLog(self.audit)
+        self.access = AccessControl(settings.access, audit=self.audit, metrics=world.metrics)
+        self.catalog.on_image = self._on_image
         self.metrics = BrokerMetrics(settings, world.metrics)
         self.fetch_sessions = FetchSessions(
             sessions_max=settings.fetch.fetch_sessions_max, rng=world.rng
@@ -112,6 +118,9 @@ class Broker:
                 rules=settings.controller,
                 spawn=self.spawn,
             )
+
+    def _on_image(self) -> None:
+        self.access.on_image(self.catalog.image, self.catalog.broker_config())
 
     @property
     def image(self) -> ClusterImage:
@@ -214,6 +223,7 @@ class Broker:
             spawn=self.spawn,
         )
         self.broker_configs = BrokerConfigs(self.catalog)
+        self.access_changes = AccessChanges(self.catalog, self.settings.access)
         self.coordinators = self._new_coordinators()
         self.groups = self.coordinators.groups
         self.markers = self.coordinators.markers

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from respool.ports.audit_sink import AuditSink
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.local_reader import LocalReader
@@ -28,5 +29,7 @@ class World:
     peers: Peers | None = None
     # Reads files that leaders on this host name; None: no local reads.
     local_reader: LocalReader | None = None
+    # Where the audit log goes; None: to the log.
+    audit: AuditSink | None = None
     # None: the process's loggers are not this broker's.
     log_levels: LogLevels | None = None

@@ -1,14 +1,15 @@
 """Operators' requests about brokers: drain, remove, admit again, and change the configuration."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from respool.cluster import keys
+from respool.cluster.authorization_mode import check_mode
 from respool.cluster.enlarge import can_do_without
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
 from respool.cluster.view import ClusterView
-from respool.model.broker_config import ALL_BROKERS
+from respool.model.broker_config import ALL_BROKERS, AUTHORIZATION
 from respool.model.cluster import RegistryEntry, StoredOverrides
 from respool.model.dynamic_config import check_is_dynamic, parse_changes
 from respool.model.errors import (
@@ -126,10 +127,11 @@ def configure(
     rewrite: Callable[[Overrides], Overrides],
     *,
     defaults: TopicConfig | None = None,
+    super_users: Collection[str] = (),
 ) -> list[GuardedWrite]:
     """Rewrite the configuration of a broker, or of all brokers if the name is "".
 
-    `defaults` are those of topics in the settings file of the broker that decides.
+    `defaults` are those of topics in the settings file of the broker that decides, and so are `super_users`.
 
     Raises:
         InvalidRequest: there is no such broker, or a setting cannot be changed at run time.
@@ -149,6 +151,8 @@ def configure(
     if after == before.values:
         return []
     _check_defaults(view, name, after, defaults or TopicConfig())
+    if after.get(AUTHORIZATION) != before.values.get(AUTHORIZATION):
+        check_mode(view, name, after.get(AUTHORIZATION), super_users=super_users)
     change = KeyChange(
         key=keys.broker_config_key(name),
         value=keys.encode_overrides(after) if after else None,

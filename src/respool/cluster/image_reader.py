@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from respool.cluster import keys
+from respool.cluster.access_reader import with_access
 from respool.cluster.view_reader import stray_views, with_views
 from respool.model.cluster import (
     NO_CONTROLLER,
@@ -90,7 +91,7 @@ class ImageReader:
         group_keys = [key for key in changed if key.startswith(keys.GROUP_CONFIGS)]
         if group_keys:
             image = _with_group_configs(image, values, group_keys)
-        return self._with_controller(image, values)
+        return self._with_controller(with_access(image, values, changed), values)
 
     def _with_broker_configs(self, image: ClusterImage, values: Values) -> ClusterImage:
         """The image with the brokers' configuration, and with topics whose defaults may have changed with it."""

@@ -10,6 +10,8 @@
                                 of a view also {"view": {"of", "where"}}, with the parent's id, and 0 partitions
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing",
                                 "offline"}
+/acls/<resource>/<pattern>/<name in base64>    {"entries": [{"principal", "operation", "permission", "host"}]}
+/quotas/<entity in base64>     {"limits"}
 /producer-ids                  {"next"}
 /cluster                       {"id"}
 ```
@@ -120,7 +122,7 @@ def encode_topic(topic: TopicRecord) -> bytes:
     }
     if topic.view is not None:
         fields["view"] = {"of": topic.view.parent_id.hex, "where": topic.view.where}
-    return _dump(fields)
+    return to_json(fields)
 
 
 def decode_topic(value: bytes) -> TopicRecord:
@@ -137,7 +139,7 @@ def decode_topic(value: bytes) -> TopicRecord:
 
 
 def encode_partition(partition: PartitionImage) -> bytes:
-    return _dump(
+    return to_json(
         {
             "replicas": partition.replicas,
             "isr": partition.isr,
@@ -174,13 +176,14 @@ def decode_partition(value: bytes, *, revision: int = 0) -> PartitionImage:
 
 def encode_broker(registration: BrokerRegistration) -> bytes:
     endpoint = registration.endpoint
-    return _dump(
+    return to_json(
         {
             "host": endpoint.host,
             "port": endpoint.port,
             "rack": endpoint.rack,
             "incarnation": registration.incarnation.hex,
             "is_draining": endpoint.is_draining,
+            "knows_acls": True,
             # 0 in the first write, whose revision becomes the epoch. Later writes keep the epoch.
             "epoch": endpoint.epoch,
             "lease": registration.lease,
@@ -198,6 +201,7 @@ def decode_broker(broker: BrokerId, value: bytes, *, revision: int) -> BrokerReg
             rack=fields.get("rack"),
             epoch=fields.get("epoch", 0) or revision,
             is_draining=fields.get("is_draining", False),
+            knows_acls=fields.get("knows_acls", False),
         ),
         incarnation=UUID(hex=fields["incarnation"]),
         lease=fields.get("lease"),
@@ -205,7 +209,7 @@ def decode_broker(broker: BrokerId, value: bytes, *, revision: int) -> BrokerReg
 
 
 def encode_registry(entry: RegistryEntry) -> bytes:
-    return _dump(
+    return to_json(
         {
             "rack": entry.rack,
             "host": entry.host,
@@ -235,7 +239,7 @@ def decode_registry(value: bytes, *, revision: int = 0) -> RegistryEntry:
 
 
 def encode_overrides(overrides: Mapping[str, str]) -> bytes:
-    return _dump({"overrides": dict(overrides)})
+    return to_json({"overrides": dict(overrides)})
 
 
 def decode_overrides(value: bytes, *, revision: int = 0) -> StoredOverrides:
@@ -243,7 +247,7 @@ def decode_overrides(value: bytes, *, revision: int = 0) -> StoredOverrides:
 
 
 def encode_controller(broker: BrokerId) -> bytes:
-    return _dump({"broker": broker})
+    return to_json({"broker": broker})
 
 
 def decode_controller(value: bytes) -> BrokerId:
@@ -251,7 +255,7 @@ def decode_controller(value: bytes) -> BrokerId:
 
 
 def encode_cluster(cluster_id: str) -> bytes:
-    return _dump({"id": cluster_id})
+    return to_json({"id": cluster_id})
 
 
 def decode_cluster(value: bytes) -> str:
@@ -274,7 +278,7 @@ def _brokers(values: Iterable[int]) -> tuple[BrokerId, ...]:
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
-def _dump(fields: Mapping[str, object]) -> bytes:
+def to_json(fields: Mapping[str, object]) -> bytes:
     return _TO_JSON(fields).encode()
 
 

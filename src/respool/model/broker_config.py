@@ -11,16 +11,20 @@ from typing import Self
 
 from respool.model.config_rules import (
     LONG_MAX,
+    ConfigKind,
     ConfigRule,
     long_between,
+    one_of,
     parse_each,
     rules_of,
     texts_of,
 )
 from respool.model.ids import BrokerId
+from respool.model.security.acl import AccessMode
 
 # The name under which the configuration of all brokers is stored.
 ALL_BROKERS = ""
+AUTHORIZATION = "respool.authorization"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +53,15 @@ class BrokerConfig:
             0,
             LONG_MAX,
             "Bytes per second taken by copies of partitions that are moved to this broker; 0 for no limit.",
+        ),
+    )
+
+    respool_authorization: AccessMode = field(
+        default=AccessMode.OFF,
+        metadata=one_of(
+            ConfigKind.STRING,
+            AccessMode,
+            "What all brokers do with ACLs: off, observe (decide and log, serve everything), or enforce.",
         ),
     )
 

@@ -11,6 +11,8 @@ from uuid import UUID
 from respool.model.errors import PolicyViolation
 from respool.model.group_config import GroupConfig
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.security.acl import AclImage
+from respool.model.security.quota import QuotaImage
 from respool.model.topic_config import Flush, TopicConfig
 from respool.model.where import Where
 
@@ -27,6 +29,8 @@ class BrokerEndpoint:
     epoch: int = 0
     # It is shutting down: it gets no new replicas or leaderships.
     is_draining: bool = False
+    # It authorizes requests, as brokers of older versions do not.
+    knows_acls: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +215,8 @@ class ClusterImage:
     # Configuration of groups by group id, as far as this version knows it; and the same, as stored.
     group_configs: Mapping[str, GroupConfig] = field(default_factory=dict)
     stored_group_overrides: Mapping[str, StoredOverrides] = field(default_factory=dict)
+    acls: AclImage = field(default_factory=AclImage)
+    quotas: QuotaImage = field(default_factory=QuotaImage)
     # The metadata store's revision that this image shows.
     revision: int = 0
 

@@ -68,6 +68,7 @@ def _raise_unknown(name: str) -> None:
 # Kafka's settings that need more than a name: see `node/kafka_properties.py`.
 _READ_BY_HAND = frozenset(
     {
+        "authorizer.class.name",
         "broker.id",
         "inter.broker.listener.name",
         "listener.security.protocol.map",

@@ -21,6 +21,37 @@ class SecurityDisabled(RequestError):
     code = 54
 
 
+class TopicAuthorizationFailed(RequestError):
+    """The client has not the right to do this with the topic, which may not even exist."""
+
+    code = 29
+
+
+class GroupAuthorizationFailed(RequestError):
+    """The client has not the right to do this with the group, which may not even exist."""
+
+    code = 30
+
+
+class ClusterAuthorizationFailed(RequestError):
+    """The client has not the right to do this with the cluster."""
+
+    code = 31
+
+
+class DelegationTokenAuthorizationFailed(RequestError):
+    """The client has not the right to do this with delegation tokens."""
+
+    code = 65
+
+
+class ThrottlingQuotaExceeded(RequestError):
+    """The client has used up its quota of changes; it may try again after the reply's throttle time."""
+
+    code = 89
+    retriable = True
+
+
 class DelegationTokensDisabled(RequestError):
     """The broker has no delegation tokens."""
 

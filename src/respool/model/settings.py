@@ -26,6 +26,8 @@ from respool.model.coordinator_settings import (
 )
 from respool.model.errors import SettingsError
 from respool.model.etcd_endpoints import host_of
+from respool.model.security.access_settings import AccessSettings
+from respool.model.security.acl import AccessMode
 from respool.model.server_settings import (
     BrokerFetchSettings,
     DelaySettings,
@@ -65,6 +67,7 @@ class Settings:
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     shares: ShareBrokerSettings = field(default_factory=ShareBrokerSettings)
     share_states: ShareCoordinatorSettings = field(default_factory=ShareCoordinatorSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     # Warnings about settings that were given under an old name, to be logged when the broker starts.
     renamed: tuple[str, ...] = field(default=(), repr=False, compare=False)
     # Lines of a Kafka broker's settings that have no effect, to be logged when the broker starts.
@@ -146,7 +149,10 @@ class Settings:
     @cached_property
     def broker_defaults(self) -> BrokerConfig:
         """The defaults of the run-time configuration, from the settings file."""
-        return BrokerConfig(respool_copy_bytes_per_s_max=self.replication.copy_bytes_per_s_max)
+        return BrokerConfig(
+            respool_copy_bytes_per_s_max=self.replication.copy_bytes_per_s_max,
+            respool_authorization=AccessMode(self.access.authorization),
+        )
 
 
 def _all_settings() -> dict[str, SettingField]:

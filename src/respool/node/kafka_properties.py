@@ -31,6 +31,13 @@ from respool.model.topic_defaults import (
 Line = tuple[str, str, str]
 Parse = Callable[[str, str, str], object]
 
+# ACLs with Kafka's meaning: in KRaft clusters, and before.
+_AUTHORIZERS = frozenset(
+    {
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "kafka.security.authorizer.AclAuthorizer",
+    }
+)
 _ROLES = frozenset({"broker", "controller"})
 _ANYWHERE = ("", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not listened on.
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
@@ -101,6 +108,7 @@ class _Reader:
             self._lines[one.name] = one
         self._special: Mapping[str, Callable[[JavaProperty], None]] = {
             "advertised.listeners": self._read_listeners,
+            "authorizer.class.name": self._read_authorizer,
             "broker.id": self._read_id,
             "inter.broker.listener.name": self._read_inter_broker,
             "listener.security.protocol.map": self._read_protocols,
@@ -212,6 +220,18 @@ class _Reader:
         if one.value.strip() == "-1":
             raise self._problem(one, "ids are not given out: choose a number from 0 on")
         self._add(one, "broker_id", one.value.strip())
+
+    def _read_authorizer(self, one: JavaProperty) -> None:
+        name = one.value.strip()
+        if not name:
+            self._accept(one.name, "there is no authorizer without it")
+        elif name in _AUTHORIZERS:
+            self._add(one, "authorization", "enforce")
+        else:
+            known = " or ".join(sorted(_AUTHORIZERS))
+            raise self._problem(
+                one, f"Java classes cannot be loaded; ACLs are enforced for {known}"
+            )
 
     def _read_folder(self, one: JavaProperty) -> None:
         if one.name == "log.dir" and self._lines.get("log.dirs", one).value.strip():

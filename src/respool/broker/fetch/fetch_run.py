@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from respool.broker.fetch.fetch_rights import FetchRights
 from respool.broker.fetch.partition_read import PartitionRead
 from respool.broker.fetch.readers import FetchBroker, Reader
 from respool.broker.fetch.sessions import FetchScope, FetchTarget
@@ -67,6 +68,7 @@ class FetchRun:
         wait_max_s: float,
         reader: Reader,
         is_of_follower: bool,
+        rights: FetchRights,
     ) -> None:
         self._broker = broker
         self._scope = scope
@@ -78,6 +80,8 @@ class FetchRun:
         self._wait_max_s = wait_max_s
         self._reader = reader
         self._is_of_follower = is_of_follower
+        self._rights = rights
+        self._refused = rights.refused
         self._is_of_consumer = reader.read_to is not ReadTo.END
         local_reader = broker.world.local_reader
         self._read = PartitionRead(
@@ -156,6 +160,9 @@ class FetchRun:
         *,
         cached_only: bool,
     ) -> FetchedPartition:
+        refusal = self._refused.get(target.topic) if self._refused else None
+        if refusal is not None:
+            return _failed(target, refusal)
         try:
             partition = self._reader.find(target)
             log = partition.log
@@ -289,9 +296,22 @@ class FetchRun:
                 # The error is in the answer already; there is nothing to wait for.
                 continue
 
+    def _refuse_revoked(self, answer: FetchAnswer) -> None:
+        """Take out what the client may not read any more: the fetch may have waited for minutes."""
+        self._refused = refused = self._rights.now()
+        if refused:
+            answer.partitions = [
+                (target, _failed(target, refused[target.topic]))
+                if target.topic in refused
+                else (target, fetched)
+                for target, fetched in answer.partitions
+            ]
+            answer.served = [one for one in answer.served if one[1].topic not in refused]
+
     def encode(self, answer: FetchAnswer) -> Reply:
         for partition, error in answer.failures:
             partition.on_storage_error(error)
+        self._refuse_revoked(answer)
         for partition, target, fetched in answer.served:
             count_served(partition, fetched, fetch_offset=target.fetch_offset)
         self._broker.views.count(answer.scan, is_sent=True)

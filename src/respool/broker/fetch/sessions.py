@@ -12,7 +12,7 @@ A client that is out of step gets an error and starts over with epoch 0. Nothing
 only the partitions to fetch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
@@ -63,6 +63,8 @@ class FetchSession:
     epoch: int
     uses_topic_ids: bool
     used_at_ms: int
+    # Who started it. Its number alone gives nobody access to it.
+    owner: Hashable = None
     # In the order in which they are served: a partition that returned data moves to the end.
     targets: dict[tuple[TopicRef, int], FetchTarget] = field(default_factory=dict)
 
@@ -105,18 +107,20 @@ class FetchSessions:
         forgotten: Iterable[tuple[TopicRef, int]],
         uses_topic_ids: bool,
         now_ms: int,
+        owner: Hashable = None,
     ) -> FetchScope:
-        """Return what a request covers, and advance its session's epoch.
+        """Return what a request of this owner covers, and advance its session's epoch.
 
         Raises:
             FetchSessionNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdMismatch: the client must start over.
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            if self._is_of(session_id, owner):
+                del self._sessions[session_id]
             if epoch == FINAL_EPOCH or not targets:
                 return FetchScope(targets=targets, session_id=NO_SESSION, is_incremental=False)
-            return self._start(targets, uses_topic_ids, now_ms)
-        session = self._resume(session_id, epoch, uses_topic_ids)
+            return self._start(targets, uses_topic_ids, now_ms, owner)
+        session = self._resume(session_id, epoch, uses_topic_ids, owner)
         for key in forgotten:
             session.targets.pop(key, None)
         for target in targets:
@@ -135,11 +139,21 @@ class FetchSessions:
             session=session,
         )
 
-    def _start(self, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int) -> FetchScope:
+    def _is_of(self, session_id: int, owner: Hashable) -> bool:
+        session = self._sessions.get(session_id)
+        return session is not None and session.owner == owner
+
+    def _start(
+        self, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int, owner: Hashable
+    ) -> FetchScope:
         if not self._make_room(now_ms):
             return FetchScope(targets=targets, session_id=NO_SESSION, is_incremental=False)
         session = FetchSession(
-            id=self._new_id(), epoch=1, uses_topic_ids=uses_topic_ids, used_at_ms=now_ms
+            id=self._new_id(),
+            epoch=1,
+            uses_topic_ids=uses_topic_ids,
+            used_at_ms=now_ms,
+            owner=owner,
         )
         session.targets = {target.key: target for target in targets}
         self._sessions[session.id] = session
@@ -147,9 +161,11 @@ class FetchSessions:
             targets=targets, session_id=session.id, is_incremental=False, session=session
         )
 
-    def _resume(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession:
+    def _resume(
+        self, session_id: int, epoch: int, uses_topic_ids: bool, owner: Hashable
+    ) -> FetchSession:
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.owner != owner:
             raise FetchSessionNotFound(f"there is no fetch session {session_id}")
         if epoch != session.epoch:
             raise InvalidFetchSessionEpoch(

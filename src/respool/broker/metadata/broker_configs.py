@@ -25,9 +25,15 @@ class BrokerConfigs:
         Raises:
             RequestError: the change is invalid, or the store does not answer.
         """
-        defaults = self._catalog.settings.topic_defaults
+        settings = self._catalog.settings
         await self._decide_and_write(
-            lambda view: broker_requests.configure(view, name, rewrite, defaults=defaults),
+            lambda view: broker_requests.configure(
+                view,
+                name,
+                rewrite,
+                defaults=settings.topic_defaults,
+                super_users=settings.access.super_user_names,
+            ),
             validate_only=validate_only,
         )
 

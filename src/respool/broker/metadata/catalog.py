@@ -56,6 +56,8 @@ class Catalog:
         self._reader = ImageReader(me=self.me, defaults=settings.topic_defaults)
         # Called with the name of each topic or view that was deleted, by any broker.
         self.on_deleted: Callable[[str], None] = lambda _: None
+        # Called first when the image has changed: rights come before what they allow.
+        self.on_image: Callable[[], None] = lambda: None
         # Called when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
         # Set on every change of the image, and then replaced by a new event.
@@ -259,6 +261,7 @@ class Catalog:
         self.image = self._reader.read(
             self._feed.values, changed, before, revision=self._feed.revision
         )
+        self.on_image()
         # A view is deleted with its parent, perhaps before its own key is.
         gone = before.views.keys() - self.image.views.keys()
         for name in sorted({*keys.topic_names(changed), *gone}):

@@ -104,8 +104,6 @@ _TUNING = {
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
-        "quota.window.num",
-        "quota.window.size.seconds",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",
         "telemetry.max.bytes",
@@ -174,7 +172,6 @@ _OF_KAFKAS_CLUSTERS = {
 # The accepted values, and why there are no others.
 _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "alter.config.policy.class.name": (("",), _JAVA),
-    "authorizer.class.name": (("",), "there is no authorizer yet"),
     "auto.leader.rebalance.enable": (
         ("true",),
         "leadership always returns to the preferred leaders",
@@ -286,10 +283,6 @@ _LINES: Mapping[str, KafkaLine] = {
         name: KafkaLine(why="it can only be set while the broker runs, as in Kafka", accepted=())
         for name in ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
     },
-    **dict.fromkeys(
-        ("allow.everyone.if.no.acl.found", "super.users"),
-        KafkaLine(why="there is no authorizer yet", accepted=()),
-    ),
 }
 
 _PREFIXES: Mapping[str, KafkaLine] = {

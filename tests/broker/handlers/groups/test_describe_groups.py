@@ -20,7 +20,7 @@ from respool.wire.api_table import Api
 VERSIONS = versions(Api.DESCRIBE_GROUPS)
 every_version = pytest.mark.parametrize("version", VERSIONS)
 # read, delete, describe
-MAY_ALL = 1 << 3 | 1 << 6 | 1 << 8
+MAY_ALL = 3_400
 NOT_ASKED = -(2**31)
 
 

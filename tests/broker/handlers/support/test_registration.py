@@ -13,9 +13,9 @@ from respool.wire.api_table import API_TABLE, Api
 
 # What Kafka's brokers ask for; rights in one cell are all needed, each where it applies.
 RIGHTS = {
-    Api.PRODUCE: "WRITE topic; WRITE transactional_id",
+    Api.PRODUCE: "WRITE topic; WRITE transactional_id; ALTER topic",
     Api.FETCH: "READ topic; CLUSTER_ACTION cluster",
-    Api.LIST_OFFSETS: "DESCRIBE topic",
+    Api.LIST_OFFSETS: "DESCRIBE topic; CLUSTER_ACTION cluster",
     Api.OFFSET_FOR_LEADER_EPOCH: "DESCRIBE topic or CLUSTER_ACTION cluster",
     Api.METADATA: "DESCRIBE topic; CREATE cluster or CREATE topic",
     Api.DESCRIBE_TOPIC_PARTITIONS: "DESCRIBE topic",

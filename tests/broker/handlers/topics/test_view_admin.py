@@ -6,8 +6,9 @@ import pytest
 
 from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import versions
-from respool.broker.handlers.support.rights import TOPIC_OPERATIONS, VIEW_OPERATIONS
+from respool.broker.handlers.support.rights import VIEW_OPERATIONS
 from respool.model.cluster import TopicImage
+from respool.model.security.acl import TOPIC_OPERATIONS
 from respool.wire.api_table import Api
 
 UNKNOWN_TOPIC = 3

@@ -22,6 +22,14 @@ from respool.wire.codec import Request, encode_reply
 async def alter_partition_reassignments(request: Request, broker: Broker) -> Reply:
     body = request.body
     may_change_factor = getattr(body, "allow_replication_factor_change", True)
+    refusal = broker.access.refusal(request, ALTER_CLUSTER)
+    if refusal is not None:
+        refused = {
+            "allow_replication_factor_change": may_change_factor,
+            **error_fields(refusal),
+            "responses": (),
+        }
+        return [encode_reply(request, {"throttle_time": 0, **refused})]
     asked = [
         (TopicPartition(topic.name, one.partition_index), one.replicas)
         for topic in body.topics

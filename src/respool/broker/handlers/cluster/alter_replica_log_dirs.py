@@ -24,10 +24,11 @@ from respool.wire.codec import Request, encode_reply
 @serves(Api.ALTER_REPLICA_LOG_DIRS, versions=(1, 2), rights=(ALTER_CLUSTER,))
 def alter_replica_log_dirs(request: Request, broker: Broker) -> Reply:
     topics: dict[str, list[dict[str, int]]] = defaultdict(list)
+    refusal = broker.access.refusal(request, ALTER_CLUSTER)
     for folder in request.body.dirs:
         for topic in folder.topics:
             for number in topic.partitions:
-                error = _why_not(broker, folder.path, topic.name, number)
+                error = refusal or _why_not(broker, folder.path, topic.name, number)
                 topics[topic.name].append(
                     {"partition_index": number, "error_code": error_code(error)}
                 )

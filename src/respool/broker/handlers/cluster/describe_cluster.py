@@ -7,9 +7,10 @@ without an address, since their next address is unknown.
 from collections.abc import Iterator
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.cluster_operations import cluster_operations_of
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
-from respool.broker.handlers.support.rights import CLUSTER_OPERATIONS, NOT_ASKED
+from respool.broker.handlers.support.rights import NOT_ASKED
 from respool.broker.outcome import Reply
 from respool.model.errors import MismatchedEndpointType, RequestError, UnsupportedEndpointType
 from respool.wire.api_table import Api
@@ -40,7 +41,9 @@ def describe_cluster(request: Request, broker: Broker) -> Reply:
             *(_away(broker) if getattr(request.body, "include_fenced_brokers", False) else ()),
         ],
         "cluster_authorized_operations": (
-            CLUSTER_OPERATIONS if request.body.include_cluster_authorized_operations else NOT_ASKED
+            cluster_operations_of(request, broker)
+            if request.body.include_cluster_authorized_operations
+            else NOT_ASKED
         ),
     }
     return [encode_reply(request, fields)]

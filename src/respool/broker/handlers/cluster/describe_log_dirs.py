@@ -19,6 +19,10 @@ UNKNOWN_BYTES = -1
 
 @serves(Api.DESCRIBE_LOG_DIRS, versions=(1, 5), rights=(DESCRIBE_CLUSTER,))
 async def describe_log_dirs(request: Request, broker: Broker) -> Reply:
+    refusal = broker.access.refusal(request, DESCRIBE_CLUSTER)
+    if refusal is not None:
+        fields = {"throttle_time": 0, "error_code": refusal.code, "results": ()}
+        return [encode_reply(request, fields)]
     folder: dict[str, object] = {
         "error_code": 0,
         "log_dir": broker.settings.data,

@@ -25,6 +25,9 @@ _EPOCH_BITS = 0x7FFF_FFFF
 
 @serves(Api.DESCRIBE_QUORUM, versions=(0, 2), rights=(DESCRIBE_CLUSTER,))
 def describe_quorum(request: Request, broker: Broker) -> Reply:
+    refusal = broker.access.refusal(request, DESCRIBE_CLUSTER)
+    if refusal is not None:
+        return [encode_reply(request, {**error_fields(refusal), "topics": (), "nodes": ()})]
     topics = [
         {
             "topic_name": topic.topic_name,

@@ -25,6 +25,11 @@ async def elect_leaders(request: Request, broker: Broker) -> Reply:
         partitions = [
             TopicPartition(one.topic, number) for one in asked for number in one.partitions
         ]
+    refusal = broker.access.refusal(request, ALTER_CLUSTER)
+    if refusal is not None:
+        # The tool looks at the partitions only.
+        refused: Answers = dict.fromkeys(partitions or (), refusal)
+        return [encode_reply(request, {**_fields(refused), "error_code": refusal.code})]
     try:
         # Version 0 has only preferred elections.
         kind = _kind(getattr(request.body, "election_type", ElectionKind.PREFERRED.value))

@@ -16,6 +16,10 @@ from respool.wire.codec import Request, encode_reply
 
 @serves(Api.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0), rights=(DESCRIBE_CLUSTER,))
 def list_partition_reassignments(request: Request, broker: Broker) -> Reply:
+    refusal = broker.access.refusal(request, DESCRIBE_CLUSTER)
+    if refusal is not None:
+        refused = {"throttle_time": 0, **error_fields(refusal), "topics": ()}
+        return [encode_reply(request, refused)]
     moving = reassignments(broker.catalog.view())
     if request.body.topics is not None:
         asked = {

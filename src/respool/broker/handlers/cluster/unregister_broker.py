@@ -18,6 +18,9 @@ from respool.wire.codec import Request, encode_reply
 
 @serves(Api.UNREGISTER_BROKER, versions=(0, 0), rights=(ALTER_CLUSTER,))
 async def unregister_broker(request: Request, broker: Broker) -> Reply:
+    denied = broker.access.refusal(request, ALTER_CLUSTER)
+    if denied is not None:
+        return [encode_reply(request, {"throttle_time": 0, **error_fields(denied)})]
     removed = BrokerId(request.body.broker_id)
     refusal: RequestError | None = None
     try:

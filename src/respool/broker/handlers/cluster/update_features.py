@@ -23,13 +23,14 @@ _KINDS_OF_UPDATE = frozenset({_UPGRADE, 2, 3})
 
 
 @serves(Api.UPDATE_FEATURES, versions=(0, 2), rights=(ALTER_CLUSTER,))
-def update_features(request: Request, _broker: Broker) -> Reply:
+def update_features(request: Request, broker: Broker) -> Reply:
     updates = request.body.feature_updates
     error: RequestError | None = None
     try:
+        broker.access.check(request, ALTER_CLUSTER)
         for one in updates:
             _check(one)
-    except InvalidUpdateVersion as refusal:
+    except RequestError as refusal:
         error = refusal
     results = [
         {"feature": name, **error_fields(None)}

@@ -15,7 +15,11 @@ from respool.broker.handlers.support.config_entries import (
     topic_entries,
     view_entries,
 )
-from respool.broker.handlers.support.config_resources import ResourceType, check_is_this_broker
+from respool.broker.handlers.support.config_resources import (
+    ResourceType,
+    check_config_right,
+    check_is_this_broker,
+)
 from respool.broker.handlers.support.group_config_entries import group_entries
 from respool.broker.handlers.support.logger_levels import logger_entries
 from respool.broker.handlers.support.registration import serves
@@ -57,6 +61,7 @@ def describe_configs(request: Request, broker: Broker) -> Reply:
         error: RequestError | None = None
         configs: list[dict[str, object]] = []
         try:
+            check_config_right(request, broker, resource, changes=False)
             configs = [
                 _entry_fields(
                     entry, with_synonyms=with_synonyms, with_doc=with_doc, shown_text=shown_text

@@ -20,6 +20,10 @@ _KNOWN: frozenset[int] = frozenset(ResourceType)
 
 @serves(Api.LIST_CONFIG_RESOURCES, versions=(0, 1), rights=(DESCRIBE_CLUSTER_CONFIGS,))
 def list_config_resources(request: Request, broker: Broker) -> Reply:
+    refusal = broker.access.refusal(request, DESCRIBE_CLUSTER_CONFIGS)
+    if refusal is not None:
+        refused = {"throttle_time": 0, "error_code": refusal.code, "config_resources": ()}
+        return [encode_reply(request, refused)]
     if request.version == 0:
         types: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
     else:

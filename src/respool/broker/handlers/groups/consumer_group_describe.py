@@ -4,6 +4,8 @@ The reply has an entry for every requested group: librdkafka 2.16 terminates its
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.coordinator_requests import ask_coordinators
@@ -12,7 +14,6 @@ from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import (
     DESCRIBE_GROUP,
     DESCRIBE_TOPIC,
-    GROUP_OPERATIONS,
     NOT_ASKED,
 )
 from respool.broker.outcome import Reply
@@ -22,6 +23,7 @@ from respool.coordination.groups.consumer.consumer_requests import (
     DescribedConsumerMember,
     NamedPartitions,
 )
+from respool.model.security.acl import AclResource
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
@@ -35,6 +37,7 @@ async def consumer_group_describe(request: Request, broker: Broker) -> Reply:
     groups = await ask_coordinators(
         broker.groups.runtimes,
         body.group_ids,
+        check=partial(broker.access.check, request, DESCRIBE_GROUP),
         name_of=str,
         ask=lambda group_ids: ConsumerGroupDescribe(group_ids=group_ids),
         results_of=lambda answer: answer.groups,
@@ -43,12 +46,41 @@ async def consumer_group_describe(request: Request, broker: Broker) -> Reply:
     asks_operations = body.include_authorized_operations
     fields = {
         "throttle_time": 0,
-        "groups": [_group_fields(group, asks_operations=asks_operations) for group in groups],
+        "groups": [
+            _group_fields(
+                _as_shown(request, broker, group),
+                operations=broker.access.operations(request, AclResource.GROUP, group.group_id)
+                if asks_operations
+                else NOT_ASKED,
+            )
+            for group in groups
+        ],
     }
     return [encode_reply(request, fields)]
 
 
-def _group_fields(group: DescribedConsumerGroup, *, asks_operations: bool) -> dict[str, object]:
+def _as_shown(
+    request: Request, broker: Broker, group: DescribedConsumerGroup
+) -> DescribedConsumerGroup:
+    """The group as the client may see it: without members if it may not describe each of their topics."""
+    if not broker.access.is_on:
+        return group
+    topics = {
+        name
+        for member in group.members
+        for name in (
+            *member.topic_names,
+            *(one.topic_name for one in (*member.assignment, *member.target_assignment)),
+        )
+    }
+    for name in sorted(topics):
+        refusal = broker.access.refusal(request, DESCRIBE_TOPIC, name)
+        if refusal is not None:
+            return replace(group, members=(), error=refusal)
+    return group
+
+
+def _group_fields(group: DescribedConsumerGroup, *, operations: int) -> dict[str, object]:
     return {
         **error_fields(group.error),
         "group_id": group.group_id,
@@ -57,9 +89,7 @@ def _group_fields(group: DescribedConsumerGroup, *, asks_operations: bool) -> di
         "assignment_epoch": group.assignment_epoch,
         "assignor_name": group.assignor,
         "members": [_member_fields(member) for member in group.members],
-        "authorized_operations": (
-            GROUP_OPERATIONS if asks_operations and group.error is None else NOT_ASKED
-        ),
+        "authorized_operations": operations if group.error is None else NOT_ASKED,
     }
 
 

@@ -39,8 +39,22 @@ def consumer_group_heartbeat(request: Request, broker: Broker) -> Outcome:
         return [encode_reply(request, fields)]
 
     return ask_coordinator(
-        broker.groups.runtimes, request.body.group_id, _question(request), encode
+        broker.groups.runtimes,
+        request.body.group_id,
+        _question(request),
+        encode,
+        refusal=_refusal(request, broker),
     )
+
+
+def _refusal(request: Request, broker: Broker) -> RequestError | None:
+    access, body = broker.access, request.body
+    if not access.is_on:
+        return None
+    refusals = (
+        access.refusal(request, DESCRIBE_TOPIC, name) for name in body.subscribed_topic_names or ()
+    )
+    return access.refusal(request, READ_GROUP, body.group_id) or next(filter(None, refusals), None)
 
 
 def _question(request: Request) -> ConsumerGroupHeartbeat:

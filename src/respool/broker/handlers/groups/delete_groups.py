@@ -1,5 +1,7 @@
 """DeleteGroups (key 42): delete groups without members, and their offsets. Each group succeeds or fails on its own."""
 
+from functools import partial
+
 from respool.broker.admin_log import quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.coordinator_requests import ask_coordinators
@@ -19,6 +21,7 @@ async def delete_groups(request: Request, broker: Broker) -> Reply:
         # A group that is named twice is deleted once.
         list(dict.fromkeys(request.body.groups_names)),
         name_of=str,
+        check=partial(broker.access.check, request, DELETE_GROUP),
         ask=lambda group_ids: DeleteGroups(group_ids=group_ids),
         results_of=lambda reply: reply.groups,
         refuse=GroupResult,

@@ -6,14 +6,18 @@ coordinator has loaded its partition: the coordinator itself tells clients while
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 
 from respool.broker.broker import Broker
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
-from respool.broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
+from respool.broker.handlers.support.rights import (
+    DESCRIBE_GROUP,
+    DESCRIBE_TRANSACTIONAL_ID,
+    Right,
+)
 from respool.broker.outcome import Reply
 from respool.model.coordinator_errors import CoordinatorNotAvailable
 from respool.model.errors import InvalidRequest, RequestError, RequestTimedOut
@@ -30,6 +34,12 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
+_RIGHTS: Mapping[int, Right] = {
+    KeyType.GROUP: DESCRIBE_GROUP,
+    KeyType.TRANSACTION: DESCRIBE_TRANSACTIONAL_ID,
+}
+
+
 @serves(
     Api.FIND_COORDINATOR,
     versions=(0, 6),
@@ -40,14 +50,43 @@ class KeyType(IntEnum):
 )
 async def find_coordinator(request: Request, broker: Broker) -> Reply:
     body = request.body
-    find = await _finder(broker, getattr(body, "key_type", KeyType.GROUP))
-    if request.version < SEVERAL_KEYS_VERSION:
+    key_type = getattr(body, "key_type", KeyType.GROUP)
+    several = request.version >= SEVERAL_KEYS_VERSION
+    refusals = _refusals(
+        request, broker, key_type, body.coordinator_keys if several else [body.key]
+    )
+    if refusals and all(refusals.values()):
+        # Nothing is created for a client that may not ask.
+        find = _nobody_for(refusals)
+    else:
+        find = await _finder(broker, key_type, refusals)
+    if not several:
         return [encode_reply(request, {"throttle_time": 0, **find(body.key)})]
     coordinators = [{"key": key, **find(key)} for key in body.coordinator_keys]
     return [encode_reply(request, {"throttle_time": 0, "coordinators": coordinators})]
 
 
-async def _finder(broker: Broker, key_type: int) -> Callable[[str], dict[str, object]]:
+def _refusals(
+    request: Request, broker: Broker, key_type: int, keys: Iterable[str]
+) -> dict[str, RequestError | None]:
+    if not broker.access.is_on or key_type not in _RIGHTS:
+        return {}
+    right = _RIGHTS[key_type]
+    return {key: broker.access.refusal(request, right, key) for key in keys}
+
+
+def _nobody_for(refusals: Mapping[str, RequestError | None]) -> Callable[[str], dict[str, object]]:
+    def find(name: str) -> dict[str, object]:
+        refusal = refusals[name]
+        assert refusal is not None
+        return _nobody(refusal)
+
+    return find
+
+
+async def _finder(
+    broker: Broker, key_type: int, refusals: Mapping[str, RequestError | None]
+) -> Callable[[str], dict[str, object]]:
     """Return a function from a key to its coordinator, or to the error that prevents finding one."""
     try:
         runtimes = _runtimes(broker, key_type)
@@ -57,6 +96,9 @@ async def _finder(broker: Broker, key_type: int) -> Callable[[str], dict[str, ob
         return lambda _: _nobody(why)
 
     def find(name: str) -> dict[str, object]:
+        refusal = refusals.get(name)
+        if refusal is not None:
+            return _nobody(refusal)
         try:
             leader = runtimes.leader_of(name)
         except RequestError as error:

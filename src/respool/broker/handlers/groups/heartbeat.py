@@ -31,7 +31,8 @@ def heartbeat(request: Request, broker: Broker) -> Outcome:
             return [_TEMPLATES.encode(request, None, _done)]
         return [encode_reply(request, {"throttle_time": 0, "error_code": error_code(error)})]
 
-    return ask_coordinator(broker.groups.runtimes, body.group_id, question, encode)
+    refusal = broker.access.refusal(request, READ_GROUP, body.group_id)
+    return ask_coordinator(broker.groups.runtimes, body.group_id, question, encode, refusal=refusal)
 
 
 def _done() -> dict[str, int]:

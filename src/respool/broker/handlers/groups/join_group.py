@@ -22,7 +22,10 @@ async def join_group(request: Request, broker: Broker) -> Reply:
     body = request.body
     request.waits_for_others = True
     try:
+        broker.access.check(request, READ_GROUP, body.group_id)
         reply: JoinGroupReply = await broker.groups.ask(body.group_id, _question(request))
+        # The reply may have waited for other members for minutes.
+        broker.access.check(request, READ_GROUP, body.group_id)
     except RequestError as error:
         reply = JoinGroupReply(error=error, member_id=body.member_id)
     # In older versions the field is not nullable.

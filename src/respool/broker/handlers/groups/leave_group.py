@@ -36,7 +36,8 @@ def leave_group(request: Request, broker: Broker) -> Outcome:
         }
         return [encode_reply(request, fields)]
 
-    return ask_coordinator(broker.groups.runtimes, body.group_id, question, encode)
+    refusal = broker.access.refusal(request, READ_GROUP, body.group_id)
+    return ask_coordinator(broker.groups.runtimes, body.group_id, question, encode, refusal=refusal)
 
 
 def _leaving(request: Request) -> tuple[LeavingMember, ...]:

@@ -17,6 +17,8 @@ async def list_groups(request: Request, broker: Broker) -> Reply:
         states=frozenset(getattr(request.body, "states_filter", ())),
         types=frozenset(getattr(request.body, "types_filter", ())),
     )
+    access = broker.access
+    sees_all = access.sees(request, DESCRIBE_CLUSTER)
     replies: list[ListGroupsReply] = []
     refused: RequestError | None = None
     try:
@@ -36,6 +38,7 @@ async def list_groups(request: Request, broker: Broker) -> Reply:
             }
             for reply in replies
             for group in reply.groups
+            if sees_all or access.sees(request, DESCRIBE_GROUP, group.group_id)
         ],
     }
     return [encode_reply(request, fields)]

@@ -1,6 +1,7 @@
 """OffsetCommit (key 8): commit a group's offsets. Version 10 names topics by id: a recreated topic is noticed."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from respool.broker.broker import Broker
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes
@@ -9,6 +10,7 @@ from respool.broker.handlers.support.offsets_to_commit import (
     Asked,
     codes_of,
     encode_codes,
+    refuse_all,
     topics_to_commit,
 )
 from respool.broker.handlers.support.registration import serves
@@ -33,6 +35,12 @@ TOPIC_IDS_VERSION = 10
 def offset_commit(request: Request, broker: Broker) -> Outcome:
     by_id = request.version >= TOPIC_IDS_VERSION
     asked = Asked.of(request.body.topics, broker.image, by_id=by_id)
+    access = broker.access
+    if access.is_on:
+        refusal = access.refusal(request, READ_GROUP, request.body.group_id)
+        if refusal is not None:
+            return refuse_all(request, asked, refusal)
+        asked = [one.with_refusal(partial(access.refusal, request, READ_TOPIC)) for one in asked]
     question = _question(request, asked)
 
     def encode(answer: OffsetCommitReply | RequestError) -> Reply:

@@ -1,6 +1,6 @@
 """OffsetDelete (key 47): delete a group's committed offsets of topics that it no longer subscribes to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
@@ -21,9 +21,14 @@ async def offset_delete(request: Request, broker: Broker) -> Reply:
         TopicToFetch(topic.name, tuple(one.partition_index for one in topic.partitions))
         for topic in body.topics
     ]
-    known = tuple(one for one in asked if broker.image.readable(one.topic) is not None)
-    answer = OffsetDeleteReply()
-    if known:
+    refusals = {one.topic: broker.access.refusal(request, READ_TOPIC, one.topic) for one in asked}
+    known = tuple(
+        one
+        for one in asked
+        if refusals[one.topic] is None and broker.image.readable(one.topic) is not None
+    )
+    answer = OffsetDeleteReply(error=broker.access.refusal(request, DELETE_GROUP, body.group_id))
+    if known and answer.error is None:
         try:
             answer = await broker.groups.ask(
                 body.group_id, OffsetDelete(group_id=body.group_id, topics=known)
@@ -42,20 +47,25 @@ async def offset_delete(request: Request, broker: Broker) -> Reply:
     fields = {
         "throttle_time": 0,
         "error_code": error_code(answer.error),
-        "topics": [] if answer.error else list(_topic_fields(asked, known, answer)),
+        "topics": [] if answer.error else list(_topic_fields(asked, known, answer, refusals)),
     }
     return [encode_reply(request, fields)]
 
 
 def _topic_fields(
-    asked: list[TopicToFetch], known: tuple[TopicToFetch, ...], answer: OffsetDeleteReply
+    asked: list[TopicToFetch],
+    known: tuple[TopicToFetch, ...],
+    answer: OffsetDeleteReply,
+    refusals: Mapping[str, RequestError | None],
 ) -> Iterator[dict[str, object]]:
     answered = iter(answer.topics)
     for topic in asked:
         if topic in known:
             codes = [error_code(one.error) for one in next(answered).partitions]
         else:
-            codes = [UnknownTopicOrPartition.code] * len(topic.partitions)
+            refusal = refusals[topic.topic]
+            code = UnknownTopicOrPartition.code if refusal is None else refusal.code
+            codes = [code] * len(topic.partitions)
         yield {
             "name": topic.topic,
             "partitions": [

@@ -4,7 +4,8 @@ Version 10 names topics by id. An offset that was committed for a deleted topic 
 same name, in any version; only version 10 can tell a client that still has the old id.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -42,8 +43,11 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
     body = request.body
     require_stable = getattr(body, "require_stable", False)
     asked = body.groups if request.version >= SEVERAL_GROUPS_VERSION else (body,)
+    access = broker.access
     # librdkafka does not retry: a consumer with assign() would get an error once, and then no message.
-    await broker.groups.runtimes.wait_until_served({group.group_id for group in asked})
+    await broker.groups.runtimes.wait_until_served(
+        {group.group_id for group in asked if access.sees(request, DESCRIBE_GROUP, group.group_id)}
+    )
     by_id = request.version >= TOPIC_IDS_VERSION
     # As they are now: while a coordinator answers, a topic may be recreated.
     image = broker.image
@@ -56,7 +60,15 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
         ask=lambda share: OffsetFetch(groups=share, require_stable=require_stable),
         results_of=lambda answer: answer.groups,
         refuse=_refused,
+        check=partial(access.check, request, DESCRIBE_GROUP),
     )
+    if access.is_on:
+        refusal_of = partial(access.refusal, request, DESCRIBE_TOPIC)
+        sees = partial(access.sees, request, DESCRIBE_TOPIC)
+        groups = [
+            _as_shown(each, question, refusal_of if question.topics is not None else sees)
+            for each, question in zip(groups, questions, strict=True)
+        ]
     fields: dict[str, Any]
     if by_id:
         fields = {
@@ -80,6 +92,24 @@ async def offset_fetch(request: Request, broker: Broker) -> Reply:
         # aiokafka reads only the partitions': it would mistake an error for "nothing committed" and begin at the end.
         fields = _group_fields(_with_error_everywhere(questions[0], groups[0]), image)
     return [encode_reply(request, {"throttle_time": 0, **fields})]
+
+
+def _as_shown(
+    group: FetchedGroup,
+    asked: GroupToFetch,
+    refusal_of: Callable[[str], RequestError | bool | None],
+) -> FetchedGroup:
+    """The offsets that the client may see: of other topics an error, or nothing if it asked for all."""
+    shown = []
+    for topic in group.topics:
+        refusal = refusal_of(topic.topic)
+        if refusal is True or refusal is None:
+            shown.append(topic)
+        elif asked.topics is not None:
+            assert isinstance(refusal, RequestError)
+            hidden = [FetchedOffset(one.partition, error=refusal) for one in topic.partitions]
+            shown.append(topic._replace(partitions=tuple(hidden)))
+    return group._replace(topics=tuple(shown))
 
 
 def _names(topics: Iterable[Any] | None, _image: ClusterImage) -> TopicsToFetch:

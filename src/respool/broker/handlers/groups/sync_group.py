@@ -28,7 +28,10 @@ async def sync_group(request: Request, broker: Broker) -> Reply:
         ),
     )
     try:
+        broker.access.check(request, READ_GROUP, body.group_id)
         reply: SyncGroupReply = await broker.groups.ask(body.group_id, question)
+        # The reply may have waited long for the group's leader.
+        broker.access.check(request, READ_GROUP, body.group_id)
     except CoordinatorLoadInProgress as error:
         # The pending assignment is lost. Some clients do not handle COORDINATOR_LOAD_IN_PROGRESS here; for this code
         # they rejoin.

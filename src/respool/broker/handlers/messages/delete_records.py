@@ -42,7 +42,8 @@ async def delete_records(request: Request, broker: Broker) -> Reply:
     topics = []
     for topic in request.body.topics:
         answers = [
-            await _answer(broker, topic.name, one, timeout_s=timeout_s) for one in topic.partitions
+            await _answer(request, broker, topic.name, one, timeout_s=timeout_s)
+            for one in topic.partitions
         ]
         _log_deleted(request, broker, topic.name, answers)
         topics.append({"name": topic.name, "partitions": answers})
@@ -62,9 +63,12 @@ def _log_deleted(
         broker.admin_log.log(request, what)
 
 
-async def _answer(broker: Broker, topic: str, asked: Any, *, timeout_s: float) -> dict[str, object]:
+async def _answer(
+    request: Request, broker: Broker, topic: str, asked: Any, *, timeout_s: float
+) -> dict[str, object]:
     fields: dict[str, object] = {"partition_index": asked.partition_index}
     try:
+        broker.access.check(request, DELETE_TOPIC, topic)
         if topic in broker.image.topics and broker.image.topics[topic].internal:
             raise InvalidTopic(f"records of the internal topic {topic!r} cannot be deleted")
         broker.image.check_is_no_view(topic, instead="delete records of")

@@ -1,6 +1,7 @@
 """Fetch (key 1): return record bytes as they are in the log, or wait until there are some."""
 
 from respool.broker.broker import Broker
+from respool.broker.fetch.fetch_rights import FetchRights
 from respool.broker.fetch.fetch_run import FetchRun
 from respool.broker.fetch.reader_condition import reader_condition
 from respool.broker.fetch.readers import ConsumerReader, FollowerReader, Reader
@@ -33,9 +34,20 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         return encode_fetch_reply(
             request.correlation_id, request.version, [], error_code=error.code
         )
+    rights = FetchRights(
+        request,
+        broker.access,
+        broker.catalog,
+        scope.targets,
+        read=READ_TOPIC,
+        replicate=CLUSTER_ACTION if isinstance(reader, FollowerReader) else None,
+    )
     if broker.auto_created:
-        broker.auto_created.on_used(target.topic for target in scope.targets)
-    if isinstance(reader, FollowerReader):
+        broker.auto_created.on_used(
+            target.topic for target in scope.targets if target.topic not in rights.refused
+        )
+    # Nothing that a stranger claims about its log is believed.
+    if isinstance(reader, FollowerReader) and not rights.refused:
         request.is_of_follower = reader.is_registered
         reader.hear(scope.targets)
     run = FetchRun(
@@ -48,6 +60,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         wait_max_s=max(0.0, request.body.max_wait.total_seconds()),
         reader=reader,
         is_of_follower=request.is_of_follower,
+        rights=rights,
     )
     if not run.has_room:
         request.waits_for_others = True
@@ -68,7 +81,9 @@ def _reader(request: Request, broker: Broker) -> Reader:
     replica_id = state.replica_id if state is not None else body.replica_id
     local_reader = broker.world.local_reader
     reads_locally = (
-        local_reader is not None and getattr(body, "reader_host", "") == local_reader.host
+        local_reader is not None
+        and getattr(body, "reader_host", "") == local_reader.host
+        and (replica_id >= 0 or _may_read_files(broker))
     )
     if replica_id < 0:
         return ConsumerReader(
@@ -88,6 +103,11 @@ def _reader(request: Request, broker: Broker) -> Reader:
         broker_epoch=state.replica_epoch,
         reads_locally=reads_locally,
     )
+
+
+def _may_read_files(broker: Broker) -> bool:
+    """Readers that may open the log's files read every topic: where ACLs are used, that must be allowed explicitly."""
+    return not broker.access.is_on or "local_reads" in broker.settings.given
 
 
 def _scope(request: Request, broker: Broker) -> FetchScope:
@@ -120,6 +140,7 @@ def _scope(request: Request, broker: Broker) -> FetchScope:
         forgotten=forgotten,
         uses_topic_ids=by_id,
         now_ms=broker.clock.monotonic_ms(),
+        owner=request.session.principal,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
-from respool.broker.handlers.support.rights import DESCRIBE_TOPIC
+from respool.broker.handlers.support.rights import CLUSTER_ACTION, DESCRIBE_TOPIC
 from respool.broker.outcome import Outcome, Reply
 from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import TimestampedOffset
@@ -50,10 +50,18 @@ NO_OFFSET = -1
 QUICK_LOOKUPS_MAX = 32
 
 
-@serves(Api.LIST_OFFSETS, versions=(1, 11), rights=(DESCRIBE_TOPIC,))
+@serves(
+    Api.LIST_OFFSETS,
+    versions=(1, 11),
+    rights=(DESCRIBE_TOPIC, CLUSTER_ACTION.when("a replica asks")),
+)
 def list_offsets(request: Request, broker: Broker) -> Outcome:
     if broker.auto_created:
-        broker.auto_created.on_used(topic.name for topic in request.body.topics)
+        broker.auto_created.on_used(
+            topic.name
+            for topic in request.body.topics
+            if broker.access.may(request, DESCRIBE_TOPIC, topic.name)
+        )
     answers = _Answers(request, broker)
     return answers.finish() if answers.has_slow else answers.encode()
 
@@ -70,7 +78,12 @@ class _Answers:
         self._request = request
         self._broker = broker
         self._read_committed = getattr(body, "isolation_level", 0) == READ_COMMITTED
-        self._by_follower = broker.member is not None and body.replica_id >= 0
+        # A client that only claims to be a replica gets what consumers get.
+        self._by_follower = (
+            broker.member is not None
+            and body.replica_id >= 0
+            and broker.access.may(request, CLUSTER_ACTION)
+        )
         self._quick_left = QUICK_LOOKUPS_MAX
         # Each with the place of its answer.
         self._slow: list[tuple[list[ListedOffset], int, _Slow]] = []
@@ -106,6 +119,7 @@ class _Answers:
         return listed
 
     def _answer(self, topic: str, asked: Any) -> ListedOffset | _Slow:
+        self._broker.access.check(self._request, DESCRIBE_TOPIC, topic)
         timestamp = asked.timestamp
         # A view's offsets are its parent's.
         log_name = self._broker.image.log_name(topic)

@@ -20,15 +20,17 @@ def offset_for_leader_epoch(request: Request, broker: Broker) -> Reply:
     topics = [
         {
             "topic": topic.topic,
-            "partitions": [_answer(broker, topic.topic, one) for one in topic.partitions],
+            "partitions": [_answer(request, broker, topic.topic, one) for one in topic.partitions],
         }
         for topic in request.body.topics
     ]
     return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
 
 
-def _answer(broker: Broker, topic: str, asked: Any) -> dict[str, object]:
+def _answer(request: Request, broker: Broker, topic: str, asked: Any) -> dict[str, object]:
     try:
+        if not broker.access.has(request, CLUSTER_ACTION):
+            broker.access.check(request, DESCRIBE_TOPIC, topic)
         partition = broker.partitions.find_leader(broker.image.log_name(topic), asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
         leader_epoch, end_offset = partition.log.end_of_epoch(asked.leader_epoch)

@@ -31,9 +31,14 @@ from respool.broker.handlers.support.produced_batch import (
     Refused,
     TopicRef,
     Written,
+    is_transactional,
 )
 from respool.broker.handlers.support.registration import serves
-from respool.broker.handlers.support.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from respool.broker.handlers.support.rights import (
+    ALTER_TOPIC,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from respool.broker.handlers.support.transactional_produce import verify
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.model.errors import MessageTooLarge, RecordsRefused, RequestError, RequestTimedOut
@@ -53,11 +58,16 @@ REPLY_RECORDS_MAX = 10_000
 @serves(
     Api.PRODUCE,
     versions=(3, 13),
-    rights=(WRITE_TOPIC, WRITE_TRANSACTIONAL_ID.when("a batch is transactional")),
+    rights=(
+        WRITE_TOPIC,
+        WRITE_TRANSACTIONAL_ID.when("a batch is transactional"),
+        ALTER_TOPIC.when("the topic is a mirror"),
+    ),
 )
 def produce(request: Request, broker: Broker) -> Outcome:
     now_ms = broker.clock.now_ms()
     by_id = request.version >= TOPIC_IDS_FROM_VERSION
+    refusal = _transactional_refusal(request, broker) if broker.access.is_on else None
     writes = [
         ProducedBatch(
             (topic.topic_id or ZERO_TOPIC_ID) if by_id else topic.name,
@@ -66,6 +76,7 @@ def produce(request: Request, broker: Broker) -> Outcome:
             request=request,
             broker=broker,
             now_ms=now_ms,
+            refusal=refusal,
         )
         for topic in request.body.topic_data
         for data in topic.partition_data
@@ -77,6 +88,21 @@ def produce(request: Request, broker: Broker) -> Outcome:
     if any(write.needs_preparation for write in writes):
         return _produce_prepared(request, broker, writes, _Patience(request))
     return _append_and_answer(request, broker, writes, now_ms)
+
+
+def _transactional_refusal(request: Request, broker: Broker) -> RequestError | None:
+    """Why nothing of the request is written: some batch is transactional, whatever the request says (CVE-2018-17196).
+
+    A request without a transactional id is refused batch by batch.
+    """
+    name = request.body.transactional_id
+    if not name or not any(
+        is_transactional(data.records)
+        for topic in request.body.topic_data
+        for data in topic.partition_data
+    ):
+        return None
+    return broker.access.refusal(request, WRITE_TRANSACTIONAL_ID, name)
 
 
 async def _produce_when_led(
@@ -106,6 +132,11 @@ async def _produce_prepared(
     ]:
         if not await patience.wait_for(transitions):
             break
+    if broker.access.is_on:
+        # The rights may have changed while the batches waited.
+        refusal = _transactional_refusal(request, broker)
+        for write in writes:
+            write.authorize_again(request, broker, refusal)
     outcome = _append_and_answer(request, broker, writes, broker.clock.now_ms())
     return await outcome.wait() if isinstance(outcome, Pipelined) else outcome
 

@@ -14,10 +14,11 @@ from respool.wire.codec import Request, encode_reply
 
 
 @serves(Api.ALTER_CLIENT_QUOTAS, versions=(0, 1), rights=(ALTER_CLUSTER_CONFIGS,))
-def alter_client_quotas(request: Request, _broker: Broker) -> Reply:
+def alter_client_quotas(request: Request, broker: Broker) -> Reply:
+    refusal = broker.access.refusal(request, ALTER_CLUSTER_CONFIGS)
     entries = [
         {
-            **error_fields(_why_not(entry.ops)),
+            **error_fields(refusal or _why_not(entry.ops)),
             "entity": [
                 {"entity_type": one.entity_type, "entity_name": one.entity_name}
                 for one in entry.entity

@@ -10,5 +10,8 @@ from respool.wire.codec import Request, encode_reply
 
 
 @serves(Api.DESCRIBE_CLIENT_QUOTAS, versions=(0, 1), rights=(DESCRIBE_CLUSTER_CONFIGS,))
-def describe_client_quotas(request: Request, _broker: Broker) -> Reply:
-    return [encode_reply(request, {"throttle_time": 0, **error_fields(None), "entries": ()})]
+def describe_client_quotas(request: Request, broker: Broker) -> Reply:
+    refusal = broker.access.refusal(request, DESCRIBE_CLUSTER_CONFIGS)
+    entries = () if refusal is None else None
+    fields = {"throttle_time": 0, **error_fields(refusal), "entries": entries}
+    return [encode_reply(request, fields)]

@@ -8,9 +8,19 @@ from typing import Any, TypeAlias
 from respool.broker.admin_log import listed, quoted
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.replies import error_fields
+from respool.broker.handlers.support.rights import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+    Right,
+)
 from respool.broker.outcome import Reply
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.kafka_settings.kafka_flush import delayed_flush
+from respool.model.security.acl import CLUSTER_NAME, AclResource
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
@@ -56,6 +66,30 @@ def check_is_this_broker(name: str, broker: Broker) -> None:
         raise InvalidRequest(f"this is broker {broker.id}, not {name!r}")
 
 
+def check_config_right(request: Request, broker: Broker, resource: Any, *, changes: bool) -> None:
+    """Check the right to change the resource's settings, or to describe them.
+
+    Raises:
+        RequestError: the client has not the right.
+    """
+    rights = _RIGHTS.get(resource.resource_type)
+    if rights is not None:
+        right = rights[1 if changes else 0]
+        is_cluster = right.resource is AclResource.CLUSTER
+        broker.access.check(request, right, CLUSTER_NAME if is_cluster else resource.resource_name)
+
+
+_OF_CLUSTER = (DESCRIBE_CLUSTER_CONFIGS, ALTER_CLUSTER_CONFIGS)
+# To describe and to change the settings of resources of each type. Unknown types have nothing to protect.
+_RIGHTS: Mapping[int, tuple[Right, Right]] = {
+    ResourceType.TOPIC: (DESCRIBE_TOPIC_CONFIGS, ALTER_TOPIC_CONFIGS),
+    ResourceType.GROUP: (DESCRIBE_GROUP_CONFIGS, ALTER_GROUP_CONFIGS),
+    ResourceType.BROKER: _OF_CLUSTER,
+    ResourceType.BROKER_LOGGER: _OF_CLUSTER,
+    ResourceType.CLIENT_METRICS: _OF_CLUSTER,
+}
+
+
 async def change_each(request: Request, broker: Broker, changes: Mapping[int, Change]) -> Reply:
     """Change the settings of each resource in the request and return the results in request order.
 
@@ -69,6 +103,7 @@ async def change_each(request: Request, broker: Broker, changes: Mapping[int, Ch
     for one in resources:
         error: RequestError | None = None
         try:
+            check_config_right(request, broker, one, changes=True)
             if times_named[one.resource_type, one.resource_name] > 1:
                 raise InvalidRequest(f"{one.resource_name!r} is in the request more than once")
             _check_names(one)

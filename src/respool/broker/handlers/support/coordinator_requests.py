@@ -16,13 +16,22 @@ Encode = Callable[[Any], Reply]
 
 
 def ask_coordinator(
-    runtimes: CoordinatorRuntimes, name: str, question: Any, encode: Encode
+    runtimes: CoordinatorRuntimes,
+    name: str,
+    question: Any,
+    encode: Encode,
+    *,
+    refusal: RequestError | None = None,
 ) -> Reply | Pipelined:
     """Ask the coordinator of `name`. The request takes effect immediately; only its reply waits for the commit.
 
     So the connection's next request may start. One tool relies on this: it sends LeaveGroup for all members and then
     OffsetCommit without waiting, and no member can join in between.
+
+    `refusal`: the client may not ask it.
     """
+    if refusal is not None:
+        return encode(refusal)
     try:
         answer = runtimes.ask(name, question)
     except RequestError as error:
@@ -50,16 +59,18 @@ async def ask_coordinators(
     ask: Callable[[tuple[Item, ...]], Any],
     results_of: Callable[[Any], Sequence[Result]],
     refuse: Callable[[Item, RequestError], Result],
+    check: Callable[[str], None] = lambda _: None,
 ) -> list[Result]:
     """Ask the coordinator of each item, and return one result per item in the order of `items`.
 
     `ask` builds one request from all items of a coordinator, `results_of` splits its reply, and `refuse` builds the
-    result of an item whose coordinator failed.
+    result of an item whose coordinator failed. `check` raises the error of a name about which the client may not ask.
     """
     results: dict[int, Result] = {}
     batches: dict[CoordinatorRuntime, list[int]] = {}
     for index, item in enumerate(items):
         try:
+            check(name_of(item))
             runtime = runtimes.runtime_of(name_of(item))
         except RequestError as error:
             results[index] = refuse(item, error)

@@ -4,7 +4,7 @@ A partition that does not exist does not prevent the others from being committed
 so an offset of a deleted topic is not committed for a new topic of the same name.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,6 +28,8 @@ class Asked(NamedTuple):
     ref: str | UUID
     partitions: tuple[Any, ...]
     topic: TopicImage | None
+    # Why the client may not commit offsets of the topic.
+    refusal: RequestError | None = None
 
     @classmethod
     def of(cls, asked: Iterable[Any], image: ClusterImage, *, by_id: bool = False) -> "list[Asked]":
@@ -37,13 +39,23 @@ class Asked(NamedTuple):
         found = [(one, TopicId(one.topic_id or ZERO_TOPIC_ID)) for one in asked]
         return [cls(ref, one.partitions, image.readable_by_id(ref)) for one, ref in found]
 
+    def with_refusal(self, refusal_of: Callable[[str], RequestError | None]) -> "Asked":
+        """The same with the refusal of its name, if it has one: an unknown id has none."""
+        if isinstance(self.ref, str):
+            return self._replace(refusal=refusal_of(self.ref))
+        return self if self.topic is None else self._replace(refusal=refusal_of(self.topic.name))
+
     @property
     def code_of_missing(self) -> int:
-        """The error code of a partition that does not exist."""
+        """The error code of a partition that does not exist, or to which the client has no right."""
+        if self.refusal is not None:
+            return self.refusal.code
         is_unknown_id = self.topic is None and isinstance(self.ref, UUID)
         return UnknownTopicId.code if is_unknown_id else UnknownTopicOrPartition.code
 
     def exists(self, partition: Any) -> bool:
+        if self.refusal is not None:
+            return False
         return self.topic is not None and 0 <= partition.partition_index < len(
             self.topic.partitions
         )
@@ -67,6 +79,11 @@ def _to_commit(partition: Any) -> OffsetToCommit:
         getattr(partition, "committed_leader_epoch", NO_LEADER_EPOCH),
         partition.committed_metadata or "",
     )
+
+
+def refuse_all(request: Request, asked: Iterable[Asked], refusal: RequestError) -> Reply:
+    """The reply to a client that may not commit offsets of the group at all."""
+    return encode_codes(request, [one._replace(refusal=refusal) for one in asked], iter(()))
 
 
 def codes_of(

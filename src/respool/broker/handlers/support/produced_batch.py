@@ -19,6 +19,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.rights import ALTER_TOPIC, WRITE_TOPIC
 from respool.broker.partitions.batch_validation import (
     admit,
     check_keys,
@@ -59,6 +60,9 @@ IMPLICIT_ADD_VERSION = 12
 # Replies of older versions have no place for the records at fault.
 RECORD_ERRORS_FROM_VERSION = 8
 # The decompressed size limit of a batch whose topic requires it to be decompressed.
+# In a batch: its attributes, and the bit that says that it belongs to a transaction.
+_ATTRIBUTES_AT = 21
+_TRANSACTIONAL_BIT = 0x10
 UNPACKED_BYTES_MAX = 100 * 1024 * 1024
 
 
@@ -136,7 +140,9 @@ class ProducedBatch:
         request: Request,
         broker: Broker,
         now_ms: int,
+        refusal: RequestError | None = None,
     ) -> None:
+        """`refusal`: why nothing of the request is written."""
         # As in the request, and so in its reply.
         self.ref = ref
         self.topic = ref if isinstance(ref, str) else _name_of(ref, broker)
@@ -144,7 +150,9 @@ class ProducedBatch:
         # None once the batch was appended or finally refused: the number of requests that wait for a sync, and with it
         # the memory, is up to the clients.
         self._records = records
-        self.stage: Stage = self._admitted(request, broker, now_ms)
+        self.stage: Stage = (
+            self._admitted(request, broker, now_ms) if refusal is None else Refused(refusal)
+        )
 
     @property
     def error(self) -> RequestError | None:
@@ -196,12 +204,44 @@ class ProducedBatch:
         assert isinstance(self.stage, Refused)
         self.stage = self._admitted(request, broker, now_ms)
 
+    def authorize_again(
+        self, request: Request, broker: Broker, refusal: RequestError | None
+    ) -> None:
+        """Refuse the admitted batch if its client may not write it any more; `refusal`: nothing of the request."""
+        stage = self.stage
+        if not isinstance(stage, Admitted | AdmittedMirrored):
+            return
+        try:
+            if refusal is not None:
+                raise refusal
+            self._authorize(request, broker)
+        except RequestError as error:
+            if isinstance(stage, Admitted) and stage.guard is not None:
+                stage.partition.cancel_verification(stage.guard)
+            self.stage = Refused(_without_trace(error))
+
+    def _authorize(self, request: Request, broker: Broker) -> None:
+        """
+        Raises:
+            TopicAuthorizationFailed: the client may not write to the topic, which may not even exist.
+        """
+        access, name = broker.access, self.topic
+        if not access.is_on or (not name and not isinstance(self.ref, str)):
+            # There is no topic with this id.
+            return
+        access.check(request, WRITE_TOPIC, name)
+        topic = broker.image.topics.get(name)
+        if topic is not None and topic.config.respool_mirror:
+            access.check(request, ALTER_TOPIC, name)
+
     def _admitted(
         self, request: Request, broker: Broker, now_ms: int
     ) -> Admitted | AdmittedMirrored | Refused:
         try:
             if request.body.acks not in (0, 1, ACKS_ALL):
                 raise InvalidRequiredAcks(f"acks={request.body.acks} is not 0, 1 or -1")
+            if broker.access.is_on:
+                self._authorize(request, broker)
             if is_internal(self.topic):
                 raise InvalidTopic(
                     f"{self.topic!r} belongs to the broker; clients do not write to it"
@@ -287,6 +327,15 @@ class ProducedBatch:
             self.stage = _append_mirrored(stage, acks, now_ms)
         elif isinstance(stage, Refused) and stage.replica is not None:
             stage.replica.refused.note_bytes(records, stage.error, now_ms=now_ms)
+
+
+def is_transactional(records: bytes | None) -> bool:
+    """True if the first batch is. Others are refused, or belong to a mirror, which runs no transactions."""
+    return (
+        records is not None
+        and len(records) >= _ATTRIBUTES_AT + 2
+        and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
+    )
 
 
 def _name_of(topic_id: UUID, broker: Broker) -> str:

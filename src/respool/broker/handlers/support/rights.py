@@ -1,41 +1,17 @@
 """The rights that APIs need and the operations that resources have: Kafka's ACL operations and resource types.
 
-Each handler declares its rights where it is registered (`registration.py`). They are recorded, not enforced: without an
-authorizer, replies tell clients that every operation is allowed (KIP-430).
+Each handler declares its rights where it is registered (`registration.py`), and asks `broker/access_control.py` for
+them about each resource that the request names, before it looks whether that exists.
 """
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from respool.model.cluster import TopicImage
-
-
-class AclOperation(IntEnum):
-    """Kafka's numbers."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class AclResource(IntEnum):
-    """Kafka's numbers."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
+from respool.model.security.acl import (
+    TOPIC_OPERATIONS,
+    AclOperation,
+    AclResource,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,38 +65,11 @@ CREATE_TOKENS_OF_USER = Right(AclOperation.CREATE_TOKENS, AclResource.USER)
 DESCRIBE_TOKENS_OF_USER = Right(AclOperation.DESCRIBE_TOKENS, AclResource.USER)
 
 
-def _bits(*operations: AclOperation) -> int:
-    return sum(1 << operation for operation in operations)
-
-
 # In a reply: the client did not request the operations.
 NOT_ASKED = -(2**31)
 
-TOPIC_OPERATIONS = _bits(
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
-
 # A view is read, and administered like a topic; nobody writes to it.
-VIEW_OPERATIONS = TOPIC_OPERATIONS & ~_bits(AclOperation.WRITE)
-
-GROUP_OPERATIONS = _bits(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)
-
-CLUSTER_OPERATIONS = _bits(
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
+VIEW_OPERATIONS = TOPIC_OPERATIONS & ~(1 << AclOperation.WRITE)
 
 
 def operations_of(topic: TopicImage) -> int:

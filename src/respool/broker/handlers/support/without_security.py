@@ -7,7 +7,8 @@ from respool.model.security_errors import (
 )
 
 NO_ACLS = SecurityDisabled(
-    "this broker does not authorize requests, so it has no ACLs: every client that reaches it may do everything"
+    "ACLs are off: every client that reaches this cluster may do everything. Switch them on with `respool acl observe` "
+    "or `respool acl enforce`"
 )
 NO_SASL = IllegalSaslState(
     "this listener has no logins: connect without SASL (security.protocol=PLAINTEXT)"

@@ -21,6 +21,7 @@ async def create_partitions(request: Request, broker: Broker) -> Reply:
     for topic in {topic.name: topic for topic in body.topics}.values():
         error: RequestError | None = None
         try:
+            broker.access.check(request, ALTER_TOPIC, topic.name)
             if times_named[topic.name] > 1:
                 raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
             await _add(broker, topic, validate_only=body.validate_only)

@@ -37,7 +37,8 @@ from respool.model.errors import (
     RequestError,
     RequestTimedOut,
 )
-from respool.model.view_config import settings_of
+from respool.model.security_errors import TopicAuthorizationFailed
+from respool.model.view_config import OF, settings_of
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
@@ -63,6 +64,7 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
     refused: dict[str, RequestError] = {}
     for topic in {topic.name: topic for topic in body.topics}.values():
         try:
+            _authorize(request, broker, topic)
             if times_named[topic.name] > 1:
                 raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
             wanted.append(_wanted(topic))
@@ -83,7 +85,7 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
         for one in created.values():
             broker.admin_log.log(request, _log_text(one))
         refused |= await _unled(broker, created, timeout_ms=milliseconds(body.timeout))
-    shown = _ShownConfigs(broker, request.version)
+    shown = _ShownConfigs(request, broker)
     results: list[dict[str, object]] = []
     for name in times_named:
         if len(results) % SHOWN_AT_ONCE == 0:
@@ -106,6 +108,21 @@ async def _unled(
         for name in created
         if not broker.catalog.is_led(name)
     }
+
+
+def _authorize(request: Request, broker: Broker, topic: Any) -> None:
+    """
+    Raises:
+        TopicAuthorizationFailed: the client may not create the topic, or not read the parent of the view.
+    """
+    access = broker.access
+    if not access.has(request, CREATE_ON_CLUSTER) and not access.may(
+        request, CREATE_TOPIC, topic.name
+    ):
+        raise TopicAuthorizationFailed("Authorization failed.")
+    for one in topic.configs:
+        if one.name == OF and one.value:
+            access.check(request, READ_TOPIC, one.value)
 
 
 def _wanted(topic: Any) -> NewTopic:
@@ -154,12 +171,20 @@ def _log_text(topic: TopicImage) -> str:
 class _ShownConfigs:
     """The settings in a reply: topics that are created together mostly have the same."""
 
-    def __init__(self, broker: Broker, version: int) -> None:
+    def __init__(self, request: Request, broker: Broker) -> None:
+        self._request = request
+        self._access = broker.access
         self._layers = BrokerLayers.of(
             broker.settings, broker.image.broker_overrides, defaults=broker.catalog.topic_defaults
         )
-        self._version = version
+        self._version = request.version
         self._shown: dict[tuple[tuple[str, str], ...], list[dict[str, object]]] = {}
+
+    def refusal(self, topic: TopicImage) -> RequestError | None:
+        """Why the client sees neither settings nor counts."""
+        if self._version < CONFIGS_FROM_VERSION:
+            return None
+        return self._access.refusal(self._request, DESCRIBE_TOPIC_CONFIGS, topic.name)
 
     def of(self, topic: TopicImage) -> list[dict[str, object]]:
         if self._version < CONFIGS_FROM_VERSION:
@@ -186,6 +211,17 @@ def _config_fields(entries: Iterable[ConfigEntry]) -> list[dict[str, object]]:
 
 
 def _created(topic: TopicImage, shown: _ShownConfigs) -> dict[str, object]:
+    refusal = shown.refusal(topic)
+    if refusal is not None:
+        return {
+            "name": topic.name,
+            "topic_id": topic.id,
+            **error_fields(None),
+            "topic_config_error_code": refusal.code,
+            "num_partitions": -1,
+            "replication_factor": -1,
+            "configs": (),
+        }
     return {
         "name": topic.name,
         "topic_id": topic.id,

@@ -33,6 +33,13 @@ class _TopicReference(NamedTuple):
     topic_id: TopicId | None
 
 
+class _Hidden(NamedTuple):
+    """A topic that the client may not delete, and whose name it knows."""
+
+    name: str
+    refusal: RequestError
+
+
 @serves(
     Api.DELETE_TOPICS,
     versions=(1, 6),
@@ -44,7 +51,7 @@ class _TopicReference(NamedTuple):
 )
 async def delete_topics(request: Request, broker: Broker) -> Reply:
     asked = _asked(request)
-    topics = {one: _find(broker, one) for one in asked}
+    topics = {one: _find(request, broker, one) for one in asked}
     times_named = Counter(asked)
     times_meant = Counter(one.id for one in topics.values() if isinstance(one, TopicImage))
     errors: dict[_TopicReference, RequestError] = {}
@@ -52,6 +59,8 @@ async def delete_topics(request: Request, broker: Broker) -> Reply:
     for one, topic in topics.items():
         if isinstance(topic, RequestError):
             errors[one] = topic
+        elif isinstance(topic, _Hidden):
+            errors[one] = topic.refusal
         elif times_named[one] > 1 or times_meant[topic.id] > 1:
             why = f"the topic {topic.name!r} is in the request more than once"
             errors[one] = InvalidRequest(why)
@@ -77,7 +86,29 @@ def _asked(request: Request) -> list[_TopicReference]:
     return [_TopicReference(one.name, one.topic_id) for one in request.body.topics]
 
 
-def _find(broker: Broker, asked: _TopicReference) -> TopicImage | RequestError:
+def _find(
+    request: Request, broker: Broker, asked: _TopicReference
+) -> TopicImage | RequestError | _Hidden:
+    found = _look_up(broker, asked)
+    access = broker.access
+    if not access.is_on or isinstance(found, InvalidRequest | UnknownTopicId):
+        return found
+    name = found.name if isinstance(found, TopicImage) else asked.name
+    assert name is not None
+    if access.has(request, DELETE_ON_CLUSTER):
+        return found
+    refusal = access.refusal(request, DELETE_TOPIC, name)
+    if refusal is None:
+        return found
+    if asked.name is None and not access.sees(request, DESCRIBE_TOPIC, name):
+        # The name of a topic that was named by its id stays unknown.
+        return refusal
+    if not isinstance(found, TopicImage) and access.sees(request, DESCRIBE_TOPIC, name):
+        return found
+    return _Hidden(name, refusal)
+
+
+def _look_up(broker: Broker, asked: _TopicReference) -> TopicImage | RequestError:
     name, topic_id = asked
     if (name is None) == (topic_id is None):
         return InvalidRequest(
@@ -92,8 +123,12 @@ def _find(broker: Broker, asked: _TopicReference) -> TopicImage | RequestError:
     )
 
 
-def _reference(asked: _TopicReference, topic: TopicImage | RequestError) -> Mapping[str, object]:
-    """Return the topic's name and id, as far as they are known."""
+def _reference(
+    asked: _TopicReference, topic: TopicImage | RequestError | _Hidden
+) -> Mapping[str, object]:
+    """Return the topic's name and id, as far as they are known, and the client may know them."""
+    if isinstance(topic, _Hidden):
+        return {"name": topic.name, "topic_id": asked.topic_id}
     if isinstance(topic, TopicImage):
         return {"name": topic.name, "topic_id": topic.id}
     return asked._asdict()

@@ -15,6 +15,7 @@ from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, operations_of
 from respool.broker.outcome import Reply
 from respool.model.cluster import PartitionImage
 from respool.model.errors import InvalidRequest, RequestError
+from respool.model.security.acl import AclResource
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 from respool.wire.metadata_reply import MetadataPartition
@@ -31,7 +32,7 @@ def describe_topic_partitions(request: Request, broker: Broker) -> Reply:
     except RequestError as error:
         topics = [_refused(topic.name, error) for topic in body.topics]
         return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
-    page = _Page(broker, max(1, min(body.response_partition_limit, PARTITIONS_MAX)))
+    page = _Page(request, broker, max(1, min(body.response_partition_limit, PARTITIONS_MAX)))
     for name in names:
         # The topic at the cursor may have been deleted since; the page then starts with the next topic.
         is_begun = body.cursor is not None and name == body.cursor.topic_name
@@ -47,7 +48,9 @@ def _names_from_cursor(request: Request, broker: Broker) -> list[str]:
     body = request.body
     cursor = body.cursor
     wanted: Iterable[str] = {topic.name for topic in body.topics} or {
-        topic.name for topic in broker.image.listed()
+        topic.name
+        for topic in broker.image.listed()
+        if broker.access.sees(request, DESCRIBE_TOPIC, topic.name)
     }
     if cursor is None:
         return sorted(wanted)
@@ -59,7 +62,8 @@ def _names_from_cursor(request: Request, broker: Broker) -> list[str]:
 
 
 class _Page:
-    def __init__(self, broker: Broker, partitions_max: int) -> None:
+    def __init__(self, request: Request, broker: Broker, partitions_max: int) -> None:
+        self._request = request
         self._broker = broker
         self._room = partitions_max
         self.topics: list[dict[str, object]] = []
@@ -70,6 +74,11 @@ class _Page:
         """Add the topic's partitions from `first` on, up to the page's limit; set the cursor if some do not fit."""
         if self._room == 0:
             self.next_cursor = {"topic_name": name, "partition_index": 0}
+            return
+        access = self._broker.access
+        refusal = access.refusal(self._request, DESCRIBE_TOPIC, name)
+        if refusal is not None:
+            self.topics.append(_refused(name, refusal))
             return
         topic = self._broker.image.readable(name)
         if topic is None:
@@ -88,7 +97,9 @@ class _Page:
                 "topic_id": topic.id,
                 "is_internal": topic.internal,
                 "partitions": partitions,
-                "topic_authorized_operations": operations_of(topic),
+                "topic_authorized_operations": access.operations(
+                    self._request, AclResource.TOPIC, name, having=operations_of(topic)
+                ),
             }
         )
         if end < len(topic.partitions):

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.client_errors import why_unknown
+from respool.broker.handlers.support.cluster_operations import cluster_operations_of
 from respool.broker.handlers.support.leadership import leadership
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import (
-    CLUSTER_OPERATIONS,
     CREATE_ON_CLUSTER,
     CREATE_TOPIC,
     DESCRIBE_TOPIC,
@@ -35,6 +35,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import TopicId
+from respool.model.security.acl import AclResource
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
 from respool.wire.metadata_reply import MetadataBroker, MetadataTopic, encode_metadata_reply
@@ -57,7 +58,15 @@ Answer: TypeAlias = tuple[Asked, TopicImage | RequestError]
 def metadata(request: Request, broker: Broker) -> Outcome:
     body = request.body
     if body.topics is None or (request.version == 0 and not body.topics):
-        return _reply(request, broker, [(one.name, one) for one in broker.image.listed()])
+        return _reply(
+            request,
+            broker,
+            [
+                (one.name, one)
+                for one in broker.image.listed()
+                if broker.access.sees(request, DESCRIBE_TOPIC, one.name)
+            ],
+        )
     asked = list(dict.fromkeys(_asked(one, request.version) for one in body.topics))
     may_create = broker.settings.topics.auto_create_topics and getattr(
         body, "allow_auto_topic_creation", True
@@ -66,7 +75,7 @@ def metadata(request: Request, broker: Broker) -> Outcome:
         isinstance(one, str) and broker.image.readable(one) is None for one in asked
     ):
         return _create_and_reply(request, broker, asked)
-    return _reply(request, broker, [(one, _find(broker, one)) for one in asked])
+    return _reply(request, broker, [(one, _find(request, broker, one)) for one in asked])
 
 
 async def _create_and_reply(request: Request, broker: Broker, asked: Iterable[Asked]) -> Reply:
@@ -77,12 +86,17 @@ async def _create_and_reply(request: Request, broker: Broker, asked: Iterable[As
 async def _find_or_create(
     request: Request, broker: Broker, asked: Asked
 ) -> TopicImage | RequestError:
-    found = _find(broker, asked)
+    found = _find(request, broker, asked)
     if not isinstance(found, UnknownTopicOrPartition) or not isinstance(asked, str):
         return found
     if asked in broker.deleted_topics:
         # The client that deleted it may be waiting for this reply.
         return found
+    access = broker.access
+    if not access.has(request, CREATE_ON_CLUSTER):
+        refusal = access.refusal(request, CREATE_TOPIC, asked)
+        if refusal is not None:
+            return refusal
     try:
         topic, is_new = await broker.topics.create_if_missing(
             asked, on_created=broker.auto_created.on_created
@@ -102,24 +116,26 @@ def _asked(topic: Any, version: int) -> Asked:
     return TopicId(topic_id) if version >= TOPIC_IDS_FROM_VERSION else None
 
 
-def _find(broker: Broker, asked: Asked) -> TopicImage | RequestError:
-    image = broker.image
+def _find(request: Request, broker: Broker, asked: Asked) -> TopicImage | RequestError:
+    image, access = broker.image, broker.access
     if asked is None:
         return InvalidRequest("a topic is asked for by its name; from version 12 on also by its id")
     if isinstance(asked, str):
-        return image.readable(asked) or why_unknown(asked)
-    return image.readable_by_id(asked) or UnknownTopicId(f"there is no topic with id {asked}")
+        refusal = access.refusal(request, DESCRIBE_TOPIC, asked)
+        return refusal or image.readable(asked) or why_unknown(asked)
+    found = image.readable_by_id(asked)
+    if found is None:
+        return UnknownTopicId(f"there is no topic with id {asked}")
+    return access.refusal(request, DESCRIBE_TOPIC, found.name) or found
 
 
 def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply:
     image = broker.image
     body = request.body
     are_operations_asked = getattr(body, "include_topic_authorized_operations", False)
-    cluster_operations = (
-        CLUSTER_OPERATIONS
-        if getattr(body, "include_cluster_authorized_operations", False)
-        else NOT_ASKED
-    )
+    cluster_operations = NOT_ASKED
+    if getattr(body, "include_cluster_authorized_operations", False):
+        cluster_operations = cluster_operations_of(request, broker)
     frame = encode_metadata_reply(
         request.correlation_id,
         request.version,
@@ -129,7 +145,15 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
         cluster_id=image.cluster_id,
         controller_id=image.controller,
         topics=[
-            _metadata_of(broker, found, operations_of(found) if are_operations_asked else NOT_ASKED)
+            _metadata_of(
+                broker,
+                found,
+                broker.access.operations(
+                    request, AclResource.TOPIC, found.name, having=operations_of(found)
+                )
+                if are_operations_asked
+                else NOT_ASKED,
+            )
             if isinstance(found, TopicImage)
             else _refused(asked, found, request.version)
             for asked, found in answers

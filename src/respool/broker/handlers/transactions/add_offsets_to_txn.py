@@ -26,6 +26,12 @@ FENCED_CODE_VERSION = 2
 
 @serves(Api.ADD_OFFSETS_TO_TXN, versions=(0, 4), rights=(WRITE_TRANSACTIONAL_ID, READ_GROUP))
 def add_offsets_to_txn(request: Request, broker: Broker) -> Outcome:
+    body, access = request.body, broker.access
+    refusal = access.refusal(
+        request, WRITE_TRANSACTIONAL_ID, body.transactional_id
+    ) or access.refusal(request, READ_GROUP, body.group_id)
+    if refusal is not None:
+        return _reply(request, refusal)
     # A group may commit offsets without ever having had a coordinator: its consumers may read without being members.
     if not broker.groups.runtimes.has_topic:
         return _with_offsets_topic(request, broker)

@@ -6,7 +6,8 @@ exist, none is added.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from respool.broker.broker import Broker
@@ -61,10 +62,19 @@ Errors = Mapping[TopicPartition, RequestError | None]
 )
 def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
     if request.version >= SEVERAL_TRANSACTIONS_VERSION:
+        refusal = broker.access.refusal(request, CLUSTER_ACTION)
+        if refusal is not None:
+            fields = {"error_code": refusal.code, "results_by_transaction": ()}
+            return [encode_reply(request, {"throttle_time": 0, **fields})]
         return _several(request, broker)
     body = request.body
     names = _names(body.v3_and_below_topics)
-    missing = _missing(broker, names)
+    refusal = broker.access.refusal(
+        request, WRITE_TRANSACTIONAL_ID, body.v3_and_below_transactional_id
+    )
+    if refusal is not None:
+        return _reply(request, body.v3_and_below_topics, dict.fromkeys(names, refusal))
+    missing = _missing(broker, names, partial(broker.access.refusal, request, WRITE_TOPIC))
     if missing:
         return _reply(request, body.v3_and_below_topics, missing)
 
@@ -163,12 +173,16 @@ def _names(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
     )
 
 
-def _missing(broker: Broker, names: Iterable[TopicPartition]) -> Errors | None:
+def _missing(
+    broker: Broker,
+    names: Iterable[TopicPartition],
+    refusal_of: Callable[[str], RequestError | None] = lambda _: None,
+) -> Errors | None:
     """Return an error for each partition if any cannot be added, else None."""
     errors: dict[TopicPartition, RequestError | None] = {}
     is_any_missing = False
     for name in names:
-        errors[name] = _why_not(broker, name)
+        errors[name] = refusal_of(name.topic) or _why_not(broker, name)
         is_any_missing = is_any_missing or errors[name] is not None
     if not is_any_missing:
         return None

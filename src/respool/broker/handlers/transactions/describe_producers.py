@@ -22,7 +22,7 @@ def describe_producers(request: Request, broker: Broker) -> Reply:
             "name": topic.name,
             "partitions": [
                 # Each partition once, however often it was named: the answer is large.
-                _answer(broker, topic.name, number)
+                _answer(request, broker, topic.name, number)
                 for number in dict.fromkeys(topic.partition_indexes)
             ],
         }
@@ -31,8 +31,9 @@ def describe_producers(request: Request, broker: Broker) -> Reply:
     return [encode_reply(request, {"throttle_time": 0, "topics": topics})]
 
 
-def _answer(broker: Broker, topic: str, number: int) -> dict[str, object]:
+def _answer(request: Request, broker: Broker, topic: str, number: int) -> dict[str, object]:
     try:
+        broker.access.check(request, READ_TOPIC, topic)
         broker.image.check_is_no_view(topic, instead="ask for")
         if topic not in broker.image.topics:
             raise why_unknown(topic)

@@ -1,5 +1,7 @@
 """DescribeTransactions (key 65): state, producer, start time and partitions of transactional ids."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from respool.broker.broker import Broker
@@ -27,18 +29,21 @@ async def describe_transactions(request: Request, broker: Broker) -> Reply:
         broker.transactions.runtimes,
         request.body.transactional_ids,
         name_of=str,
+        check=partial(broker.access.check, request, DESCRIBE_TRANSACTIONAL_ID),
         ask=lambda ids: DescribeTransactions(transactional_ids=ids),
         results_of=lambda reply: reply.transactions,
         refuse=lambda one, error: DescribedTransaction(transactional_id=one, error=error),
     )
-    states = [_fields(one) for one in described]
+    sees = partial(broker.access.sees, request, DESCRIBE_TOPIC)
+    states = [_fields(one, sees) for one in described]
     return [encode_reply(request, {"throttle_time": 0, "transaction_states": states})]
 
 
-def _fields(one: DescribedTransaction) -> dict[str, Any]:
+def _fields(one: DescribedTransaction, sees: Callable[[str], bool]) -> dict[str, Any]:
     topics: dict[str, list[int]] = {}
     for topic, number in one.partitions:
-        topics.setdefault(topic, []).append(number)
+        if sees(topic):
+            topics.setdefault(topic, []).append(number)
     return {
         "error_code": error_code(one.error),
         "transactional_id": one.transactional_id,

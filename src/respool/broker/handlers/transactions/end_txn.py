@@ -27,6 +27,9 @@ FENCED_CODE_VERSION = 2
 @serves(Api.END_TXN, versions=(0, 5), rights=(WRITE_TRANSACTIONAL_ID,))
 def end_txn(request: Request, broker: Broker) -> Outcome:
     body = request.body
+    refusal = broker.access.refusal(request, WRITE_TRANSACTIONAL_ID, body.transactional_id)
+    if refusal is not None:
+        return _reply(request, refusal)
     has_epoch_bump = request.version >= EPOCH_BUMP_VERSION
     question = EndTransaction(
         transactional_id=body.transactional_id,

@@ -55,7 +55,11 @@ async def init_producer_id(request: Request, broker: Broker) -> Reply:
 
 
 async def _answer(request: Request, broker: Broker) -> InitProducerIdReply:
-    body = request.body
+    body, access = request.body, broker.access
+    if body.transactional_id is not None:
+        access.check(request, WRITE_TRANSACTIONAL_ID, body.transactional_id)
+    elif not access.has(request, IDEMPOTENT_WRITE) and not access.has_any(request, WRITE_TOPIC):
+        access.check(request, IDEMPOTENT_WRITE)
     producer_id = getattr(body, "producer_id", NO_PRODUCER_ID)
     producer_epoch = getattr(body, "producer_epoch", NO_PRODUCER_EPOCH)
     if (producer_id == NO_PRODUCER_ID) != (producer_epoch == NO_PRODUCER_EPOCH):

@@ -29,7 +29,13 @@ async def list_transactions(request: Request, broker: Broker) -> Reply:
     except RequestError as error:
         replies = [ListTransactionsReply(error=error)]
     failed = next((one.error for one in replies if one.error is not None), None)
-    listed = [] if failed else [one for reply in replies for one in reply.transactions]
+    sees = broker.access.sees
+    listed = [
+        one
+        for reply in replies
+        for one in reply.transactions
+        if not failed and sees(request, DESCRIBE_TRANSACTIONAL_ID, one.transactional_id)
+    ]
     fields = {
         "throttle_time": 0,
         "error_code": error_code(failed),

@@ -4,6 +4,8 @@ The group's partition of `__consumer_offsets` must be part of the transaction: b
 by this request itself (KIP-890). The generation in the request fences members of older generations (KIP-447).
 """
 
+from functools import partial
+
 from respool.broker.broker import Broker
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
 from respool.broker.coordinators.runtime import CoordinatorRuntime
@@ -12,6 +14,7 @@ from respool.broker.handlers.support.offsets_to_commit import (
     Asked,
     codes_of,
     encode_codes,
+    refuse_all,
     topics_to_commit,
 )
 from respool.broker.handlers.support.registration import serves
@@ -43,6 +46,14 @@ TOPIC_IDS_VERSION = 6
 async def txn_offset_commit(request: Request, broker: Broker) -> Reply:
     body = request.body
     asked = Asked.of(body.topics, broker.image, by_id=request.version >= TOPIC_IDS_VERSION)
+    access = broker.access
+    if access.is_on:
+        refusal = access.refusal(
+            request, WRITE_TRANSACTIONAL_ID, body.transactional_id
+        ) or access.refusal(request, READ_GROUP, body.group_id)
+        if refusal is not None:
+            return refuse_all(request, asked, refusal)
+        asked = [one.with_refusal(partial(access.refusal, request, READ_TOPIC)) for one in asked]
     question = TxnOffsetCommit(
         group_id=body.group_id,
         producer_id=body.producer_id,

@@ -4,7 +4,7 @@ Coordinators send it to the leaders of partitions. An operator sends it to end a
 coordinator has forgotten (`respool transaction abort`, Kafka's `kafka-transactions.sh abort`). The reply is sent when
 the markers are committed and durable. From version 2 on each marker carries its transaction version (KIP-1228).
 
-Without ACLs, any client that can connect may send it.
+While ACLs are not enforced, any client that can connect may send it.
 """
 
 import asyncio
@@ -34,7 +34,11 @@ Written = RequestError | asyncio.Future[RequestError | None]
 
 @serves(Api.WRITE_TXN_MARKERS, versions=(1, 2), rights=(ALTER_CLUSTER | CLUSTER_ACTION,))
 async def write_txn_markers(request: Request, broker: Broker) -> Reply:
-    written = [_begin(broker, one) for one in request.body.markers]
+    access = broker.access
+    refusal = None
+    if not access.has(request, CLUSTER_ACTION):
+        refusal = access.refusal(request, ALTER_CLUSTER)
+    written = [_begin(broker, one, refusal) for one in request.body.markers]
     waiting = [one for each in written for one in each.values() if isinstance(one, asyncio.Future)]
     if waiting:
         await asyncio.wait(waiting, timeout=WAIT_S_MAX)
@@ -45,7 +49,9 @@ async def write_txn_markers(request: Request, broker: Broker) -> Reply:
     return [encode_reply(request, {"markers": results})]
 
 
-def _begin(broker: Broker, asked: Any) -> dict[TopicPartition, Written]:
+def _begin(
+    broker: Broker, asked: Any, refusal: RequestError | None
+) -> dict[TopicPartition, Written]:
     """Write a marker to its partitions. Return for each the error, or the future that is done when it is committed."""
     marker = EndTransactionMarker(
         producer_id=asked.producer_id,
@@ -59,6 +65,9 @@ def _begin(broker: Broker, asked: Any) -> dict[TopicPartition, Written]:
         for number in topic.partition_indexes:
             name = TopicPartition(topic.name, number)
             if name in written:
+                continue
+            if refusal is not None:
+                written[name] = refusal
                 continue
             try:
                 _check(marker)

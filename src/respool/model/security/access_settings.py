@@ -1,0 +1,52 @@
+"""Settings of a broker about what clients may do, and how much of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from respool.model.errors import InvalidRequest, SettingsError
+from respool.model.security.acl import AccessMode
+from respool.model.security.principal import Principal
+from respool.model.setting_fields import check_choice, check_lows, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessSettings:
+    authorization: str = setting(
+        AccessMode.OFF.value,
+        "off, observe or enforce: what is done with ACLs until `respool acl off|observe|enforce` says it for the "
+        "whole cluster.",
+    )
+    super_users: str = setting(
+        "", "Principals that may do everything, such as User:admin; separated by semicolons."
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        False, "Let everyone do everything with a resource that no ACL names."
+    )
+    acls_max: int = setting(50_000, "Maximum number of ACLs in the cluster.", low=1)
+    quota_window_num: int = setting(
+        11, "Seconds of a quota that a client may use at once, in windows.", low=1
+    )
+    quota_window_size_seconds: int = setting(1, "Length of a quota's window.", low=1)
+    quota_entities_max: int = setting(
+        10_000, "Maximum number of quotas, and of clients that are counted at a time.", low=1
+    )
+    audit_file: str = setting(
+        "", "File to append the audit log to, one JSON object per line; empty: standard error."
+    )
+    audit_allowed: bool = setting(
+        False, "Write to the audit log also what was allowed, not only what was denied or changed."
+    )
+
+    def __post_init__(self) -> None:
+        check_lows(self)
+        check_choice("authorization", self.authorization, tuple(AccessMode))
+        # Raises if one is no principal.
+        _ = self.super_user_names
+
+    @cached_property
+    def super_user_names(self) -> frozenset[str]:
+        names = [one.strip() for one in self.super_users.split(";") if one.strip()]
+        try:
+            return frozenset(str(Principal.parse(one)) for one in names)
+        except InvalidRequest as error:
+            raise SettingsError(f"super_users = {self.super_users!r}: {error}") from error
