@@ -28,6 +28,7 @@ from respool.sim.clients.sim_client import OK, TOPIC_ALREADY_EXISTS, SimClient
 from respool.sim.clients.topic_recreator import TopicRecreator
 from respool.sim.clients.view_consumer import SimView, draw_view
 from respool.sim.clients.workload import TRANSACTION_TIMEOUT_MS, Workload, WorkloadFactory
+from respool.sim.delay_scenario import DelayScenario
 from respool.sim.disk.disk_faults import ProcessGone
 from respool.sim.runtime.sim_loop import SimLoop, SimulationStuck
 from respool.sim.runtime.simulated_sources import rng_of
@@ -106,6 +107,7 @@ class Run:
         self._machines = self._world.machines
         self._names: list[TopicPartition] = []
         self._views: list[SimView] = []
+        self._delays: DelayScenario | None = None
         self._flush = plan.flush or "always"
         self._agreement = ReplicaAgreement(
             machines=self._machines, observer=self._world.observer, history=self.history
@@ -136,6 +138,10 @@ class Run:
         if self.plan.has_views:
             rng = rng_of("view", self._seed)
             self._views = [draw_view(topic, rng) for topic in SIZES]
+        if self.plan.has_delays:
+            self._delays = DelayScenario(
+                self._seed, machines=self._machines, history=self.history
+            )
         self._names = await self._create_topics()
         if self.plan.is_cluster:
             self._world.operator.client = self._factory.new_client(SimClient, "operator")
@@ -153,6 +159,8 @@ class Run:
                 workload.clients.append(
                     self._factory.new_client(TopicRecreator, f"maker-{name}", topic=topic)
                 )
+        if self._delays is not None:
+            workload.clients += self._delays.start(self._factory)
         nemesis.set_targets([one.process for one in workload.clients])
         tasks = [client.start() for client in workload.clients]
         await nemesis.inject_faults(self._rng.choice((5.0, 15.0, 30.0)))
@@ -181,6 +189,8 @@ class Run:
             await reader.read_views(self._views)
         check(self.history, final, workload.groups)
         await self._read_after_power_cut(reader, final)
+        if self._delays is not None:
+            await self._delays.finish(self._factory)
         if watching is not None:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -211,6 +221,8 @@ class Run:
     async def _create(self, client: SimClient) -> list[TopicPartition]:
         await self._create_all(client, [self._topic(name, count) for name, count in SIZES.items()])
         await self._create_all(client, [self._view(one) for one in self._views])
+        if self._delays is not None:
+            await self._create_all(client, [self._delayed_topic(self._delays)])
         await client.close()
         return [
             TopicPartition(name, number) for name, count in SIZES.items() for number in range(count)
@@ -231,6 +243,11 @@ class Run:
             if created < len(topics):
                 # Some brokers may not have registered yet.
                 await client.pause()
+
+    def _delayed_topic(self, delays: DelayScenario) -> dict[str, Any]:
+        topic = self._topic(delays.names[0].topic, len(delays.names))
+        configs = [{"name": name, "value": value} for name, value in delays.configs().items()]
+        return {**topic, "configs": topic["configs"] + configs}
 
     def _view(self, view: SimView) -> dict[str, Any]:
         configs = {"respool.view.of": view.parent, "respool.view.where": view.where}

@@ -16,6 +16,8 @@ LOCAL_READ_ODDS = 0.5
 VIEW_ODDS = 0.5
 # How often topics are deleted and recreated.
 RECREATION_ODDS = 0.3
+# How often there is a topic with delays.
+DELAY_ODDS = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class SimPlan:
     recreates_topics: bool = False
     # Whether some consumers read views.
     has_views: bool = False
+    # Whether records are delayed.
+    has_delays: bool = False
     # The rack of each machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # The rate of each machine's monotonic clock.
@@ -57,6 +61,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
             tail_bytes_max=_tail_bytes(seed),
             recreates_topics=_recreates(seed),
             has_views=_has_views(seed),
+            has_delays=_has_delays(seed),
         )
     factor = min(count, rng.choice((2, 3, 3, 3)))
     flush = rng.choice(("always", "always", "interval", "os"))
@@ -77,6 +82,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
         changes_disks=rng_of("disks", seed).random() < DISK_ODDS,
         recreates_topics=_recreates(seed),
         has_views=_has_views(seed),
+        has_delays=_has_delays(seed),
         racks=tuple(rng.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * rng.uniform(-1, 1) for _ in range(count)),
     )
@@ -89,6 +95,10 @@ def _tail_bytes(seed: int) -> int:
 
 def _has_views(seed: int) -> bool:
     return rng_of("views", seed).random() < VIEW_ODDS
+
+
+def _has_delays(seed: int) -> bool:
+    return rng_of("delayed", seed).random() < DELAY_ODDS
 
 
 def _recreates(seed: int) -> bool:

@@ -23,3 +23,8 @@ def test_levels_are_written_as_they_were_given() -> None:
 def test_malformed_levels_are_refused(text: str) -> None:
     with pytest.raises(InvalidConfig):
         DelayLevels.parse(text)
+
+
+def test_rocketmqs_levels_with_spaces_are_not_one_level_of_their_sum() -> None:
+    with pytest.raises(InvalidConfig, match="separated by commas"):
+        DelayLevels.parse("1s 5s 10s 30s")

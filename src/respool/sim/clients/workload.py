@@ -57,9 +57,8 @@ class WorkloadFactory:
             loop=self._loop,
             clock=self._clock,
             rng=rng_of(name, self._seed),
-            history=self._history,
             brokers=self._brokers,
-            **more,
+            **{"history": self._history, **more},
         )
 
     def draw_workload(

@@ -26,9 +26,13 @@ class NodeClock:
         self._started_at_ms = started_at_ms
         # The error of the wall clock.
         self.skew_ms = skew_ms
+        # The latest time that anybody has read here.
+        self.latest_ms = 0
 
     def now_ms(self) -> int:
-        return self._started_at_ms + self.skew_ms + self.monotonic_ms()
+        now_ms = self._started_at_ms + self.skew_ms + self.monotonic_ms()
+        self.latest_ms = max(self.latest_ms, now_ms)
+        return now_ms
 
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000 * self._rate)
