@@ -86,12 +86,16 @@ class Pending:
         self._fed_from = Offset(0)
         # Records below it were deleted, or carried.
         self._gone_below = Offset(0)
+        # Where records lay that were carried, until that has been fed.
+        self._carrying: set[Offset] = set()
         # The leader need not carry records below it: it did, or they wait no more.
         self._carry_from = Offset(0)
         # Bytes of carried records below an offset, and above the one before.
         self._carried: deque[tuple[Offset, int]] = deque()
         # The latest time at which a record was due that has been delivered.
         self._delivered_until_ms = 0
+        # The same, if copies count that have not come back yet.
+        self._taken_until_ms = 0
 
     @classmethod
     def open(
@@ -110,7 +114,7 @@ class Pending:
             pending = cls(disk, folder, now_ms=now_ms, entries_max=entries_max)
             pending._files.delete_all()
             pending._fed_from = pending.scanned_to = log_start
-        pending.on_log_start(log_start)
+        pending.skip_to(log_start)
         return pending
 
     def __len__(self) -> int:
@@ -120,6 +124,11 @@ class Pending:
     @property
     def in_flight(self) -> int:
         return len(self._in_flight)
+
+    @property
+    def carrying(self) -> int:
+        """How many records were carried, and have not come back yet."""
+        return len(self._carrying)
 
     @property
     def carried_bytes(self) -> int:
@@ -148,7 +157,8 @@ class Pending:
     def on_stable(self, facts: Iterable[Fact], *, end: Offset) -> None:
         """Take what the committed records from `scanned_to` to `end` say; those of aborted transactions say nothing.
 
-        First `on_log_start`: what was deleted before it was fed must not be waited for.
+        First `skip_to`: what was deleted before it was fed must not be waited for. Then `on_log_start`: the other way
+        round, what was carried would count twice until its time.
         """
         assert end >= self.scanned_to, f"fed to {self.scanned_to}, and then to {end}"
         carried_bytes = 0
@@ -190,18 +200,28 @@ class Pending:
         if fact.next_ms is not None and not is_gone:
             self._wheel.add(pack_entry(fact.next_ms, fact.position, fact.first))
 
+    def skip_to(self, log_start: Offset) -> None:
+        """If records were deleted before they were fed, all that is known was deleted, too."""
+        if log_start <= self.scanned_to:
+            return
+        self._in_flight.clear()
+        self._wheel.drop_below(log_start, replaced=len(self._wheel))
+        self._fed_from = self.scanned_to = log_start
+        self.on_log_start(log_start)
+
     def on_log_start(self, log_start: Offset) -> None:
         """Records below the log start were deleted, and wait no more."""
+        assert log_start <= self.scanned_to, f"fed to {self.scanned_to}, the log starts at {log_start}"
         self._log_start = log_start
         self._wheel.drop_below(log_start)
         self._gone_below = max(self._gone_below, log_start)
-        self.scanned_to = max(self.scanned_to, log_start)
         for offset in [one for one in self._in_flight if one < log_start]:
             del self._in_flight[offset]
         while self._carried and self._carried[0][0] <= log_start:
             self._carried.popleft()
 
     def _on_carried(self, replaced: Offset) -> None:
+        self._carrying.discard(replaced)
         is_counted = replaced >= max(self._fed_from, self._gone_below)
         if self._in_flight.pop(replaced, None) is not None:
             is_counted = False
@@ -228,7 +248,10 @@ class Pending:
             for entry in entries:
                 offset = offset_of(entry)
                 self._in_flight[offset] = entry
-                if offset not in self._expected:
+                self._taken_until_ms = max(self._taken_until_ms, due_of(entry))
+                # A record that was carried is delivered from where it lies now, once that has been fed: replicas would
+                # not know that a copy of the earlier place is one of the later place.
+                if offset not in self._expected and offset not in self._carrying:
                     deliver.append(DueRecord(due_of(entry), offset, first_offset_of(entry)))
         return Advanced(deliver=deliver, wake_at_ms=self._wheel.wake_at_ms(), is_busy=is_busy)
 
@@ -247,6 +270,7 @@ class Pending:
         entries = tuple(self._in_flight.values())
         self._in_flight.clear()
         self._expected.clear()
+        self._carrying.clear()
         for entry in entries:
             self._wheel.add(entry)
 
@@ -254,12 +278,15 @@ class Pending:
         """Begin to lead, with what earlier leaders wrote from `scanned_to` up to this one's first offset."""
         self._carry_from = self._gone_below
         self._expected.clear()
+        self._carrying.clear()
         for fact in facts:
             match fact:
                 case Delivered():
                     self._expected[fact.position] += 1
+                    self._taken_until_ms = max(self._taken_until_ms, fact.due_ms)
                 case WaitingRecord(replaces=int(replaced)):
                     self._carry_from = max(self._carry_from, Offset(replaced + 1))
+                    self._carrying.add(Offset(replaced))
 
     def delivery(self, waiting: WaitingRecord, due_ms: int, *, now_ms: int) -> NewRecord:
         """The copy that is appended. A schedule that missed times delivers the latest of them, once."""
@@ -267,6 +294,7 @@ class Pending:
         if repetition is None:
             return copy_of(waiting, due_ms=due_ms, next_ms=None)
         due_ms = repetition.latest(from_ms=due_ms, to_ms=now_ms)
+        self._taken_until_ms = max(self._taken_until_ms, due_ms)
         return copy_of(waiting, due_ms=due_ms, next_ms=repetition.next_after(due_ms))
 
     def is_superseded(self, waiting: WaitingRecord, read_id: ReadId) -> bool:
@@ -278,10 +306,20 @@ class Pending:
 
     # -- retention ---------------------------------------------------------------------------------------------------
 
-    def can_carry(self, now_ms: int) -> bool:
-        """True if nothing is due: then a record's time tells whether it waits, without looking for its copy."""
+    def can_carry(self, begin: Offset, new_start: Offset) -> bool:
+        """True if a record's time tells whether it waits, without looking for its copy; and no copy may be lost.
+
+        What is due is delivered in the order of time, so all that was due before the earliest of those that wait has
+        been. But copies of what is to be deleted must be stable: a leader without them would deliver it again.
+        """
         due_ms = self._wheel.next_due_ms()
-        return due_ms is None or due_ms > self._known_until(now_ms)
+        if due_ms is not None and due_ms <= self._known_until_ms:
+            # It came late, or was put back.
+            return False
+        begin = max(begin, self._carry_from)
+        return not any(
+            begin <= offset < new_start for known in (self._in_flight, self._expected) for offset in known
+        )
 
     def carry(
         self, fact: Fact, read_id: ReadId, *, now_ms: int, new_start: Offset
@@ -294,8 +332,9 @@ class Pending:
             return None
         if isinstance(fact, WaitingRecord):
             self._carry_from = Offset(fact.offset + 1)
-            due_ms = fact.due_after(self._known_until(now_ms))
+            due_ms = fact.due_after(self._delivered_to(now_ms))
             if due_ms is not None and not self.is_superseded(fact, read_id):
+                self._carrying.add(fact.offset)
                 return carried_copy(fact, due_ms=due_ms, now_ms=now_ms)
             if fact.id is None:
                 return None
@@ -311,9 +350,15 @@ class Pending:
             for one in self._ids.all(hash_id(key))
         )
 
-    def _known_until(self, now_ms: int) -> int:
+    @property
+    def _known_until_ms(self) -> int:
+        return max(self._delivered_until_ms, self._taken_until_ms)
+
+    def _delivered_to(self, now_ms: int) -> int:
+        """Up to this time everything was delivered, after `can_carry`."""
+        due_ms = self._wheel.next_due_ms()
         # The clock may have been set back since the last delivery.
-        return max(now_ms, self._delivered_until_ms)
+        return max(self._known_until_ms, now_ms if due_ms is None else min(now_ms, due_ms - 1))
 
     def delete(self) -> None:
         """Delete the files: the next `open` begins at the log's start."""

@@ -47,6 +47,8 @@ RETRY_S = 1.0
 CHECKPOINT_MS = 60_000
 # How long retention waits for the commit of what was carried; else it tries again later.
 COMMIT_S_MAX = 10.0
+# Carried records that are not stable yet are remembered one by one.
+CARRIED_TOGETHER = 100_000
 
 
 class DeliveryWorld(Protocol):
@@ -278,7 +280,7 @@ class DeliveryWorker:
             while begin < new_start:
                 async with self.lock:
                     end = await self._carry(begin, new_start)
-                if end is None:
+                if end is None or not await self._wait_for_carried():
                     return False
                 begin = end
             async with asyncio.timeout(COMMIT_S_MAX):
@@ -290,6 +292,15 @@ class DeliveryWorker:
             self._is_doubtful = True
             raise
         self.carried_to = new_start
+        return True
+
+    async def _wait_for_carried(self) -> bool:
+        """Wait while many carried records have not come back. False: an open transaction holds them up."""
+        until_ms = self._world.clock.monotonic_ms() + COMMIT_S_MAX * 1000
+        while self.delays is not None and self.delays.pending.carrying > CARRIED_TOGETHER:
+            if self._world.clock.monotonic_ms() >= until_ms:
+                return False
+            await asyncio.sleep(FEED_PAUSE_S)
         return True
 
     async def _carry(self, begin: Offset, new_start: Offset) -> Offset | None:

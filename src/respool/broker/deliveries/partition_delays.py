@@ -153,11 +153,11 @@ class PartitionDelays:
     ) -> tuple[list[RecordBatch], Offset] | None:
         """Prepare what must be appended again of about a chunk of log from `begin` on; return where the chunk ends.
 
-        None: something is due first.
+        None: something must be delivered first.
         """
-        if not self.pending.can_carry(now_ms):
-            return None
         begin = max(begin, self.log.log_start)
+        if not self.pending.can_carry(begin, new_start):
+            return None
         found = self._facts.read(begin, new_start)
         records = []
         for fact in found.facts:
@@ -200,18 +200,17 @@ class PartitionDelays:
         pending, log = self.pending, self.log
         fed = 0
         while fed < FED_BYTES_MAX:
-            pending.on_log_start(log.log_start)
+            pending.skip_to(log.log_start)
             begin = pending.scanned_to
-            if begin >= stable_end:
-                return True
-            found = self._facts.read(begin, stable_end)
-            if found.end <= begin:
-                # A batch that ends beyond it: the rest comes with the next one.
+            # Without an end: a batch that ends beyond it comes with the next one.
+            found = self._facts.read(begin, stable_end) if begin < stable_end else None
+            if found is None or found.end <= begin:
+                pending.on_log_start(min(log.log_start, begin))
                 return True
             pending.on_stable(found.facts, end=found.end)
             pending.scanned_epoch = found.last_epoch
             fed += CHUNK_BYTES
-        return pending.scanned_to >= stable_end
+        return False
 
     def _read_above(self) -> None:
         """Look at what earlier leaders wrote above the last stable offset."""

@@ -44,6 +44,7 @@ class DelayWatch:
             starts = [one.log_start for one in held if one.name == partition.name]
             if min(starts) > log.end:
                 log.skip_to(min(starts))
+            log.start = max(log.start, partition.log_start)
             self._take(partition, log)
             log.on_stable(partition.last_stable_offset)
 

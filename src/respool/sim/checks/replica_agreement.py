@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from respool.broker.partitions.partition import Partition
 from respool.model.cluster import PartitionImage
-from respool.model.ids import BrokerId, Offset, TopicPartition
+from respool.model.ids import BrokerId, TopicPartition
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.checks.history import History
 from respool.sim.checks.log_content import batches_between
@@ -88,11 +88,17 @@ class ReplicaAgreement:
         """C4: the logs are equal byte for byte. Not checked for topics that each broker compacts on its own."""
         if name.topic.startswith("__") or image.leader is None:
             return
-        contents = {}
+        replicas = {}
         for broker in image.replicas:
             partition = self._partition(broker, name)
             assert partition is not None
-            contents[broker] = batches_between(partition.log, Offset(0), partition.high_watermark)
+            replicas[broker] = partition
+        # Each deletes by itself what its leader has deleted.
+        start = max(one.log_start for one in replicas.values())
+        contents = {
+            broker: batches_between(partition.log, start, partition.high_watermark)
+            for broker, partition in replicas.items()
+        }
         first = contents[image.leader]
         for broker, content in contents.items():
             if content != first:

@@ -116,7 +116,9 @@ class ReplicaWatch:
 
     def _look_at(self, process: str, partition: Partition) -> None:
         name, log, high_watermark = partition.name, partition.log, partition.high_watermark
-        if not log.log_start <= high_watermark <= log.log_end:
+        # A follower whose log begins again where its leader's does sets its high watermark in a second step.
+        log_start = Offset(0) if partition.changing.locked() else log.log_start
+        if not log_start <= high_watermark <= log.log_end:
             marks = (log.log_start, high_watermark, log.log_end)
             self._violate("C3", name, f"{process}: start, watermark, end are {marks}")
         key = (partition, partition.leader_epoch)
