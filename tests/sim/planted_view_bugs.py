@@ -68,6 +68,6 @@ def aborted_transactions_are_listed_without_their_markers(patch: pytest.MonkeyPa
 VIEW_PLANTS: Mapping[Plant, int] = {
     an_empty_batch_for_the_marker: 5,
     a_marker_at_the_high_watermark: 1,
-    aborted_batches_are_shown: 1,
-    aborted_transactions_are_listed_without_their_markers: 1,
+    aborted_batches_are_shown: 13,
+    aborted_transactions_are_listed_without_their_markers: 3,
 }

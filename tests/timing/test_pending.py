@@ -153,7 +153,7 @@ class World:
             self.lead()
 
     def carry_below(self, part: float) -> None:
-        """Retention begins: the leader appends what waits again. It may deliver, and be replaced, before that counts."""
+        """Retention begins: the leader appends what waits again. It may deliver and be replaced meanwhile."""
         self.new_start = None
         self.leader.feed()
         new_start = Offset(self.log_start + int((self.stable - self.log_start) * part))

@@ -6,6 +6,7 @@ from typing import Any
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
+from respool.sim.checks.checker import FinalReads
 from respool.sim.checks.delay_history import DelayHistory
 from respool.sim.checks.delay_watch import PATIENCE_S, DelayWatch
 from respool.sim.checks.history import History
@@ -31,7 +32,11 @@ class DelayScenario:
         self._watch = DelayWatch(machines=machines, names=self.names, history=self.history)
         self._watching: asyncio.Task[None] | None = None
 
-    def configs(self) -> Mapping[str, str]:
+    def topics(self) -> Mapping[str, tuple[int, Mapping[str, str]]]:
+        """The topics by name, with their partitions and settings."""
+        return {TOPIC: (len(self.names), self._configs())}
+
+    def _configs(self) -> Mapping[str, str]:
         rng = self._rng
         found = {
             "respool.delay": "true",
@@ -66,7 +71,7 @@ class DelayScenario:
         )
         return clients
 
-    async def finish(self, factory: WorkloadFactory) -> None:
+    async def finish(self, factory: WorkloadFactory, _: FinalReads) -> None:
         """After all faults: what is due is delivered, and shown to a new reader."""
         await self._watch.check()
         assert self._watching is not None
@@ -94,10 +99,13 @@ class DelayScenario:
     ) -> tuple[dict[int, bytes], int]:
         """What a reader sees, and from where on retention had left it everything."""
         seen: dict[int, bytes] = {}
-        until_s = asyncio.get_running_loop().time() + PATIENCE_S
-        position, is_end, start = 0, False, None
+        loop = asyncio.get_running_loop()
+        position, reached, until_s = 0, -1, 0.0
+        is_end, start = False, None
         while not is_end or start is None:
-            if asyncio.get_running_loop().time() > until_s:
+            if position > reached:
+                reached, until_s = position, loop.time() + PATIENCE_S
+            elif loop.time() > until_s:
                 self.history.violate("D1", f"{name} does not come to its end from {position}")
                 break
             try:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,12 +24,13 @@ from respool.sim.checks.replica_agreement import ReplicaAgreement
 from respool.sim.checks.replica_watch import ReplicaWatch
 from respool.sim.clients.consumers import SimConsumer
 from respool.sim.clients.final_reader import FinalReader
-from respool.sim.clients.sim_client import OK, TOPIC_ALREADY_EXISTS, SimClient
+from respool.sim.clients.sim_client import INVALID_TOPIC, OK, TOPIC_ALREADY_EXISTS, SimClient
 from respool.sim.clients.topic_recreator import TopicRecreator
 from respool.sim.clients.view_consumer import SimView, draw_view
 from respool.sim.clients.workload import TRANSACTION_TIMEOUT_MS, Workload, WorkloadFactory
 from respool.sim.delay_scenario import DelayScenario
 from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.retry_scenario import RetryScenario
 from respool.sim.runtime.sim_loop import SimLoop, SimulationStuck
 from respool.sim.runtime.simulated_sources import rng_of
 from respool.sim.runtime.trace import Trace
@@ -107,7 +108,7 @@ class Run:
         self._machines = self._world.machines
         self._names: list[TopicPartition] = []
         self._views: list[SimView] = []
-        self._delays: DelayScenario | None = None
+        self._scenarios: list[DelayScenario | RetryScenario] = []
         self._flush = plan.flush or "always"
         self._agreement = ReplicaAgreement(
             machines=self._machines, observer=self._world.observer, history=self.history
@@ -138,29 +139,11 @@ class Run:
         if self.plan.has_views:
             rng = rng_of("view", self._seed)
             self._views = [draw_view(topic, rng) for topic in SIZES]
-        if self.plan.has_delays:
-            self._delays = DelayScenario(
-                self._seed, machines=self._machines, history=self.history
-            )
+        self._scenarios = self._draw_scenarios()
         self._names = await self._create_topics()
         if self.plan.is_cluster:
             self._world.operator.client = self._factory.new_client(SimClient, "operator")
-        # With replicas, acks=1 promises nothing: the next leader may not have the record. Without, it is as acks=all.
-        is_kept_by_one = self._flush == "always" or not nemesis.is_forgetful
-        workload = self._factory.draw_workload(
-            self._names,
-            is_leader_enough=is_kept_by_one and not self.plan.is_cluster,
-            views=self._views,
-        )
-        if self.plan.recreates_topics:
-            # Two topics, so that requests for one wait while a broker works on the other.
-            for name in ("moods", "tempers"):
-                topic = self._topic(name, 1)
-                workload.clients.append(
-                    self._factory.new_client(TopicRecreator, f"maker-{name}", topic=topic)
-                )
-        if self._delays is not None:
-            workload.clients += self._delays.start(self._factory)
+        workload = self._draw_workload()
         nemesis.set_targets([one.process for one in workload.clients])
         tasks = [client.start() for client in workload.clients]
         await nemesis.inject_faults(self._rng.choice((5.0, 15.0, 30.0)))
@@ -189,12 +172,40 @@ class Run:
             await reader.read_views(self._views)
         check(self.history, final, workload.groups)
         await self._read_after_power_cut(reader, final)
-        if self._delays is not None:
-            await self._delays.finish(self._factory)
+        for scenario in self._scenarios:
+            await scenario.finish(self._factory, final)
         if watching is not None:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         await self._stop()
+
+    def _draw_scenarios(self) -> list[DelayScenario | RetryScenario]:
+        scenarios: list[DelayScenario | RetryScenario] = []
+        shared: dict[str, Any] = {"machines": self._machines, "history": self.history}
+        if self.plan.has_delays:
+            scenarios.append(DelayScenario(self._seed, **shared))
+        if self.plan.has_retries:
+            scenarios.append(RetryScenario(self._seed, **shared))
+        return scenarios
+
+    def _draw_workload(self) -> Workload:
+        # With replicas, acks=1 promises nothing: the next leader may not have the record. Without, it is as acks=all.
+        is_kept_by_one = self._flush == "always" or not self._world.nemesis.is_forgetful
+        workload = self._factory.draw_workload(
+            self._names,
+            is_leader_enough=is_kept_by_one and not self.plan.is_cluster,
+            views=self._views,
+        )
+        if self.plan.recreates_topics:
+            # Two topics, so that requests for one wait while a broker works on the other.
+            for name in ("moods", "tempers"):
+                topic = self._topic(name, 1)
+                workload.clients.append(
+                    self._factory.new_client(TopicRecreator, f"maker-{name}", topic=topic)
+                )
+        for scenario in self._scenarios:
+            workload.clients += scenario.start(self._factory)
+        return workload
 
     def _watch_replicas(self) -> "asyncio.Task[None] | None":
         if not self.plan.is_cluster:
@@ -221,8 +232,9 @@ class Run:
     async def _create(self, client: SimClient) -> list[TopicPartition]:
         await self._create_all(client, [self._topic(name, count) for name, count in SIZES.items()])
         await self._create_all(client, [self._view(one) for one in self._views])
-        if self._delays is not None:
-            await self._create_all(client, [self._delayed_topic(self._delays)])
+        for scenario in self._scenarios:
+            for name, (count, configs) in scenario.topics().items():
+                await self._create_all(client, [self._topic(name, count, configs)])
         await client.close()
         return [
             TopicPartition(name, number) for name, count in SIZES.items() for number in range(count)
@@ -240,14 +252,12 @@ class Run:
                 continue
             codes = [int(one.error_code) for one in reply.topics]
             created = sum(code in (OK, TOPIC_ALREADY_EXISTS) for code in codes)
+            if INVALID_TOPIC in codes:
+                client.unexpected("CreateTopics", INVALID_TOPIC)
+                return
             if created < len(topics):
                 # Some brokers may not have registered yet.
                 await client.pause()
-
-    def _delayed_topic(self, delays: DelayScenario) -> dict[str, Any]:
-        topic = self._topic(delays.names[0].topic, len(delays.names))
-        configs = [{"name": name, "value": value} for name, value in delays.configs().items()]
-        return {**topic, "configs": topic["configs"] + configs}
 
     def _view(self, view: SimView) -> dict[str, Any]:
         configs = {"respool.view.of": view.parent, "respool.view.where": view.where}
@@ -259,9 +269,11 @@ class Run:
             "configs": [{"name": name, "value": value} for name, value in configs.items()],
         }
 
-    def _topic(self, name: str, partition_count: int) -> dict[str, Any]:
+    def _topic(
+        self, name: str, partition_count: int, configs: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """A CreateTopics topic with the durability that this run checks."""
-        configs = {"respool.flush": self._flush}
+        configs = {"respool.flush": self._flush, **(configs or {})}
         if self.plan.is_cluster:
             configs["min.insync.replicas"] = str(self.plan.min_insync_replicas)
         return {

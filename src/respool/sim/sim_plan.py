@@ -18,6 +18,8 @@ VIEW_ODDS = 0.5
 RECREATION_ODDS = 0.3
 # How often there is a topic with delays.
 DELAY_ODDS = 0.3
+# How often a group retries what its handlers failed at.
+RETRY_ODDS = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class SimPlan:
     has_views: bool = False
     # Whether records are delayed.
     has_delays: bool = False
+    # Whether there is a group with retries.
+    has_retries: bool = False
     # The rack of each machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # The rate of each machine's monotonic clock.
@@ -62,6 +66,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
             recreates_topics=_recreates(seed),
             has_views=_has_views(seed),
             has_delays=_has_delays(seed),
+            has_retries=_has_retries(seed),
         )
     factor = min(count, rng.choice((2, 3, 3, 3)))
     flush = rng.choice(("always", "always", "interval", "os"))
@@ -83,6 +88,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
         recreates_topics=_recreates(seed),
         has_views=_has_views(seed),
         has_delays=_has_delays(seed),
+        has_retries=_has_retries(seed),
         racks=tuple(rng.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * rng.uniform(-1, 1) for _ in range(count)),
     )
@@ -99,6 +105,10 @@ def _has_views(seed: int) -> bool:
 
 def _has_delays(seed: int) -> bool:
     return rng_of("delayed", seed).random() < DELAY_ODDS
+
+
+def _has_retries(seed: int) -> bool:
+    return rng_of("retried", seed).random() < RETRY_ODDS
 
 
 def _recreates(seed: int) -> bool:

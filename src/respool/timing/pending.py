@@ -211,7 +211,9 @@ class Pending:
 
     def on_log_start(self, log_start: Offset) -> None:
         """Records below the log start were deleted, and wait no more."""
-        assert log_start <= self.scanned_to, f"fed to {self.scanned_to}, the log starts at {log_start}"
+        assert log_start <= self.scanned_to, (
+            f"fed to {self.scanned_to}, the log starts at {log_start}"
+        )
         self._log_start = log_start
         self._wheel.drop_below(log_start)
         self._gone_below = max(self._gone_below, log_start)
@@ -318,7 +320,9 @@ class Pending:
             return False
         begin = max(begin, self._carry_from)
         return not any(
-            begin <= offset < new_start for known in (self._in_flight, self._expected) for offset in known
+            begin <= offset < new_start
+            for known in (self._in_flight, self._expected)
+            for offset in known
         )
 
     def carry(

@@ -21,7 +21,9 @@ class DelayLevels(tuple[str, ...]):
         for word in words:
             # RocketMQ separates its levels by spaces; the whole text would be one delay, their sum.
             if len(word.split()) > 1:
-                raise InvalidConfig(f"{word[:100]!r}: levels are separated by commas, as in 1s,5s,1h30m")
+                raise InvalidConfig(
+                    f"{word[:100]!r}: levels are separated by commas, as in 1s,5s,1h30m"
+                )
         levels = cls(words)
         try:
             levels.delays_ms  # noqa: B018 checked here, once

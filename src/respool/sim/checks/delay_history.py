@@ -1,10 +1,10 @@
 """What simulated producers asked of a topic with delays. Its checks are `delay_log.py` and `delay_watch.py`.
 
-    D1 a committed, uncancelled record that is due is visible once
-    D2 ... before its time by the clock of any broker; or a hidden record is visible
-    D3 ... though it was cancelled or replaced, and that was committed, before its time
-    D4 ... though its transaction was aborted, or was never sent
-    D5 a leader waits for other records than its log says
+D1 a committed, uncancelled record that is due is visible once
+D2 ... before its time by the clock of any broker; or a hidden record is visible
+D3 ... though it was cancelled or replaced, and that was committed, before its time
+D4 ... though its transaction was aborted, or was never sent
+D5 a leader waits for other records than its log says
 """
 
 from dataclasses import dataclass

@@ -167,7 +167,9 @@ class DelayLog:
             logged.copies.append(copy)
             self._history.counts["delay topics: records delivered"] += 1
         elif not self.has_gap:
-            self._violate("D4", copy.offset, f"{value[:40]!r} is a copy of {first}, where it is not")
+            self._violate(
+                "D4", copy.offset, f"{value[:40]!r} is a copy of {first}, where it is not"
+            )
 
     def _on_carried(self, record: Record, headers: dict[str, bytes | None]) -> None:
         first = _number(headers[CARRIED_FROM])
@@ -246,7 +248,7 @@ class DelayLog:
                 self._violate("A2", sent.offset, f"{sent.value[:40]!r}, acknowledged, is gone")
 
     def waiting_counts(self) -> tuple[int, int]:
-        """D5: how many records wait for their next time: without those that were cancelled or replaced, and with them."""
+        """D5: how many records wait for their next time, without and with those that were cancelled or replaced."""
         waiting = [
             one
             for one in self.records.values()

@@ -1,4 +1,4 @@
-"""Watches topics with delays: reads what is committed from all brokers' logs, and checks who waits for what in the end."""
+"""Watches topics with delays: reads what is committed from all brokers' logs, and checks what waits in the end."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from respool.broker.partitions.partition import Partition
 from respool.log.partition_log import ReadSpec
 from respool.model.errors import RespoolError
-from respool.model.ids import TopicPartition
+from respool.model.ids import Offset, TopicPartition
 from respool.records.batch import RecordBatch
 from respool.records.validate import walk_batches
 from respool.sim.checks.delay_history import DelayHistory
@@ -62,7 +62,9 @@ class DelayWatch:
         while partition.log_start <= log.end < end:
             before = log.end
             try:
-                data = partition.log.read(ReadSpec(log.end, max_offset=end, bytes_max=1 << 20))
+                data = partition.log.read(
+                    ReadSpec(Offset(log.end), max_offset=end, bytes_max=1 << 20)
+                )
             except RespoolError:
                 # Retention was faster, or the disk fails.
                 return
@@ -81,7 +83,12 @@ class DelayWatch:
         """All faults have ended, and producers have finished: let everything become due, and be delivered."""
         await self._check_pending("before all is due")
         latest_ms = max(
-            (due_ms for log in self.logs.values() for one in log.records.values() for due_ms in one.due_times),
+            (
+                due_ms
+                for log in self.logs.values()
+                for one in log.records.values()
+                for due_ms in one.due_times
+            ),
             default=0,
         )
         for machine in self._machines:

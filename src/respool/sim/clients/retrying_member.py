@@ -1,7 +1,8 @@
-"""A simulated member of a group that retries at exactly-once: what `respool.Consumer(..., retry=...)` does, with its rules.
+"""A simulated member of a group that retries at exactly-once: as `respool.Consumer(..., retry=...)`, with its rules.
 
-It reads a topic and the group's retry topic. In one transaction it writes what it has handled, sends on what failed, and
-commits its offsets. Handlers fail at random; the process dies at any time, and the next one begins at the committed offsets.
+It reads a topic and the group's retry topic. In one transaction it writes what it has handled, sends on what failed,
+and commits its offsets. Handlers fail at random. The process dies at any time; the next one begins at the committed
+offsets.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from respool.wire.api_table import Api
 GROUP = "billing/eu"
 DONE = "billed"
 DELAYS_MS = (1_000, 3_000)
-READ_TOGETHER = 8
+READ_TOGETHER = 30
 
 Writes = list[tuple[TopicPartition, NewRecord]]
 
@@ -43,21 +44,17 @@ class RetryingMember(SimTransactionalProducer):
         self.dead_place = TopicPartition(self._rules.dead_letter_topic, 0)
         super().__init__(name, names=[TopicPartition(DONE, 0)], **producer)
         self.group = GROUP
-        # How often handlers fail, and how often in vain for ever.
+        # How often handlers fail.
         self.failure_odds = self.rng.choice((0.1, 0.5))
         self._source = source
         self._reader = reader
         self._sources = (source, self.retry_place)
         # The next offsets; None: as they are committed.
         self._positions: dict[TopicPartition, int] | None = None
-        # In the last round there was nothing to read.
-        self.is_idle = False
 
     def _new_rules(self, source: TopicPartition) -> Retries:
         delays = [f"{one // 1_000}s" for one in DELAYS_MS]
-        return Retries(
-            Retry(delays=delays, give_up=ValueError), group=GROUP, topics=[source.topic]
-        )
+        return Retries(Retry(delays=delays, give_up=ValueError), group=GROUP, topics=[source.topic])
 
     async def close(self) -> None:
         await self._reader.close()
@@ -90,11 +87,9 @@ class RetryingMember(SimTransactionalProducer):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> list[Message]:
-        positions = self._positions
+        positions = await self._committed() if self._positions is None else dict(self._positions)
         if positions is None:
-            positions = await self._committed()
-            if positions is None:
-                return []
+            return []
         read: list[Message] = []
         for name in self._sources:
             polled = await self._reader.poll(name, positions[name])
@@ -107,7 +102,6 @@ class RetryingMember(SimTransactionalProducer):
             positions[name] = polled.next_offset if is_all else taken[-1][0] + 1
             read += [self._message(name, *one) for one in taken]
         self._positions = positions
-        self.is_idle = not read
         return read
 
     async def _committed(self) -> dict[TopicPartition, int] | None:
@@ -212,7 +206,7 @@ class RetryingMember(SimTransactionalProducer):
         )
         return code
 
-    async def _send_offset(self, offset: int) -> int:
+    async def _send_offset(self, _: int) -> int:
         assert self._positions is not None
         topics = [
             {
