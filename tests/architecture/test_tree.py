@@ -48,7 +48,7 @@ COVERED_BY_A_SYSTEM_TEST = {
     "respool.sim.faults.nemesis": "make sim and tests/sim/planted_bugs.py run it",
     "respool.sim.faults.cluster_faults": "make sim and tests/sim/planted_bugs.py run it",
     "respool.sim.faults.disk_swaps": "make sim and tests/sim/planted_bugs.py run it",
-    "respool.sim.clients.transactional_producer": "make sim and tests/sim/planted_bugs.py run it",
+    "respool.sim.checks.delay_watch": "make sim and tests/sim/planted_delay_bugs.py run it",
     "respool.broker.handlers.cluster.list_partition_reassignments": "test_alter_partition_reassignments.py sends it",
     "respool.broker.handlers.configs.incremental_alter_configs": "test_alter_configs.py sends it",
     "respool.broker.handlers.security.create_acls": "test_describe_acls.py sends it",

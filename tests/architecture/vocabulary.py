@@ -121,6 +121,7 @@ RETIRED = [
             "src/respool/spark/sink/state.py": "the name of a stored field",
             "src/respool/client/messages/retry/": "an option of Retry, as programs write it",
             "docs/retries.md": "the same",
+            "src/respool/sim/clients/retrying_member.py": "the same",
             "examples/retries/": "the same",
         },
     ),

@@ -13,7 +13,7 @@ from respool.sim.checks.history import History
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedDelay:
     """What one record asks for; one without any of these is visible at once.
 
     Attributes:
@@ -60,7 +60,7 @@ class DelayHistory(History):
         self._main = main
         self.counts = main.counts
         # By value.
-        self.asked: dict[bytes, Asked] = {}
+        self.asked: dict[bytes, AskedDelay] = {}
 
     def violate(self, rule: str, text: str) -> None:
         self._main.violate(rule, text)

@@ -18,7 +18,7 @@ from respool.model.ids import TopicPartition
 from respool.records.batch import RecordBatch
 from respool.records.markers import read_marker
 from respool.records.record import Record, read_records
-from respool.sim.checks.delay_history import Asked, DelayHistory
+from respool.sim.checks.delay_history import AskedDelay, DelayHistory
 
 _UNPACKED_MAX = 1 << 24
 # Later than any clock.
@@ -41,7 +41,7 @@ class Logged:
 
     offset: int
     value: bytes
-    asked: Asked
+    asked: AskedDelay
     timestamp_ms: int
     # True and False: the outcome of its transaction.
     is_committed: bool | None

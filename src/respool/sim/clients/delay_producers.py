@@ -13,7 +13,7 @@ from respool.model.delay_headers import (
 )
 from respool.model.ids import TopicPartition
 from respool.records.build import NewRecord
-from respool.sim.checks.delay_history import Asked, DelayHistory
+from respool.sim.checks.delay_history import AskedDelay, DelayHistory
 from respool.sim.checks.history import Sent, SentTransaction
 from respool.sim.clients.producers import IdempotentProducer, SimProducer
 from respool.sim.clients.transactional_producer import SimTransactionalProducer
@@ -27,7 +27,7 @@ LONG_MS = 3_600_000
 HeaderPairs = tuple[tuple[str, bytes | None], ...]
 
 
-class DelayedRecords(SimProducer):
+class DelayDraws(SimProducer):
     """Draws what records ask for. Ids are a producer's own, and shared by its records of a partition."""
 
     history: DelayHistory
@@ -61,36 +61,36 @@ class DelayedRecords(SimProducer):
         self.history.on_send(sends)
         return sends
 
-    def _draw(self) -> Asked:
+    def _draw(self) -> AskedDelay:
         rng = self.rng
         own_id = f"{self.name}-{rng.randrange(4)}"
         kind = rng.random()
         if kind < 0.15:
-            return Asked()
+            return AskedDelay()
         if kind < 0.3:
-            return Asked(cancels=own_id)
+            return AskedDelay(cancels=own_id)
         named: dict[str, Any] = {"id": own_id} if rng.random() < 0.4 else {}
         if kind < 0.45:
-            return Asked(at_ms=self.clock.now_ms() + rng.randint(-2_000, 15_000), **named)
+            return AskedDelay(at_ms=self.clock.now_ms() + rng.randint(-2_000, 15_000), **named)
         if kind < 0.55:
-            return Asked(delay_ms=rng.choice(LEVELS_MS), **named)
+            return AskedDelay(delay_ms=rng.choice(LEVELS_MS), **named)
         if kind < 0.65:
             every_ms = rng.choice((1_000, 2_000, 5_000))
-            return Asked(every_ms=every_ms, times=rng.randint(1, 8), **named)
+            return AskedDelay(every_ms=every_ms, times=rng.randint(1, 8), **named)
         # Many at short notice; some wait until the end of the run.
         longest_ms = rng.choice((200, 5_000, 20_000, LONG_MS))
-        return Asked(delay_ms=rng.randint(0, longest_ms), **named)
+        return AskedDelay(delay_ms=rng.randint(0, longest_ms), **named)
 
 
-class DelayingProducer(DelayedRecords, IdempotentProducer):
+class DelayingProducer(DelayDraws, IdempotentProducer):
     pass
 
 
-class DelayingTransactionalProducer(DelayedRecords, SimTransactionalProducer):
+class DelayingTransactionalProducer(DelayDraws, SimTransactionalProducer):
     pass
 
 
-def headers_of(asked: Asked) -> HeaderPairs:
+def headers_of(asked: AskedDelay) -> HeaderPairs:
     found: list[tuple[str, bytes | None]] = []
     if asked.cancels is not None:
         found.append((CANCEL, asked.cancels.encode()))
