@@ -239,7 +239,7 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
         ("broker.id=-1", "not given out"),
         ("sasl.enabled.mechanisms=PLAIN", "not authenticated"),
         ("authorizer.class.name=org.apache.kafka.X", "StandardAuthorizer"),
-        ("remote.log.storage.system.enable=true", "settings of its own"),
+        ("remote.log.storage.system.enable=true", "no tiered storage"),
         ("leader.replication.throttled.rate=5", "while the broker runs"),
         ("log.flush.interval.messages=10000", "batches are synced one by one"),
         ("log.preallocate=true", "not allocated in advance"),

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from respool.broker.access_control import AccessControl
 from respool.broker.admin_log import AdminLog
-from respool.broker.archive.archive_wiring import archived_end_of, new_archive
 from respool.broker.audit_trail import AuditTrail
 from respool.broker.auto_created import AutoCreatedTopics
 from respool.broker.coordinators.coordinators import Coordinators
@@ -35,6 +34,7 @@ from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.broker.partitions.tag_indexer import TagIndexer
 from respool.broker.peer_link import PeerLink
+from respool.broker.quotas import Quotas
 from respool.broker.replication_wiring import Replication
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.views.views import Views, names_by_topic
@@ -81,6 +81,7 @@ class Broker:
         self.audit = AuditTrail(world.audit, world.clock)
         self.admin_log = AdminLog(self.audit)
         self.access = AccessControl(settings.access, audit=self.audit, metrics=world.metrics)
+        self.quotas = Quotas(settings.access, clock=world.clock, metrics=world.metrics)
         self.catalog.on_image = self._on_image
         self.metrics = BrokerMetrics(settings, world.metrics)
         self.fetch_sessions = FetchSessions(
@@ -122,6 +123,7 @@ class Broker:
 
     def _on_image(self) -> None:
         self.access.on_image(self.catalog.image, self.catalog.broker_config())
+        self.quotas.on_image(self.catalog.image)
 
     @property
     def image(self) -> ClusterImage:
@@ -160,8 +162,6 @@ class Broker:
             self.housekeeping.run_tag_indexing(),
         ):
             self.spawn(work)
-        if self.archive is not None:
-            self.spawn(self.archive.run())
 
     async def _open_folder(self) -> DataFolder:
         new_cluster_id = cluster_id_text(self._new_uuid())
@@ -239,7 +239,6 @@ class Broker:
             clock=self.clock,
             link=self.link,
         )
-        self.archive = new_archive(self)
         self.housekeeping = self._new_housekeeping()
 
     def _subscribe(self) -> None:
@@ -417,7 +416,6 @@ class Broker:
             clock=self.clock,
             settings=self.settings,
             deliveries=self.deliveries,
-            archived_end=partial(archived_end_of, self.archive),
             compactor=Compactor(
                 partitions=self.partitions,
                 deferred_deletion=self.deferred_deletion,

@@ -25,4 +25,10 @@ def handle(request: Request, broker: Broker) -> Outcome:
     Raises:
         CloseConnection: no reply can express the error.
     """
-    return HANDLERS[request.api.key](request, broker)
+    quotas = broker.quotas
+    if not quotas.is_on:
+        return HANDLERS[request.api.key](request, broker)
+    quotas.begin(request)
+    began_s = broker.clock.stopwatch_s()
+    outcome = HANDLERS[request.api.key](request, broker)
+    return quotas.timed(request, outcome, broker.clock.stopwatch_s() - began_s)

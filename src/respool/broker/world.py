@@ -9,7 +9,6 @@ from respool.ports.local_reader import LocalReader
 from respool.ports.log_levels import LogLevels
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
-from respool.ports.object_store import ObjectStore
 from respool.ports.offload import Offload
 from respool.ports.peers import Peers
 from respool.ports.random_source import RandomSource
@@ -32,7 +31,5 @@ class World:
     local_reader: LocalReader | None = None
     # Where the audit log goes; None: to the log.
     audit: AuditSink | None = None
-    # The archive's object store; None: there is no archive.
-    objects: ObjectStore | None = None
     # None: the process's loggers are not this broker's.
     log_levels: LogLevels | None = None

@@ -41,11 +41,9 @@ from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
 from respool.node.log_format import set_up_logging
 from respool.node.record_scanner import ScannerOnDemand
-from respool.object_stores.open_store import open_store, read_options
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
-from respool.ports.object_store import ObjectStore
 from respool.ports.offload import Offload
 from respool.server.gauges import LoopDelay
 from respool.server.http_endpoint import HttpEndpoint
@@ -164,7 +162,6 @@ async def serve(
             peers=TcpPeers() if settings.metadata_store.addresses else None,
             local_reader=_local_reader(settings, stack),
             log_levels=PythonLogLevels(),
-            objects=_open_archive(settings),
         )
         try:
             if not settings.metadata_store.addresses and not (await store.snapshot("")).revision:
@@ -175,8 +172,6 @@ async def serve(
         finally:
             if world.peers is not None:
                 await world.peers.close()
-            if world.objects is not None:
-                await world.objects.close()
             await store.close()
 
 
@@ -294,23 +289,6 @@ def _local_reader(settings: Settings, stack: ExitStack) -> ThreadedLocalReader |
     local_reader = ThreadedLocalReader(host)
     stack.callback(local_reader.close)
     return local_reader
-
-
-def _open_archive(settings: Settings) -> ObjectStore | None:
-    """
-    Raises:
-        ArchiveRefused: the address cannot be used, or a library is missing.
-    """
-    archive = settings.archive
-    if not archive.address:
-        return None
-    return open_store(
-        archive.address,
-        endpoint=archive.endpoint,
-        region=archive.region,
-        part_bytes=archive.part_bytes,
-        options=read_options(archive.credentials_file),
-    )
 
 
 async def _unless_stopped(

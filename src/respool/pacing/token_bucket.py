@@ -35,7 +35,7 @@ class TokenBucket:
         if self._rate_per_s == NO_LIMIT:
             self._tokens = 0.0
 
-    def take(self, count: int, *, now_ms: float) -> None:
+    def take(self, count: float, *, now_ms: float) -> None:
         if self._rate_per_s < NO_LIMIT:
             self._refill(now_ms)
             self._tokens -= count

@@ -144,8 +144,9 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """True while requests are in flight or replies unsent."""
-        return self._current is not None or self._replies.waiting > 0 or self._is_writing_paused
+        """True while requests are in flight or replies unsent, and while a quota mutes the client."""
+        is_waiting = self._replies.waiting > 0 or self._flow.is_muted
+        return self._current is not None or is_waiting or self._is_writing_paused
 
     @property
     def is_waiting_for_memory(self) -> bool:
@@ -279,6 +280,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _is_held_back(self) -> bool:
         return (
             self._current is not None
+            or self._flow.is_muted
             or self._is_writing_paused
             or self._is_closing
             or self._replies.waiting >= self._pipelined_max
@@ -410,8 +412,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             # There are only requests without a reply.
             self._replies.taken.clear()
+        if self.session.buckets is not None:
+            # If the client is over a quota, it is answered and then muted.
+            self._flow.mute(self._broker.quotas.muted_ms(self.session), then=self._on_unmuted)
         if self._is_closing and not self.is_busy and not self._transport.is_closing():
             self._transport.close()
+
+    def _on_unmuted(self) -> None:
+        self.last_active = self._loop.time()
+        if not self._transport.is_closing():
+            self._proceed()
 
     def _note_written(self) -> None:
         # Do not keep the slots: they would keep the replies in memory.

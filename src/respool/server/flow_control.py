@@ -6,6 +6,7 @@
 """
 
 import asyncio
+from collections.abc import Callable
 
 from respool.broker.memory import MemoryBudget
 from respool.wire.frames import FrameReader
@@ -24,6 +25,8 @@ class FlowControl:
         self._is_reading_paused = False
         # Set by the connection: reading is then never resumed.
         self.is_closing = False
+        # Reading is not resumed for a while, whatever happens.
+        self.is_muted = False
         # Memory held: the growth of the receive buffer, and the replies that the client has not read.
         self._bytes_grown = 0
         self._bytes_unsent = 0
@@ -51,7 +54,7 @@ class FlowControl:
 
     def adjust_reading(self) -> None:
         """Pause or resume reading, after requests were parsed or memory was granted."""
-        if self.is_closing:
+        if self.is_closing or self.is_muted:
             return
         growth = self._reader.growth_wanted
         if (growth and not self._grow_buffer(growth)) or self._reader.is_full:
@@ -64,6 +67,17 @@ class FlowControl:
         if not self._is_reading_paused:
             self._is_reading_paused = True
             self.transport.pause_reading()
+
+    def mute(self, wait_ms: float, *, then: Callable[[], None]) -> None:
+        """Read nothing for this long, and then call `then`."""
+        if wait_ms and not self.is_muted and not self.is_closing:
+            self.is_muted = True
+            self.pause_reading()
+            self._loop.call_later(wait_ms / 1000, self._unmute, then)
+
+    def _unmute(self, then: Callable[[], None]) -> None:
+        self.is_muted = False
+        then()
 
     def shrink(self) -> None:
         """Release the memory of an earlier large request."""

@@ -144,6 +144,8 @@ class Listener:
         limit = self._settings.network.connections_per_address_max
         if self._per_address[address] > limit:
             return f"connections_per_address_max = {limit}"
+        if not self._broker.quotas.may_connect(address):
+            return "its quota connection_creation_rate"
         return None
 
     # Periodic checks.

@@ -50,6 +50,8 @@ class Request:
     client_host: str = ""
     # Who sends it, as far as the connection proved it. Set by the connection.
     session: ClientSession = NO_SESSION
+    # How long the client has to wait after the reply, as it is over a quota. Set by `broker/quotas.py`.
+    throttle_ms: int = 0
     # True if the reply is for a follower. Set by the handler: see `broker/memory.py`.
     is_of_follower: bool = False
     # True if its coroutine waits for others: data, group members, brokers. Set by the handler: see `server/traffic.py`.
@@ -99,6 +101,8 @@ def encode_reply(request: Request, fields: Mapping[str, Any]) -> bytes:
         TypeError: the fields do not match the reply.
     """
     reply_class, header_bytes, write = _reply_form(request.api.key, request.version)
+    if request.throttle_ms and "throttle_time" in fields:
+        fields = {**fields, "throttle_time": request.throttle_ms}
     entity = shape(reply_class, fields)
     buffer = BytesIO()
     buffer.write(b"\0" * header_bytes)
@@ -188,6 +192,8 @@ class ReplyTemplates:
         self, request: Request, words: Hashable, fields: Callable[[], Mapping[str, Any]]
     ) -> bytes:
         """Return the whole reply frame; `fields` is called only for new `words`."""
+        if request.throttle_ms:
+            return encode_reply(request, fields())
         key = (request.version, words)
         template = self._templates.get(key)
         if template is None:

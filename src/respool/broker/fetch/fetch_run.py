@@ -5,11 +5,10 @@ the free budget: if none is free, the fetch waits as if there were no data.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from respool.broker.fetch.archived_part import ArchivedPart
 from respool.broker.fetch.fetch_rights import FetchRights
 from respool.broker.fetch.partition_read import PartitionRead
 from respool.broker.fetch.readers import FetchBroker, Reader
@@ -70,7 +69,10 @@ class FetchRun:
         reader: Reader,
         is_of_follower: bool,
         rights: FetchRights,
+        throttle_ms: int = 0,
+        on_encoded: Callable[[int], None] | None = None,
     ) -> None:
+        """`on_encoded` gets the bytes of the reply, those read locally included."""
         self._broker = broker
         self._scope = scope
         self._version = version
@@ -82,16 +84,16 @@ class FetchRun:
         self._reader = reader
         self._is_of_follower = is_of_follower
         self._rights = rights
+        self._throttle_ms = throttle_ms
+        self._on_encoded = on_encoded
         self._refused = rights.refused
         self._is_of_consumer = reader.read_to is not ReadTo.END
         local_reader = broker.world.local_reader
-        self.archived = ArchivedPart(broker.archive)
         self._read = PartitionRead(
             reader,
             views=broker.views,
             version=version,
             local_read_bytes_min=0 if local_reader is None else local_reader.local_read_bytes_min,
-            archived=self.archived,
         ).read
 
     @property
@@ -194,9 +196,6 @@ class FetchRun:
 
     async def answer_from_disk(self, request: Request) -> Reply:
         answer = await self._read_from_disk()
-        if self.archived.is_waited_for:
-            request.waits_for_others = True
-            return await self.answer_from_archive(answer)
         if answer.idle_bytes and not self.is_enough(answer):
             request.waits_for_others = True
             self._broker.views.count(answer.scan)
@@ -214,22 +213,6 @@ class FetchRun:
             self._release_when_charged(room)
         return answer
 
-    async def answer_from_archive(self, answer: FetchAnswer) -> Reply:
-        """Wait for the records that are archived only; those of other partitions do not wait with them."""
-        if answer.record_bytes and self.is_enough(answer):
-            # The downloads begin, and the next fetch finds them.
-            await self.archived.wait(0)
-            self.archived.end()
-            return self.encode(answer)
-        answer.partitions.clear()
-        answer.served.clear()
-        wait_ms = self._broker.settings.archive.fetch_wait_ms
-        try:
-            await self.archived.wait(max(self._wait_max_s, wait_ms / 1000))
-        finally:
-            self.archived.end()
-        return self.encode(await self._read_again())
-
     async def answer_when_room(self) -> Reply:
         """Wait until memory for replies is free, at most for the fetch's maximum wait."""
         loop = asyncio.get_running_loop()
@@ -243,10 +226,7 @@ class FetchRun:
         finally:
             deadline.cancel()
         if self.has_room:
-            answer = await self._read_again()
-            if self.archived.is_waited_for:
-                return await self.answer_from_archive(answer)
-            return self.encode(answer)
+            return self.encode(await self._read_again())
         answer = FetchAnswer()
         self._read_into(answer, 0)
         return self.encode(answer)
@@ -261,8 +241,6 @@ class FetchRun:
         while True:
             await self._wait_for_more(answer, wait_until)
             answer = await self._read_again()
-            if self.archived.is_waited_for:
-                return await self.answer_from_archive(answer)
             if not answer.idle_bytes or self.is_enough(answer) or loop.time() >= wait_until:
                 return self.encode(answer)
             self._broker.views.count(answer.scan)
@@ -342,6 +320,7 @@ class FetchRun:
         for partition, target, fetched in answer.served:
             count_served(partition, fetched, fetch_offset=target.fetch_offset)
         self._broker.views.count(answer.scan, is_sent=True)
+        local_bytes = 0
         topics: dict[object, list[FetchedPartition]] = {}
         for target, fetched in answer.partitions:
             if self._scope.is_incremental and not _has_news(target, fetched):
@@ -353,12 +332,17 @@ class FetchRun:
                 self._scope.on_served(target)
             if fetched.file_range is not None:
                 self._broker.local_read_bytes.inc(fetched.file_range.size)
-        return encode_fetch_reply(
+                local_bytes += fetched.file_range.size
+        reply = encode_fetch_reply(
             self._correlation_id,
             self._version,
             [_fetched_topic(topic, partitions) for topic, partitions in topics.items()],
             session_id=self._scope.session_id,
+            throttle_ms=self._throttle_ms,
         )
+        if self._on_encoded is not None:
+            self._on_encoded(sum(map(len, reply)) + local_bytes)
+        return reply
 
 
 def _failed(target: FetchTarget, error: RequestError) -> FetchedPartition:

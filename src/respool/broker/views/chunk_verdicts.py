@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from respool.broker.views.batch_filter import BatchFilter, ChunkBatch
 from respool.broker.views.scan_pass import ScanPass
-from respool.broker.views.scanned_log import ScannedLog
 from respool.broker.views.verdict_cache import BatchKey, CacheScope, Verdict, VerdictCache
-from respool.log.partition_log import AbortedTransaction
+from respool.log.partition_log import AbortedTransaction, PartitionLog
 from respool.model.errors import SegmentCorrupt
 from respool.model.ids import Offset
 from respool.records.batch import (
@@ -93,7 +92,7 @@ class AbortedBatches:
 
 
 def aborted_batches(
-    log: ScannedLog, batches: Sequence[ChunkBatch], *, cached_only: bool = False
+    log: PartitionLog, batches: Sequence[ChunkBatch], *, cached_only: bool = False
 ) -> AbortedBatches:
     """
     Raises:

@@ -1,14 +1,22 @@
 """Fetch (key 1): return record bytes as they are in the log, or wait until there are some."""
 
+from functools import partial
+
 from respool.broker.broker import Broker
 from respool.broker.fetch.fetch_rights import FetchRights
 from respool.broker.fetch.fetch_run import FetchRun
 from respool.broker.fetch.reader_condition import reader_condition
 from respool.broker.fetch.readers import ConsumerReader, FollowerReader, Reader
-from respool.broker.fetch.sessions import FINAL_EPOCH, FetchScope, FetchTarget, TopicRef
+from respool.broker.fetch.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchScope,
+    FetchTarget,
+    TopicRef,
+)
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import CLUSTER_ACTION, READ_TOPIC
-from respool.broker.outcome import CloseConnection, Outcome
+from respool.broker.outcome import CloseConnection, Outcome, Reply
 from respool.model.errors import RequestError
 from respool.model.ids import ZERO_TOPIC_ID, BrokerId
 from respool.ports.disk import NotCached
@@ -28,19 +36,29 @@ READ_COMMITTED = 1
 )
 def fetch(request: Request, broker: Broker) -> Outcome:
     reader = _reader(request, broker)
+    is_of_replica = isinstance(reader, FollowerReader)
+    bytes_max = request.body.max_bytes
+    if not is_of_replica:
+        bytes_max = broker.quotas.fetch_room(request, bytes_max)
     try:
-        scope = _scope(request, broker)
+        scope = _scope(request, broker, is_throttled=not bytes_max)
     except RequestError as error:
         return encode_fetch_reply(
-            request.correlation_id, request.version, [], error_code=error.code
+            request.correlation_id,
+            request.version,
+            [],
+            error_code=error.code,
+            throttle_ms=request.throttle_ms,
         )
+    if not bytes_max:
+        return _without_records(request, scope.session_id)
     rights = FetchRights(
         request,
         broker.access,
         broker.catalog,
         scope.targets,
         read=READ_TOPIC,
-        replicate=CLUSTER_ACTION if isinstance(reader, FollowerReader) else None,
+        replicate=CLUSTER_ACTION if is_of_replica else None,
     )
     if broker.auto_created:
         broker.auto_created.on_used(
@@ -56,11 +74,13 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         version=request.version,
         correlation_id=request.correlation_id,
         bytes_min=request.body.min_bytes,
-        bytes_max=request.body.max_bytes,
+        bytes_max=bytes_max,
         wait_max_s=max(0.0, request.body.max_wait.total_seconds()),
         reader=reader,
         is_of_follower=request.is_of_follower,
         rights=rights,
+        throttle_ms=request.throttle_ms,
+        on_encoded=None if is_of_replica else partial(broker.quotas.on_fetched, request.session),
     )
     if not run.has_room:
         request.waits_for_others = True
@@ -69,13 +89,21 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         answer = run.read(cached_only=True)
     except NotCached:
         return run.answer_from_disk(request)
-    if run.archived.is_waited_for:
-        request.waits_for_others = True
-        return run.answer_from_archive(answer)
     if run.is_enough(answer):
         return run.encode(answer)
     request.waits_for_others = True
     return run.answer_when_more(answer)
+
+
+def _without_records(request: Request, session_id: int) -> Reply:
+    """The reply to a client that is over its quota (KIP-219)."""
+    return encode_fetch_reply(
+        request.correlation_id,
+        request.version,
+        [],
+        session_id=session_id,
+        throttle_ms=request.throttle_ms,
+    )
 
 
 def _reader(request: Request, broker: Broker) -> Reader:
@@ -113,8 +141,12 @@ def _may_read_files(broker: Broker) -> bool:
     return not broker.access.is_on or "local_reads" in broker.settings.given
 
 
-def _scope(request: Request, broker: Broker) -> FetchScope:
+def _scope(request: Request, broker: Broker, *, is_throttled: bool) -> FetchScope:
     body = request.body
+    epoch = getattr(body, "session_epoch", FINAL_EPOCH)
+    if is_throttled and epoch == INITIAL_EPOCH:
+        # The client will ask for the session again.
+        epoch = FINAL_EPOCH
     by_id = request.version >= TOPIC_IDS_FROM_VERSION
     targets = [
         FetchTarget(
@@ -137,7 +169,7 @@ def _scope(request: Request, broker: Broker) -> FetchScope:
     ]
     return broker.fetch_sessions.scope(
         session_id=getattr(body, "session_id", 0),
-        epoch=getattr(body, "session_epoch", FINAL_EPOCH),
+        epoch=epoch,
         # A partition that is named several times is read once, with its last fields.
         targets=list({one.key: one for one in targets}.values()),
         forgotten=forgotten,

@@ -284,10 +284,11 @@ class _Asked(NamedTuple):
     correlation_id: int
     version: int
     broker: Broker
+    throttle_ms: int
 
     @classmethod
     def by(cls, request: Request, broker: Broker) -> Self:
-        return cls(request.correlation_id, request.version, broker)
+        return cls(request.correlation_id, request.version, broker, request.throttle_ms)
 
 
 def _encode(asked: _Asked, writes: Iterable[ProducedBatch]) -> bytes:
@@ -304,6 +305,7 @@ def _encode(asked: _Asked, writes: Iterable[ProducedBatch]) -> bytes:
         asked.correlation_id,
         asked.version,
         list(topics.items()),
+        throttle_ms=asked.throttle_ms,
         node_endpoints=endpoints_of(asked.broker.image, hints) if hints else (),
     )
 

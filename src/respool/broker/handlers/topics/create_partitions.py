@@ -12,6 +12,9 @@ from respool.model.errors import InvalidRequest, RequestError
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
+# From this version on clients know that a quota refuses partitions (KIP-599).
+STRICT_QUOTA_VERSION = 3
+
 
 @serves(Api.CREATE_PARTITIONS, versions=(0, 3), rights=(ALTER_TOPIC,))
 async def create_partitions(request: Request, broker: Broker) -> Reply:
@@ -24,6 +27,12 @@ async def create_partitions(request: Request, broker: Broker) -> Reply:
             broker.access.check(request, ALTER_TOPIC, topic.name)
             if times_named[topic.name] > 1:
                 raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
+            if not body.validate_only:
+                broker.quotas.mutate(
+                    request,
+                    _growth(broker, topic),
+                    strict=request.version >= STRICT_QUOTA_VERSION,
+                )
             await _add(broker, topic, validate_only=body.validate_only)
             if not body.validate_only:
                 broker.admin_log.log(
@@ -33,6 +42,11 @@ async def create_partitions(request: Request, broker: Broker) -> Reply:
             error = refused
         results.append({"name": topic.name, **error_fields(error)})
     return [encode_reply(request, {"throttle_time": 0, "results": results})]
+
+
+def _growth(broker: Broker, topic: Any) -> int:
+    found = broker.image.topics.get(topic.name)
+    return 0 if found is None else max(0, topic.count - len(found.partitions))
 
 
 async def _add(broker: Broker, topic: Any, *, validate_only: bool) -> None:

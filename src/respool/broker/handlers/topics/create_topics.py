@@ -44,6 +44,8 @@ from respool.wire.codec import Request, encode_reply
 from respool.wire.shape import milliseconds
 
 CONFIGS_FROM_VERSION = 5
+# From this version on clients know that a quota refuses a topic (KIP-599).
+STRICT_QUOTA_VERSION = 6
 # Topics of a reply between which other requests are served.
 SHOWN_AT_ONCE = 50
 
@@ -67,7 +69,11 @@ async def create_topics(request: Request, broker: Broker) -> Reply:
             _authorize(request, broker, topic)
             if times_named[topic.name] > 1:
                 raise InvalidRequest(f"the topic {topic.name!r} is in the request more than once")
-            wanted.append(_wanted(topic))
+            new = _wanted(topic)
+            if not body.validate_only:
+                count = _partition_count(new, default=broker.settings.topics.num_partitions)
+                broker.quotas.mutate(request, count, strict=request.version >= STRICT_QUOTA_VERSION)
+            wanted.append(new)
         except RequestError as error:
             refused[topic.name] = error
     created: dict[str, TopicImage] = {}
@@ -133,6 +139,15 @@ def _wanted(topic: Any) -> NewTopic:
         overrides=_overrides(topic),
         assignment=_assignment(topic),
     )
+
+
+def _partition_count(topic: NewTopic, *, default: int) -> int:
+    """How many partitions it would have. A view has none of its own, and is one change."""
+    if topic.parent:
+        return 1
+    if topic.assignment:
+        return len(topic.assignment)
+    return default if topic.partition_count == USE_DEFAULT else max(1, topic.partition_count)
 
 
 def _overrides(topic: Any) -> dict[str, str]:

@@ -25,6 +25,9 @@ from respool.model.ids import TopicId
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 
+# From this version on clients know that a quota refuses a deletion (KIP-599).
+STRICT_QUOTA_VERSION = 5
+
 
 class _TopicReference(NamedTuple):
     """The client's reference to a topic: either its name or its id."""
@@ -65,7 +68,16 @@ async def delete_topics(request: Request, broker: Broker) -> Reply:
             why = f"the topic {topic.name!r} is in the request more than once"
             errors[one] = InvalidRequest(why)
         else:
-            wanted[topic.name] = topic.id
+            try:
+                broker.quotas.mutate(
+                    request,
+                    1 if topic.view else len(topic.partitions),
+                    strict=request.version >= STRICT_QUOTA_VERSION,
+                )
+            except RequestError as refused:
+                errors[one] = refused
+            else:
+                wanted[topic.name] = topic.id
     outcomes = await broker.topics.delete_each(wanted)
     results = []
     for one, topic in topics.items():

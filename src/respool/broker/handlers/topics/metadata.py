@@ -159,6 +159,7 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
             for asked, found in answers
         ],
         cluster_authorized_operations=cluster_operations,
+        throttle_ms=request.throttle_ms,
     )
     return [frame]
 
