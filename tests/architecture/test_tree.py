@@ -45,6 +45,13 @@ NAMED_FOR_SOMETHING_ELSE = {
 # Modules that no test file names and whose importers have no test file either: they run in another process, or a
 # whole-system test covers them.
 COVERED_BY_A_SYSTEM_TEST = {
+    "respool.broker.handlers.share_groups.initialize_share_group_state": "test_share_states.py has it sent",
+    "respool.broker.handlers.share_groups.read_share_group_state": "test_share_states.py has it sent",
+    "respool.broker.handlers.share_groups.delete_share_group_state": "test_share_states.py has it sent",
+    "respool.broker.handlers.share_groups.read_share_group_state_summary": "test_share_states.py has it sent",
+    "respool.broker.handlers.share_groups.delete_share_group_offsets": (
+        "test_alter_share_group_offsets.py sends it"
+    ),
     "respool.sim.faults.nemesis": "make sim and tests/sim/planted_bugs.py run it",
     "respool.sim.faults.cluster_faults": "make sim and tests/sim/planted_bugs.py run it",
     "respool.sim.faults.disk_swaps": "make sim and tests/sim/planted_bugs.py run it",

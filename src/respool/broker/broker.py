@@ -404,6 +404,8 @@ class Broker:
             rng=self.world.rng,
             link=self.link,
             is_clustered=self.member is not None,
+            sender_epoch=lambda: None if self.member is None else self.member.epoch,
+            clean=lambda partition: self.housekeeping.clean(partition),  # noqa: PLW0108 created later
             spawn=self.spawn,
         )
 

@@ -71,6 +71,16 @@ class Api(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +93,21 @@ class ApiSpec:
     version_max: int
     # The oldest version advertised to clients; for Produce deliberately too low.
     advertised_min: int
+    # False: between brokers only, so ApiVersions does not list it.
+    is_announced: bool = True
 
     def serves(self, version: int) -> bool:
         return self.version_min <= version <= self.version_max
 
 
 def _row(
-    key: Api, name: str, version_min: int, version_max: int, *, advertised_min: int | None = None
+    key: Api,
+    name: str,
+    version_min: int,
+    version_max: int,
+    *,
+    advertised_min: int | None = None,
+    is_announced: bool = True,
 ) -> ApiSpec:
     return ApiSpec(
         key=key,
@@ -97,6 +115,7 @@ def _row(
         version_min=version_min,
         version_max=version_max,
         advertised_min=version_min if advertised_min is None else advertised_min,
+        is_announced=is_announced,
     )
 
 
@@ -167,6 +186,23 @@ _ROWS = (
     _row(Api.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1),
     _row(Api.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1),
     _row(Api.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
+    # Share groups are announced once ShareFetch is served: without it, clients poll for ever and see no error.
+    _row(Api.SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 1, 1, is_announced=False),
+    _row(Api.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, 1, is_announced=False),
+    _row(Api.INITIALIZE_SHARE_GROUP_STATE, "InitializeShareGroupState", 0, 0, is_announced=False),
+    _row(Api.READ_SHARE_GROUP_STATE, "ReadShareGroupState", 0, 0, is_announced=False),
+    _row(Api.WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 1, 1, is_announced=False),
+    _row(Api.DELETE_SHARE_GROUP_STATE, "DeleteShareGroupState", 0, 0, is_announced=False),
+    _row(
+        Api.READ_SHARE_GROUP_STATE_SUMMARY,
+        "ReadShareGroupStateSummary",
+        1,
+        1,
+        is_announced=False,
+    ),
+    _row(Api.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, is_announced=False),
+    _row(Api.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, is_announced=False),
+    _row(Api.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, is_announced=False),
 )
 
 API_TABLE: Mapping[int, ApiSpec] = MappingProxyType({row.key: row for row in _ROWS})

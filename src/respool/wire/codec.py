@@ -24,8 +24,8 @@ from respool.model.security.principal import NO_SESSION, ClientSession
 from respool.wire.api_table import API_TABLE, Api, ApiSpec
 from respool.wire.protocol_errors import RequestMalformed, UnsupportedApi
 from respool.wire.reply_errors import codes_of, with_errors
-from respool.wire.schema import Entity, EntityClass, is_flexible, response_class
-from respool.wire.schema_extensions import request_class
+from respool.wire.schema import Entity, EntityClass, is_flexible
+from respool.wire.schema_extensions import request_class, written_reply_class
 from respool.wire.shape import shape
 from respool.wire.walk import EntityDecoder, decoder_of, skip_tagged_fields
 
@@ -159,7 +159,7 @@ def _reply_form(
     key: int, version: int
 ) -> tuple[EntityClass, int, Callable[[BytesIO, Entity], None]]:
     """The reply's class, the bytes before its body, and the body's writer."""
-    reply_class = response_class(key, version)
+    reply_class = written_reply_class(key, version)
     # An empty section of tagged fields is one zero byte.
     header_bytes = _REPLY_HEAD.size + (1 if is_flexible(reply_class.__header_schema__) else 0)
     return reply_class, header_bytes, entity_writer(reply_class)

@@ -11,6 +11,9 @@ another one, `condition`: see fetch_condition.
 
 ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. The reply to a broker
 that requests a log's end then includes the timestamp of the record at that offset: see `broker/metrics/remote_ends.py`.
+
+The requests about share partitions' state (keys 83 to 87) have two more tagged fields, `sender_id` and `sender_epoch`:
+only brokers may send them. Batches of state have one more, `due_at`: the time before which records are not delivered.
 """
 
 from collections.abc import Mapping
@@ -44,6 +47,19 @@ _CONDITION = (
     field(metadata={"kafka_type": "string", "tag": CONDITION_TAG}, default=""),
 )
 
+_SENDER_ID_TAG = 5_002
+_SENDER_EPOCH_TAG = 5_003
+_DUE_AT_TAG = 5_004
+_SHARE_STATE_APIS = frozenset(
+    {
+        Api.INITIALIZE_SHARE_GROUP_STATE,
+        Api.READ_SHARE_GROUP_STATE,
+        Api.WRITE_SHARE_GROUP_STATE,
+        Api.DELETE_SHARE_GROUP_STATE,
+        Api.READ_SHARE_GROUP_STATE_SUMMARY,
+    }
+)
+
 _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
 
 
@@ -53,6 +69,15 @@ def request_class(key: int, version: int) -> EntityClass:
     loaded = load_request_class(key, version)
     if key == Api.LIST_OFFSETS and version == TIME_AT_VERSION:
         return _with_partition_field(loaded, "time_at", _TIME_AT_TAG)
+    if key in _SHARE_STATE_APIS:
+        if key == Api.WRITE_SHARE_GROUP_STATE:
+            loaded = _with_due_at(loaded, "topics")
+        return _with_types(
+            loaded,
+            {},
+            _tagged_int64("sender_id", _SENDER_ID_TAG),
+            _tagged_int64("sender_epoch", _SENDER_EPOCH_TAG),
+        )
     if key != Api.FETCH or version not in {LOCAL_READ_FETCH_VERSION, REPLICA_FETCH_VERSION}:
         return loaded
     loaded = _with_types(loaded, {}, _READER_HOST)
@@ -66,17 +91,43 @@ def request_class(key: int, version: int) -> EntityClass:
 def _with_partition_field(loaded: EntityClass, name: str, tag: int) -> EntityClass:
     """The class with one more tagged int64 for each partition of each topic; -1 if omitted."""
     topic = _struct(loaded, "topics")
-    added = (name, i64, field(metadata={"kafka_type": "int64", "tag": tag}, default=i64(-1)))
-    partition: Any = _with_types(_struct(topic, "partitions"), {}, added)
+    partition: Any = _with_types(_struct(topic, "partitions"), {}, _tagged_int64(name, tag))
     array: Any = tuple
     topic = _with_types(topic, {"partitions": array[partition, ...]})
     return _with_types(loaded, {"topics": array[topic, ...]})
 
 
+def _tagged_int64(name: str, tag: int) -> tuple[str, Any, Any]:
+    """A tagged int64; -1 if omitted."""
+    return (name, i64, field(metadata={"kafka_type": "int64", "tag": tag}, default=i64(-1)))
+
+
+def _with_due_at(loaded: EntityClass, topics: str) -> EntityClass:
+    """The class with a due time for each batch of state."""
+    array: Any = tuple
+    topic = _struct(loaded, topics)
+    partition = _struct(topic, "partitions")
+    batch: Any = _with_types(
+        _struct(partition, "state_batches"), {}, _tagged_int64("due_at", _DUE_AT_TAG)
+    )
+    partition = _with_types(partition, {"state_batches": array[batch, ...]})
+    topic = _with_types(topic, {"partitions": array[partition, ...]})
+    return _with_types(loaded, {topics: array[topic, ...]})
+
+
+@cache
+def written_reply_class(key: int, version: int) -> EntityClass:
+    """The class to write a reply with."""
+    loaded = response_class(key, version)
+    if key != Api.READ_SHARE_GROUP_STATE:
+        return loaded
+    return _with_due_at(loaded, "results")
+
+
 @cache
 def reply_class(key: int, version: int) -> EntityClass:
     """The class to read a reply with."""
-    loaded = response_class(key, version)
+    loaded = written_reply_class(key, version)
     if key != Api.DESCRIBE_TRANSACTIONS:
         return loaded
     states = _struct(loaded, "transaction_states")

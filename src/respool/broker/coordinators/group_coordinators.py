@@ -1,7 +1,7 @@
 """The group coordinators of this broker, on `__consumer_offsets`. They are notified of topic changes."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 from respool.broker.coordinators.coordinator_log import TransactionalMachine
@@ -11,7 +11,17 @@ from respool.broker.metadata.catalog import Catalog
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.decision import Decision
 from respool.coordination.groups.committed_offsets import CommittedOffsets
+from respool.coordination.groups.consumer.partition_sets import PartitionSet, partition_set
 from respool.coordination.groups.consumer.topics_view import ConsumerTopic, TopicsView
+from respool.coordination.groups.share.share_group_requests import (
+    InitializeShareStates,
+    RemoveShareStates,
+    ShareStatesInitialized,
+    ShareStatesRemoved,
+)
+from respool.coordination.share.share_state import ShareKey
+from respool.coordination.share_states.share_state_requests import InitialState
+from respool.model.errors import RequestError
 
 
 class GroupMachine(TransactionalMachine, Protocol):
@@ -25,6 +35,16 @@ class GroupMachine(TransactionalMachine, Protocol):
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision: ...
 
 
+class ShareStateChanger(Protocol):
+    """The share coordinators, as group coordinators need them."""
+
+    async def initialize(
+        self, states: Mapping[ShareKey, InitialState]
+    ) -> Mapping[ShareKey, RequestError | None]: ...
+
+    async def delete(self, keys: Iterable[ShareKey]) -> Mapping[ShareKey, RequestError | None]: ...
+
+
 class Groups:
     def __init__(
         self,
@@ -33,11 +53,15 @@ class Groups:
         catalog: Catalog,
         clock: SteadyClock,
         new_group_machine: Callable[[], GroupMachine],
+        share_states: ShareStateChanger,
+        spawn: Callable[[Coroutine[Any, Any, None]], Any],
     ) -> None:
         self.runtimes = new_runtimes(self)
         self._catalog = catalog
         self._clock = clock
         self._new_group_machine = new_group_machine
+        self._share_states = share_states
+        self._spawn = spawn
         # By partition: its machine, and the topics when the machine was last notified of them.
         self._machines: dict[int, GroupMachine] = {}
         self._notified_topics: dict[int, TopicsView] = {}
@@ -81,7 +105,33 @@ class Groups:
         self._notify_of_topics(number, runtime, self._topics_view())
 
     def on_effect(self, runtime: CoordinatorRuntime, effect: Any) -> None:
-        raise AssertionError(f"groups have no effects, here one of {runtime}: {effect}")
+        """A share group's partitions get state at the share coordinator, or lose it."""
+        if isinstance(effect, InitializeShareStates):
+            self._spawn(self._initialize(runtime, effect))
+        else:
+            assert isinstance(effect, RemoveShareStates), effect
+            self._spawn(self._remove(runtime, effect))
+
+    async def _initialize(self, runtime: CoordinatorRuntime, effect: InitializeShareStates) -> None:
+        results = await self._share_states.initialize(
+            {
+                ShareKey(effect.group_id, one.topic_id, one.partition): InitialState(
+                    one.state_epoch, one.offset
+                )
+                for one in effect.starts
+            }
+        )
+        done, error = _done(results)
+        runtime.report(ShareStatesInitialized(group_id=effect.group_id, done=done, error=error))
+
+    async def _remove(self, runtime: CoordinatorRuntime, effect: RemoveShareStates) -> None:
+        results = await self._share_states.delete(
+            ShareKey(effect.group_id, topic_id, number)
+            for topic_id, numbers in effect.partitions.items()
+            for number in numbers
+        )
+        done, error = _done(results)
+        runtime.report(ShareStatesRemoved(group_id=effect.group_id, done=done, error=error))
 
     def _notify_of_topics(self, number: int, runtime: CoordinatorRuntime, view: TopicsView) -> None:
         machine, told = self._machines[number], self._notified_topics[number]
@@ -110,3 +160,13 @@ class Groups:
             )
             for topic in (*image.topics.values(), *image.views.values())
         }
+
+
+def _done(
+    results: Mapping[ShareKey, RequestError | None],
+) -> tuple[PartitionSet, RequestError | None]:
+    """The partitions without an error, and the first error."""
+    done = partition_set(
+        (key.topic_id, [key.partition]) for key, error in results.items() if error is None
+    )
+    return done, next((error for error in results.values() if error is not None), None)

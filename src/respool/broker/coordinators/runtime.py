@@ -87,6 +87,10 @@ class CoordinatorRuntime:
         self._timers = CoordinatorTimers(clock=clock, on_due=self._on_timer)
 
     @property
+    def partition(self) -> Partition:
+        return self._partition
+
+    @property
     def leader_epoch(self) -> LeaderEpoch:
         return self._partition.leader_epoch
 

@@ -31,6 +31,7 @@ def api_versions(request: Request, broker: Broker) -> Outcome:
         "api_keys": [
             {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.version_max}
             for api in API_TABLE.values()
+            if api.is_announced
         ],
         "throttle_time": 0,
     }

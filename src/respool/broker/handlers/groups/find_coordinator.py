@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a transactional id.
+"""FindCoordinator (key 10): which broker coordinates a group, a transactional id or a share partition.
 
 The coordinators' internal topic is created when the first client asks. The reply does not depend on whether the
 coordinator has loaded its partition: the coordinator itself tells clients while it is loading.
@@ -6,6 +6,7 @@ coordinator has loaded its partition: the coordinator itself tells clients while
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 
@@ -14,6 +15,7 @@ from respool.broker.coordinators.runtimes import CoordinatorRuntimes
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import (
+    CLUSTER_ACTION,
     DESCRIBE_GROUP,
     DESCRIBE_TRANSACTIONAL_ID,
     Right,
@@ -26,17 +28,21 @@ from respool.wire.codec import Request, encode_reply
 
 # From this version on a request may name several keys (KIP-699).
 SEVERAL_KEYS_VERSION = 4
+_SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
 NO_COORDINATOR = {"node_id": -1, "host": "", "port": -1}
 
 
 class KeyType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
+    # Between brokers in Kafka; here only tools ask.
+    SHARE = 2
 
 
 _RIGHTS: Mapping[int, Right] = {
     KeyType.GROUP: DESCRIBE_GROUP,
     KeyType.TRANSACTION: DESCRIBE_TRANSACTIONAL_ID,
+    KeyType.SHARE: CLUSTER_ACTION,
 }
 
 
@@ -46,6 +52,7 @@ _RIGHTS: Mapping[int, Right] = {
     rights=(
         DESCRIBE_GROUP.when("the key is a group"),
         DESCRIBE_TRANSACTIONAL_ID.when("the key is a transactional id"),
+        CLUSTER_ACTION.when("the key is a share partition"),
     ),
 )
 async def find_coordinator(request: Request, broker: Broker) -> Reply:
@@ -100,6 +107,8 @@ async def _finder(
         if refusal is not None:
             return _nobody(refusal)
         try:
+            if key_type == KeyType.SHARE:
+                _check_share_key(name)
             leader = runtimes.leader_of(name)
         except RequestError as error:
             return _nobody(error)
@@ -122,7 +131,18 @@ def _runtimes(broker: Broker, key_type: int) -> CoordinatorRuntimes:
         return broker.groups.runtimes
     if key_type == KeyType.TRANSACTION:
         return broker.transactions.runtimes
+    if key_type == KeyType.SHARE:
+        return broker.coordinators.shares.runtimes
     raise InvalidRequest(f"there is no coordinator of type {key_type}")
+
+
+def _check_share_key(name: str) -> None:
+    """
+    Raises:
+        InvalidRequest: the key is not `group:topicId:partition`; the group may contain colons.
+    """
+    if _SHARE_KEY.fullmatch(name) is None:
+        raise InvalidRequest(f"{name[:100]!r} is not group:topicId:partition")
 
 
 async def _ensure_topic(runtimes: CoordinatorRuntimes) -> None:
