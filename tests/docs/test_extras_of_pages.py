@@ -112,6 +112,8 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if given := os.environ.get("RESPOOL_WHEEL"):
+        return Path(given)
     folder = tmp_path_factory.mktemp("wheel")
     options = ["--quiet", "--no-deps", "--no-build-isolation", f"--wheel-dir={folder}"]
     subprocess.run(
@@ -148,6 +150,15 @@ def test_pages_work_with_what_they_install_alone(
         folder = tmp_path / Path(page).stem
         folder.mkdir()
         run_page(page, environment, folder)
+
+
+@pytest.mark.clients
+@pytest.mark.skipif("RESPOOL_WHEEL" not in os.environ, reason="make dist")
+@pytest.mark.timeout(3600)
+def test_the_readme_works_with_what_it_installs_alone(
+    environment: Environment, tmp_path: Path
+) -> None:
+    run_page("README.md", environment, tmp_path)
 
 
 @pytest.mark.long

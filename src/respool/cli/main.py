@@ -29,6 +29,7 @@ from respool.cli.cluster import commands as cluster
 from respool.cli.delays import delay_commands as delay
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.cli.replays import dlq, replay
+from respool.cli.shell import completion, man_pages
 from respool.cli.status import broker_status
 from respool.cli.views import view_commands as view
 from respool.model.operator_errors import OperatorError
@@ -88,6 +89,8 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(rides.app, name="rides")
 app.add_typer(pipeline.app, name="pipeline")
+app.command("completion", epilog=completion.EPILOG)(completion.completion)
+app.command("man", epilog=man_pages.EPILOG)(man_pages.man)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -110,6 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
+    completion.prepare()
     try:
         app(args=arguments, prog_name="respool")
     except SystemExit as end:

@@ -1,0 +1,1 @@
+"""What installs and watches Respool elsewhere: image, chart, unit, alerts, dashboard; and `make dist`."""
