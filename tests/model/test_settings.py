@@ -39,13 +39,13 @@ def test_a_wildcard_address_is_never_advertised(host: str) -> None:
     settings = Settings.from_flat(
         listen=f"{host}:9092", insecure=True, advertised="broker.example:19092"
     )
-    assert settings.network.advertised_for("0.0.0.0", 9092) == ("broker.example", 19092)
+    assert settings.listeners[0].advertised_for("0.0.0.0", 9092) == ("broker.example", 19092)
 
 
 def test_port_0_of_the_advertised_address_is_the_port_listened_on() -> None:
     settings = Settings.from_flat(listen="127.0.0.1:0", advertised="broker.example:0")
-    assert settings.network.advertised_for("127.0.0.1", 40123) == ("broker.example", 40123)
-    assert Settings().network.advertised_for("127.0.0.1", 40123) == ("127.0.0.1", 40123)
+    assert settings.listeners[0].advertised_for("127.0.0.1", 40123) == ("broker.example", 40123)
+    assert Settings().listeners[0].advertised_for("127.0.0.1", 40123) == ("127.0.0.1", 40123)
 
 
 @pytest.mark.parametrize("listen", ["localhost:0", "127.0.0.5:80", "[::1]:9092"])

@@ -237,7 +237,6 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
         ("zookeeper.connect=zk-1:2181,zk-2:2181/kafka", "--etcd"),
         ("node.id=1\nbroker.id=2", "must be equal"),
         ("broker.id=-1", "not given out"),
-        ("sasl.enabled.mechanisms=PLAIN", "not authenticated"),
         ("authorizer.class.name=org.apache.kafka.X", "StandardAuthorizer"),
         ("remote.log.storage.system.enable=true", "no tiered storage"),
         ("leader.replication.throttled.rate=5", "while the broker runs"),
@@ -293,7 +292,7 @@ def test_listeners_on_every_interface_need_what_they_always_need(tmp_path: Path)
         load(tmp_path, text)
     settings = load(tmp_path, text, insecure=True)
     assert settings.network.listen_address == ("0.0.0.0", 9092)
-    assert settings.network.advertised_address == ("broker-1", 9092)
+    assert settings.listeners[0].advertised_address == ("broker-1", 9092)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

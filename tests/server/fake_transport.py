@@ -101,6 +101,12 @@ class OpenDoor:
     def on_disconnected(self, connection: ClientConnection) -> None:
         self.gone += 1
 
+    def on_admitted(self, connection: ClientConnection) -> None:
+        pass
+
+    def may_grow(self, connection: ClientConnection, amount: int) -> bool:
+        return True
+
     def own(self, task: "asyncio.Task[Reply]") -> None:
         self._tasks.add(task)
 

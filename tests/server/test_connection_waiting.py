@@ -141,7 +141,7 @@ def test_requests_sent_in_one_go_have_their_effects_one_after_the_other_and_repl
     fetch = {"group_id": "drivers", "topics": [{"name": "rides", "partition_indexes": [0]}]}
 
     async def story(listener: Listener, client: Client) -> None:
-        other = Client(*await asyncio.open_connection(*listener._server.sockets[0].getsockname()))  # type: ignore[union-attr]
+        other = Client(*await asyncio.open_connection(*listener.address))
         other.send((Api.JOIN_GROUP, JOIN_VERSION, JOIN))
         await until(lambda: waiting(broker))
         described = await broker.answer(Api.DESCRIBE_GROUPS, 0, groups=["drivers"])

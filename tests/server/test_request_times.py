@@ -3,7 +3,7 @@
 import pytest
 
 from broker.running_broker import RunningBroker
-from respool.server import client_connection, request_arrivals
+from respool.server import client_connection, request_arrivals, written_replies
 from server.test_client_connection import Client, api_versions, fetch, numbered, play, produce, turn
 
 
@@ -12,6 +12,7 @@ class Stopwatch:
         self.now = 100.0
         monkeypatch.setattr(client_connection, "perf_counter", lambda: self.now)
         monkeypatch.setattr(request_arrivals, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(written_replies, "perf_counter", lambda: self.now)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_reply_is_sent_when_the_client_has_taken_it(
         watch.now += 7
         client.transport.make_room(1 << 20)
         assert client.door.sent == [("ApiVersions", 7)]
-        assert client.connection._written == []
+        assert client.connection._written._written == []
 
     play(running_broker, story, room=10)
 

@@ -16,6 +16,10 @@ def listener(stopped: list[str], *, grace_ms: int = 1_000) -> Listener:
     broker: Any = SimpleNamespace(
         settings=Settings.from_flat(stop_grace_ms=grace_ms),
         world=SimpleNamespace(metrics=SimMetrics()),
+        logins=None,
+        clock=SimpleNamespace(monotonic_ms=lambda: 0),
+        catalog=SimpleNamespace(observers=[]),
+        image=SimpleNamespace(users={}, tokens={}),
         stop_coordinators=lambda: stopped.append("coordinators"),
     )
     return Listener(cast("Broker", broker))

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from respool.broker.access_control import AccessControl
 from respool.broker.admin_log import AdminLog
@@ -16,6 +15,8 @@ from respool.broker.coordinators.producer_id_blocks import ProducerIds
 from respool.broker.deadlines import Deadlines
 from respool.broker.deliveries.deliveries import Deliveries
 from respool.broker.fetch.sessions import FetchSessions
+from respool.broker.logins.login_changes import LoginChanges
+from respool.broker.logins.logins import Logins
 from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.broker.membership.cluster_member import ClusterMember
 from respool.broker.membership.hosted_replicas import HostedReplicas
@@ -26,6 +27,7 @@ from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.deleted_topics import DeletedTopics
 from respool.broker.metadata.topics import Topics
 from respool.broker.metrics.broker_metrics import BrokerMetrics
+from respool.broker.own_endpoint import own_endpoint
 from respool.broker.partitions.compactor import Compactor
 from respool.broker.partitions.deferred_deletion import DeferredDeletion
 from respool.broker.partitions.flusher import Flusher
@@ -40,7 +42,7 @@ from respool.broker.steady_clock import SteadyClock
 from respool.broker.views.views import Views, names_by_topic
 from respool.broker.world import World
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
-from respool.model.cluster import BrokerEndpoint, ClusterImage
+from respool.model.cluster import ClusterImage
 from respool.model.ids import BrokerId
 from respool.model.internal_topics import is_internal
 from respool.model.settings import Settings
@@ -63,6 +65,7 @@ class Broker:
         self.catalog = Catalog(
             store=world.store, settings=settings, rng=world.rng, is_alone=world.peers is None
         )
+        self.logins = Logins(settings=settings, catalog=self.catalog, world=world)
         self.producer_ids = ProducerIds(world.store, cluster_id=lambda: self.folder.cluster_id)
         # The link to the other brokers; None for a single broker.
         self.link = (
@@ -164,7 +167,7 @@ class Broker:
             self.spawn(work)
 
     async def _open_folder(self) -> DataFolder:
-        new_cluster_id = cluster_id_text(self._new_uuid())
+        new_cluster_id = cluster_id_text(self.world.rng.uuid())
         cluster_id: str | None = None
         if self.member is not None:
             cluster_id = await self.catalog.cluster_id(new_cluster_id)
@@ -227,6 +230,7 @@ class Broker:
         )
         self.broker_configs = BrokerConfigs(self.catalog)
         self.access_changes = AccessChanges(self.catalog, self.settings.access)
+        self.login_changes = LoginChanges(self.catalog)
         self.coordinators = self._new_coordinators()
         self.groups = self.coordinators.groups
         self.markers = self.coordinators.markers
@@ -262,8 +266,9 @@ class Broker:
 
     async def _load_metadata(self) -> None:
         # Provisional: the port is known once the socket is bound.
-        self._me = self._endpoint(*self.settings.network.listen_address)
+        self._me = own_endpoint(self.settings)
         await self.catalog.load(cluster_id=self.folder.cluster_id, me=self._me)
+        await self.logins.prepare()
         if self.member is None and not self.folder.was_clean:
             await self.catalog.bump_leader_epochs()
 
@@ -283,9 +288,9 @@ class Broker:
         await self.hosted_replicas.take_roles(one for one in topics if not is_internal(one))
         await self.hosted_replicas.take_roles(one for one in topics if is_internal(one))
 
-    def on_listening(self, host: str, port: int) -> None:
-        """Set the address for clients: the advertised one, else the address that was bound."""
-        self._me = self._endpoint(host, port)
+    def on_listening(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        """Set the addresses for clients, by listener: the advertised one, else the address that was bound."""
+        self._me = own_endpoint(self.settings, addresses)
         self.catalog.on_listening(self._me)
 
     async def join_cluster(self) -> None:
@@ -437,11 +442,3 @@ class Broker:
                 on_secret=self.views.use_secret,
             ),
         )
-
-    def _endpoint(self, host: str, port: int) -> BrokerEndpoint:
-        """Return this broker's advertised endpoint, given the address that it listens on."""
-        host, port = self.settings.network.advertised_for(host, port)
-        return BrokerEndpoint(id=self.id, host=host, port=port, rack=self.settings.rack or None)
-
-    def _new_uuid(self) -> UUID:
-        return self.world.rng.uuid()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from respool.ports.audit_sink import AuditSink
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
+from respool.ports.identity_keys import IdentityKeys
 from respool.ports.local_reader import LocalReader
 from respool.ports.log_levels import LogLevels
 from respool.ports.metadata_store import MetadataStore
@@ -31,5 +32,9 @@ class World:
     local_reader: LocalReader | None = None
     # Where the audit log goes; None: to the log.
     audit: AuditSink | None = None
+    # The keys of an identity provider; None: there is none, so nobody logs in by OAUTHBEARER.
+    identity_keys: IdentityKeys | None = None
+    # The key of delegation tokens; empty: there are none.
+    token_secret: bytes = field(default=b"", repr=False)
     # None: the process's loggers are not this broker's.
     log_levels: LogLevels | None = None

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from respool.cluster import keys
 from respool.cluster.access_reader import with_access
+from respool.cluster.login_store import with_logins
 from respool.cluster.view_reader import stray_views, with_views
 from respool.model.cluster import (
     NO_CONTROLLER,
@@ -88,6 +89,7 @@ class ImageReader:
             image = replace(image, brokers=self._read_brokers(values, before))
         if any(key.startswith(keys.REGISTRY) for key in changed):
             image = replace(image, registry=_read_registry(values))
+        image = with_logins(image, values, changed)
         group_keys = [key for key in changed if key.startswith(keys.GROUP_CONFIGS)]
         if group_keys:
             image = _with_group_configs(image, values, group_keys)

@@ -1,7 +1,8 @@
 """The keys of the metadata store and their JSON values.
 
 ```
-/brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch", "lease"}   on that lease
+/brokers/<id>                  {"host", "port", "rack", "incarnation", "is_draining", "epoch", "lease",
+                                "listeners"}                                               on that lease
 /registry/<id>                 {"rack", "is_removed", "is_drained", "clean_epoch", "run"}
 /controller                    {"broker"}                                                   on the broker's lease
 /broker-configs/<id>           {"overrides"}                                               without an id: of all brokers
@@ -15,6 +16,8 @@
 /producer-ids                  {"next"}
 /cluster                       {"id"}
 ```
+Users and delegation tokens: `login_store.py`.
+
 A missing field has its default, and an unknown field is ignored: brokers of two versions share a store during a rolling
 upgrade.
 """
@@ -187,6 +190,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             # 0 in the first write, whose revision becomes the epoch. Later writes keep the epoch.
             "epoch": endpoint.epoch,
             "lease": registration.lease,
+            **({"listeners": endpoint.listeners} if endpoint.listeners else {}),
         }
     )
 
@@ -202,6 +206,10 @@ def decode_broker(broker: BrokerId, value: bytes, *, revision: int) -> BrokerReg
             epoch=fields.get("epoch", 0) or revision,
             is_draining=fields.get("is_draining", False),
             knows_acls=fields.get("knows_acls", False),
+            listeners=tuple(
+                (str(name), str(host), int(port))
+                for name, host, port in fields.get("listeners", ())
+            ),
         ),
         incarnation=UUID(hex=fields["incarnation"]),
         lease=fields.get("lease"),

@@ -12,7 +12,10 @@ from respool.model.errors import PolicyViolation
 from respool.model.group_config import GroupConfig
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.security.acl import AclImage
+from respool.model.security.delegation_token import DelegationToken
+from respool.model.security.principal import CLIENT_LISTENER
 from respool.model.security.quota import QuotaImage
+from respool.model.security.scram_credential import User
 from respool.model.topic_config import Flush, TopicConfig
 from respool.model.where import Where
 
@@ -31,6 +34,17 @@ class BrokerEndpoint:
     is_draining: bool = False
     # It authorizes requests, as brokers of older versions do not.
     knows_acls: bool = True
+    # The addresses of its other listeners, by their names. `host` and `port` are those of `listen`.
+    listeners: tuple[tuple[str, str, int], ...] = ()
+
+    def address(self, listener: str) -> tuple[str, int] | None:
+        """Where clients of this listener reach the broker; None: it has no such listener."""
+        if listener == CLIENT_LISTENER:
+            return self.host, self.port
+        for name, host, port in self.listeners:
+            if name == listener:
+                return host, port
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +231,11 @@ class ClusterImage:
     stored_group_overrides: Mapping[str, StoredOverrides] = field(default_factory=dict)
     acls: AclImage = field(default_factory=AclImage)
     quotas: QuotaImage = field(default_factory=QuotaImage)
+    # Users by name, and delegation tokens by id.
+    users: Mapping[str, User] = field(default_factory=dict)
+    tokens: Mapping[str, DelegationToken] = field(default_factory=dict, repr=False)
+    # Makes the salts of users that do not exist; empty: there were no logins yet.
+    login_secret: bytes = field(default=b"", repr=False)
     # The metadata store's revision that this image shows.
     revision: int = 0
 

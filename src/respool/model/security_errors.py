@@ -10,9 +10,15 @@ class UnsupportedSaslMechanism(RequestError):
 
 
 class IllegalSaslState(RequestError):
-    """A login where none is possible: this listener has no SASL."""
+    """A login where none is possible: this listener has no SASL, or the client has logged in."""
 
     code = 34
+
+
+class SaslAuthenticationFailed(RequestError):
+    """Authentication failed: invalid credentials, or a mechanism that the user does not have."""
+
+    code = 58
 
 
 class SecurityDisabled(RequestError):
@@ -58,6 +64,44 @@ class DelegationTokensDisabled(RequestError):
     code = 61
 
 
+class TokenNotFound(RequestError):
+    """There is no such delegation token."""
+
+    code = 62
+
+
+class TokenOwnerMismatch(RequestError):
+    """Only the owner, the requester or a renewer may do this with the delegation token."""
+
+    code = 63
+
+
+class TokenRequestNotAllowed(RequestError):
+    """Delegation tokens are made over connections that are encrypted or clients that showed a certificate, and not
+    with another token.
+    """
+
+    code = 64
+
+
+class TokenAuthorizationFailed(RequestError):
+    """The principal may not make delegation tokens for this owner."""
+
+    code = 65
+
+
+class TokenExpired(RequestError):
+    """The delegation token has expired."""
+
+    code = 66
+
+
+class InvalidPrincipalType(RequestError):
+    """Delegation tokens are for principals of the type User."""
+
+    code = 67
+
+
 class CredentialNotFound(RequestError):
     """The user has no such credential."""
 
@@ -68,3 +112,9 @@ class CredentialNamedTwice(RequestError):
     """The request names a user twice."""
 
     code = 92
+
+
+class UnacceptableCredential(RequestError):
+    """The credential cannot be stored: its name, its salt or its iterations."""
+
+    code = 93

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from respool.model.addresses import is_loopback, is_wildcard, parse_address
+from respool.model.addresses import parse_address
 from respool.model.errors import SettingsError
 from respool.model.setting_fields import check_choice, check_lows, setting
 from respool.model.topic_config import DAY_MS, MIB, MINUTE_MS
@@ -23,7 +23,8 @@ class NetworkSettings:
         "is 0.0.0.0 or [::].",
     )
     insecure: bool = setting(
-        False, "Allow listening beyond this machine although clients are not authenticated."
+        False,
+        "Allow listening beyond this machine although clients are not authenticated or not encrypted.",
     )
     connections_max: int = setting(5_000, "Maximum number of client connections.", low=1)
     connections_per_address_max: int = setting(
@@ -50,52 +51,15 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         check_lows(self)
-        host, _ = self.listen_address
-        if not is_loopback(host) and not self.insecure:
-            raise SettingsError(
-                f"listen = {self.listen!r} would let anyone who reaches this machine read and write: clients are not "
-                "authenticated. Listen on 127.0.0.1, or allow it on a trusted network with insecure = true "
-                "(--insecure)"
-            )
         if self.frame_bytes_max > self.memory_bytes_max:
             raise SettingsError(
                 f"frame_bytes_max = {self.frame_bytes_max} exceeds memory_bytes_max = {self.memory_bytes_max}: "
                 "such a request could never be read"
             )
-        self._check_advertised()
-
-    def _check_advertised(self) -> None:
-        """Clients connect to the advertised address, so it must not be a wildcard.
-
-        The host name is not used by default: clients may be unable to resolve it, and would then fail far from the
-        cause.
-        """
-        host, _ = self.listen_address
-        if self.advertised_address is None:
-            if is_wildcard(host):
-                raise SettingsError(
-                    f"listen = {self.listen!r} accepts clients on every interface, but clients cannot connect to that "
-                    "address. Set one that they can reach: advertised = 'HOST:PORT' (--advertised)"
-                )
-        elif is_wildcard(self.advertised_address[0]):
-            raise SettingsError(
-                f"advertised = {self.advertised!r} is not an address that clients can connect to"
-            )
 
     @cached_property
     def listen_address(self) -> tuple[str, int]:
         return parse_address("listen", self.listen)
-
-    @cached_property
-    def advertised_address(self) -> tuple[str, int] | None:
-        return parse_address("advertised", self.advertised) if self.advertised else None
-
-    def advertised_for(self, host: str, port: int) -> tuple[str, int]:
-        """The address to advertise for a listener that is bound to this host and port."""
-        if self.advertised_address is None:
-            return host, port
-        name, number = self.advertised_address
-        return name, number or port
 
 
 @dataclass(frozen=True, kw_only=True)

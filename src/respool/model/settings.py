@@ -28,6 +28,14 @@ from respool.model.errors import SettingsError
 from respool.model.etcd_endpoints import host_of
 from respool.model.security.access_settings import AccessSettings
 from respool.model.security.acl import AccessMode
+from respool.model.security.listener_settings import (
+    LISTENER_KEYS,
+    LISTENERS_MAX,
+    ListenerSettings,
+    listener,
+)
+from respool.model.security.principal import CLIENT_LISTENER
+from respool.model.security.security_settings import SecuritySettings
 from respool.model.server_settings import (
     BrokerFetchSettings,
     DelaySettings,
@@ -53,6 +61,7 @@ class Settings:
         10_000, "How long a stopping broker waits for requests in progress.", low=0
     )
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     metadata_store: EtcdSettings = field(default_factory=EtcdSettings)
     membership: MembershipSettings = field(default_factory=MembershipSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
@@ -68,6 +77,8 @@ class Settings:
     shares: ShareBrokerSettings = field(default_factory=ShareBrokerSettings)
     share_states: ShareCoordinatorSettings = field(default_factory=ShareCoordinatorSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
+    # The listeners beside that of `listen`, by name, with what they set for themselves.
+    listener_tables: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     # Warnings about settings that were given under an old name, to be logged when the broker starts.
     renamed: tuple[str, ...] = field(default=(), repr=False, compare=False)
     # Lines of a Kafka broker's settings that have no effect, to be logged when the broker starts.
@@ -77,6 +88,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_lows(self)
+        self._check_listeners()
         self._check_metrics()
         self._check_etcd()
 
@@ -86,6 +98,66 @@ class Settings:
             raise SettingsError(
                 f"metrics_listen = {self.metrics.listen!r} is open to other machines; allow it with insecure = true"
             )
+
+    def _check_listeners(self) -> None:
+        """
+        Raises:
+            SettingsError: a listener is not possible, or open to everyone without `insecure`.
+        """
+        listeners = self.listeners
+        if len(listeners) > LISTENERS_MAX:
+            raise SettingsError(f"there are {len(listeners)} listeners, limit {LISTENERS_MAX}")
+        taken: dict[tuple[str, int], str] = {}
+        for one in listeners:
+            if not self.network.insecure:
+                one.check_open()
+            one.check_advertised()
+            address = one.listen_address
+            if address[1] and address in taken:
+                raise SettingsError(
+                    f"the listeners {taken[address]} and {one.name} have one address: {one.listen}"
+                )
+            taken[address] = one.name
+        if any(
+            "OAUTHBEARER" in one.sasl_enabled_mechanisms
+            for one in listeners
+            if one.protocol.has_login
+        ):
+            self.security.check_identity_provider(insecure=self.network.insecure)
+        name = self.inter_broker_listener
+        between = next((one for one in listeners if one.name == name), None)
+        if between is None:
+            known = ", ".join(one.name for one in listeners)
+            raise SettingsError(
+                f"inter_broker_listener_name = {name!r} is no listener; there are: {known}"
+            )
+        if self.metadata_store.addresses and between.is_authenticated and not self.security.brokers:
+            raise SettingsError(
+                f"broker_principals is empty, and brokers connect to each other by the listener {name}, which "
+                "authenticates: name the principals of all brokers, such as User:broker"
+            )
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return self.security.inter_broker_listener_name or CLIENT_LISTENER
+
+    @cached_property
+    def listeners(self) -> tuple[ListenerSettings, ...]:
+        """All listeners; that of `listen` first."""
+        values = self.flat()
+        # A listener's own limits are not the broker's.
+        common = {name: values[name] for name in LISTENER_KEYS if name in values} | {
+            "connections_max": 0,
+            "connection_creation_rate_max": 0,
+        }
+        found = [listener(CLIENT_LISTENER, common)]
+        alone = {
+            name: value for name, value in common.items() if name not in ("listen", "advertised")
+        }
+        for name, own in self.listener_tables.items():
+            table = {**alone, "listen": "", "advertised": "", **own}
+            found.append(listener(name, table))
+        return tuple(found)
 
     def _check_etcd(self) -> None:
         etcd = self.metadata_store
@@ -107,15 +179,28 @@ class Settings:
                 )
 
     @classmethod
-    def from_flat(cls, *, topic: Mapping[str, str] | None = None, **values: Any) -> Self:
-        """Settings from flat names, with defaults for all others; `topic` has the defaults of topic settings.
+    def from_flat(
+        cls,
+        *,
+        topic: Mapping[str, str] | None = None,
+        listener: Mapping[str, Mapping[str, object]] | None = None,
+        **values: Any,
+    ) -> Self:
+        """Settings from flat names, with defaults for all others; `topic` has the defaults of topic settings,
+        `listener` the listeners beside that of `listen`.
 
         Raises:
             SettingsError: a value is invalid, or values contradict each other.
         """
-        return cls().with_flat(topic=topic, **values)
+        return cls().with_flat(topic=topic, listener=listener, **values)
 
-    def with_flat(self, *, topic: Mapping[str, str] | None = None, **values: Any) -> Self:
+    def with_flat(
+        self,
+        *,
+        topic: Mapping[str, str] | None = None,
+        listener: Mapping[str, Mapping[str, object]] | None = None,
+        **values: Any,
+    ) -> Self:
         """These settings with some of them changed, by flat name.
 
         Raises:
@@ -128,6 +213,8 @@ class Settings:
         if topic is not None:
             by_group.setdefault("topics", {})["overrides"] = topic
         own = by_group.pop(None, {})
+        if listener is not None:
+            own["listener_tables"] = listener
         changed = {
             group: dataclasses.replace(getattr(self, group), **inner)
             for group, inner in by_group.items()

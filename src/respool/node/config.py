@@ -6,6 +6,10 @@ data = "/var/lib/respool"
 frame_bytes_max = "64MiB"            # bytes take k, m, g, t or KiB, MiB, GiB, TiB
 connection_idle_ms = "10m"           # times take ms, s, m, h, d, w, also together: "1h30m"
 
+[listener.external]                  # a listener beside that of `listen`
+listen = "0.0.0.0:9094"
+protocol = "SASL_SSL"
+
 [topic]                              # defaults for topics, under Kafka's names
 "retention.ms" = "7d"
 segment.bytes = 1073741824           # TOML makes nested tables of this; it means the same
@@ -25,6 +29,8 @@ from typing import Any
 from respool.model.coordinator_settings import TOPIC_DOC
 from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.kafka_settings.inert_topic_settings import REFUSED
+from respool.model.security.listener_settings import LISTENER_KEYS
+from respool.model.security.principal import CLIENT_LISTENER
 from respool.model.setting_fields import ALIASES, OLD_NAMES, TOPIC_DEFAULTS_IN_UNITS
 from respool.model.settings import SETTINGS, Settings, is_secret
 from respool.model.topic_config import CONFIG_RULES, TopicConfig
@@ -53,6 +59,8 @@ _VARIABLES = {
     **{f"{PREFIX}TOPIC_{name.upper().replace('.', '_')}": f"topic.{name}" for name in CONFIG_RULES},
 }
 
+_LISTENER = "listener."
+_LISTENER_VARIABLE = re.compile(PREFIX + r"LISTENER_([A-Z0-9]+)_(\w+)")
 # Addresses that have a protocol in front in Kafka's settings.
 _ADDRESSES_OF_KAFKA = ("listeners", "advertised.listeners")
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
@@ -89,6 +97,7 @@ def load_settings(
     """
     values: dict[str, Any] = {}
     topic: dict[str, str] = {}
+    listeners: dict[str, dict[str, object]] = {}
     sources: dict[str, str] = {}
     renamed: list[str] = []
     places = [
@@ -107,11 +116,14 @@ def load_settings(
             parsed = _parsed(name, value, source)
             if name.startswith("topic."):
                 topic[name.removeprefix("topic.")] = str(parsed)
+            elif name.startswith(_LISTENER):
+                _, listener, key = name.split(".")
+                listeners.setdefault(listener, {})[key] = parsed
             else:
                 values[name] = parsed
             sources[name] = source
     try:
-        settings = Settings.from_flat(**values, topic=topic)
+        settings = Settings.from_flat(**values, topic=topic, listener=listeners)
     except SettingsError as error:
         contradiction = _with_sources(error, sources)
         if kafka is None or not kafka.problems:
@@ -134,6 +146,8 @@ def _parsed(name: str, value: object, source: str) -> object:
     """
     if name.startswith("topic."):
         return _topic_value(name, value, source)
+    if name.startswith(_LISTENER):
+        return _listener_value(name, value, source)
     if name in SETTINGS:
         return _value(name, value, source)
     raise SettingsError(f"{source}: there is no such setting{_closest(name)}")
@@ -162,6 +176,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
         for variable, value in sorted(environ.items())
         if variable.startswith(PREFIX)
         and variable not in _VARIABLES
+        and not _is_of_listener(variable)
         and variable not in OTHER_VARIABLES
         and not _OF_KUBERNETES.fullmatch(f"{variable}={value}")
     ]
@@ -178,6 +193,9 @@ def write_example(settings: Settings) -> str:
         # A printed secret ends up in a log, a ticket or a chat.
         value = item.default if item.is_secret else values[item.name]
         lines += _entry(item.name, value, item.default, doc=item.doc, given=value != item.default)
+    for name, table in settings.listener_tables.items():
+        lines += ["", f"[listener.{name}]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in table.items()]
     lines += ["", f"# {TOPIC_DOC}", "[topic]"]
     defaults = TopicConfig().as_text
     for name, rule in CONFIG_RULES.items():
@@ -260,6 +278,17 @@ def _without_aliases(place: Iterable[Found], renamed: list[str]) -> dict[str, tu
 def _from_environ(environ: Mapping[str, str]) -> Iterator[Found]:
     for variable in sorted(environ.keys() & _VARIABLES.keys()):
         yield _VARIABLES[variable], environ[variable], f"environment variable {variable}"
+    for variable in sorted(filter(_is_of_listener, environ)):
+        found = _LISTENER_VARIABLE.fullmatch(variable)
+        assert found is not None
+        name = f"{_LISTENER}{found[1].lower()}.{found[2].lower()}"
+        yield name, environ[variable], f"environment variable {variable}"
+
+
+def _is_of_listener(variable: str) -> bool:
+    """RESPOOL_LISTENER_EXTERNAL_LISTEN is `listen` of the listener `external`."""
+    found = _LISTENER_VARIABLE.fullmatch(variable)
+    return found is not None and found[2].lower() in LISTENER_KEYS
 
 
 def _from_flags(flags: Mapping[str, object], place: str) -> Iterator[Found]:
@@ -271,6 +300,9 @@ def _from_flags(flags: Mapping[str, object], place: str) -> Iterator[Found]:
             for inner, text in _flatten(value):
                 if not isinstance(text, Mapping):
                     yield f"topic.{inner}", text, f"{source}.{inner}"
+        elif name == "listener" and isinstance(value, Mapping):
+            for inner, text in _flatten(value):
+                yield f"{_LISTENER}{inner}", text, f"{source}.{inner}"
         else:
             yield name, value, source
 
@@ -314,6 +346,26 @@ def _value(name: str, value: object, source: str) -> object:
     what = "text" if kind is str else "a whole number"
     shown = "the secret" if is_secret(name) else repr(value)
     raise SettingsError(f"{source}: {shown} is not {what}")
+
+
+def _listener_value(name: str, value: object, source: str) -> object:
+    """A setting of one listener: `listener.<name>.<key>`."""
+    parts = name.split(".")
+    if len(parts) != 3 or parts[2] not in LISTENER_KEYS:
+        known = ", ".join(LISTENER_KEYS)
+        raise SettingsError(f"{source}: a listener has only these settings: {known}")
+    if parts[1] == CLIENT_LISTENER:
+        raise SettingsError(
+            f"{source}: the listener {CLIENT_LISTENER} is that of `listen`: give {parts[2]} without a table"
+        )
+    if LISTENER_KEYS[parts[2]] is int:
+        if isinstance(value, str) and _is_whole_number(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise SettingsError(f"{source}: {value!r} is not a whole number from 0 on")
+    elif not isinstance(value, str):
+        raise SettingsError(f"{source}: {value!r} is not text")
+    return value
 
 
 def _topic_value(name: str, value: object, source: str) -> str:

@@ -41,6 +41,7 @@ from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
 from respool.node.log_format import set_up_logging
 from respool.node.record_scanner import ScannerOnDemand
+from respool.node.secrets import identity_keys_of, load_certificates, token_secret_of
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
@@ -151,6 +152,7 @@ async def serve(
             return 0
         offload = drivers.offload(settings.storage.io_threads)
         stack.callback(offload.close)
+        identity_keys = identity_keys_of(settings)
         world = World(
             clock=drivers.clock,
             disk=disk,
@@ -162,12 +164,23 @@ async def serve(
             peers=TcpPeers() if settings.metadata_store.addresses else None,
             local_reader=_local_reader(settings, stack),
             log_levels=PythonLogLevels(),
+            identity_keys=identity_keys,
+            token_secret=token_secret_of(settings),
         )
         try:
             if not settings.metadata_store.addresses and not (await store.snapshot("")).revision:
                 refuse_partitions_of_no_topic(disk, "a new and empty")
             broker = Broker(settings, world)
-            listener = Listener(broker, handle=drivers.handle)
+            certificates = load_certificates(settings, metrics)
+            listener = Listener(
+                broker,
+                handle=drivers.handle,
+                tls={name: one.context for name, one in certificates.items()},
+            )
+            for one in certificates.values():
+                broker.spawn(one.keep_watching())
+            if identity_keys is not None:
+                broker.spawn(identity_keys.keep_fetching())
             return await _serve_until_stopped(broker, listener, health, asked_to_stop, on_serving)
         finally:
             if world.peers is not None:
@@ -227,8 +240,8 @@ async def _serve_until_stopped(
         broker.spawn(broker.metrics.keep_refreshing())
         broker.spawn(LoopDelay(broker.world.metrics).run())
     try:
-        host, port = await listener.start()
-        broker.on_listening(host, port)
+        await listener.start()
+        broker.on_listening(listener.addresses)
         broker.failed.add_done_callback(lambda _: asked_to_stop.set())
         if broker.member is not None:
             health.on_joining()
@@ -270,7 +283,8 @@ def _say_that_it_serves(broker: Broker, host: str, port: int) -> None:
         broker.settings.data,
         _when_opened(broker.folder),
     )
-    if (advertised := broker.settings.network.advertised_for(host, port)) != (host, port):
+    client = broker.settings.listeners[0]
+    if (advertised := client.advertised_for(host, port)) != (host, port):
         logger.info("advertised to clients as %s:%d", *advertised)
     # Scripts and tests wait for this line, the only one on standard output.
     print(f"respool listening on {host}:{port}", flush=True)  # noqa: T201

@@ -14,19 +14,23 @@ import logging
 from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from respool.broker.broker import Broker
 from respool.broker.dispatch import handle
 from respool.broker.handlers.support.registration import Handler
 from respool.broker.outcome import CloseConnection, Pipelined, Reply
 from respool.model.addresses import peer_host
-from respool.model.security.principal import NO_SESSION, ClientSession
-from respool.pacing.rate_limited_log import RateLimitedLog
+from respool.model.security.principal import NO_SESSION
+from respool.server.admission import Admission, first_session
+from respool.server.connection_owner import ConnectionOwner
 from respool.server.flow_control import FlowControl
 from respool.server.foreign_client import foreign_client
+from respool.server.listener_endpoint import ListenerEndpoint
 from respool.server.request_arrivals import RequestArrivals
-from respool.server.traffic import RequestTimes, TrafficCounter
+from respool.server.request_failures import is_broken_invariant, log_unexpected
+from respool.server.traffic import RequestTimes
+from respool.server.written_replies import WrittenReplies
 from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
 from respool.wire.frames import FrameReader
@@ -35,38 +39,25 @@ from respool.wire.reply_order import ReplyOrder, ReplySlot
 
 logger = logging.getLogger(__name__)
 
-# The listener of `listen`.
-CLIENT_LISTENER = "client"
 FRAME_SIZE_BYTES = 4
 # These may wait for minutes, and can be cancelled without leaving a change half done.
-_WAITING_APIS = frozenset({Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.name})
-
-
-class ConnectionOwner(Protocol):
-    """The listener: counts connections and keeps their tasks."""
-
-    def on_connected(self, connection: "ClientConnection") -> bool:
-        """Return False to refuse the connection, because there are too many."""
-        ...
-
-    def on_disconnected(self, connection: "ClientConnection") -> None: ...
-
-    def own(self, task: "asyncio.Task[Reply]") -> None: ...
-
-    @property
-    def traffic(self) -> TrafficCounter: ...
-
-    @property
-    def refusals(self) -> RateLimitedLog:
-        """The log of closed and refused connections."""
-        ...
+_WAITING_APIS = frozenset(
+    {Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.name, Api.SASL_AUTHENTICATE.name}
+)
 
 
 class ClientConnection(asyncio.BufferedProtocol):
     def __init__(
-        self, *, broker: Broker, owner: ConnectionOwner, handler: Handler | None = None
+        self,
+        *,
+        broker: Broker,
+        owner: ConnectionOwner["ClientConnection"],
+        handler: Handler | None = None,
+        endpoint: ListenerEndpoint | None = None,
     ) -> None:
+        """Without an `endpoint`, the connection is in the clear and has no login."""
         self._broker = broker
+        self.endpoint = endpoint
         self._owner = owner
         # None stands for `dispatch.handle`.
         self._handler = handler
@@ -83,13 +74,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         # A request that must not start before all earlier ones are answered.
         self._deferred: Request | None = None
         self._arrivals = RequestArrivals()
-        # Replies that the kernel has not accepted yet, with the times at which they were ready.
-        self._written: list[tuple[ApiSpec, float]] = []
+        self._written = WrittenReplies(owner.traffic)
         self.peer = "unknown"
         self._client_host = ""
         self.session = NO_SESSION
+        # None: clients are served at once.
+        self._admission: Admission | None = None
         # The client id in its last request.
         self.client_id: str | None = None
+        self.connected_at = self._loop.time()
         # When the client last sent anything, and when its last complete request was parsed.
         self.last_active = self.last_taken = self._loop.time()
 
@@ -101,7 +94,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         self.peer = peer_host(address[0]) if isinstance(address, tuple) else str(address)
         self._client_host = f"/{self.peer}"
-        self.session = ClientSession(host=self.peer, listener=CLIENT_LISTENER)
+        self.session, self._admission = first_session(self.endpoint, self.peer)
+        if self._admission is not None:
+            self._follow_admission(self._admission)
         # Each write is tried immediately; bytes that the kernel does not accept pause this connection.
         transport.set_write_buffer_limits(high=0)
         if not self._owner.on_connected(self):
@@ -135,10 +130,34 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
-        self._count_sent()
+        self._written.on_sent()
         self.last_active = self._loop.time()
         self._flow.give_unsent()
         self._proceed()
+
+    def on_secured(self, certificate: bytes | None) -> None:
+        """The TLS handshake is done; the certificate is the client's, in DER."""
+        assert self._admission is not None
+        if (why := self._admission.on_secured(certificate)) is not None:
+            self.close(why, kind="certificate")
+        self._follow_admission(self._admission)
+
+    def on_handshake_failed(self, why: str) -> None:
+        assert self._admission is not None
+        self._admission.on_handshake_failed()
+        self._begin_closing()
+        self._log_closed(f"no TLS handshake: {why}", kind=why)
+
+    def _follow_admission(self, admission: Admission) -> None:
+        """Take over what the client has proved, and how large its requests may be."""
+        self.session = admission.session
+        limit = admission.frame_bytes_max
+        network = self._broker.settings.network
+        self._reader.limit_frames(network.frame_bytes_max if limit is None else limit)
+        if admission.closes:
+            self._begin_closing()
+        elif admission.is_admitted:
+            self._owner.on_admitted(self)
 
     # -- called by the listener --------------------------------------------------------------------------------------
 
@@ -147,6 +166,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         """True while requests are in flight or replies unsent, and while a quota mutes the client."""
         is_waiting = self._replies.waiting > 0 or self._flow.is_muted
         return self._current is not None or is_waiting or self._is_writing_paused
+
+    @property
+    def is_stranger(self) -> bool:
+        """True until the client has proved what the listener demands."""
+        return self._admission is not None and not self._admission.is_admitted
 
     @property
     def is_waiting_for_memory(self) -> bool:
@@ -231,6 +255,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._refuse(error)
             return
         self._send_ready()
+        if self.is_stranger and not self._owner.may_grow(self, self._reader.growth_wanted):
+            return
         if has_taken_any:
             self.last_taken = self.last_active
             self._flow.on_requests_taken()
@@ -258,6 +284,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         while (frame := self._reader.next_frame()) is not None:
             self._arrivals.bytes_taken += FRAME_SIZE_BYTES + len(frame)
             try:
+                if self._admission is not None:
+                    self._admission.check_frame(frame)
                 return decode_request(frame)
             except UnsupportedApi as error:
                 if error.key != Api.API_VERSIONS:
@@ -296,7 +324,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         slot = self._replies.open_reply()
         slot.api = request.api
         try:
-            outcome = (self._handler or handle)(request, self._broker)
+            if self._admission is not None and self._admission.serves(request):
+                outcome = self._admission.serve(request)
+                self._follow_admission(self._admission)
+            else:
+                outcome = (self._handler or handle)(request, self._broker)
         except CloseConnection as error:
             self.close(str(error), kind=f"{request.api.name} refused")
             return
@@ -372,9 +404,11 @@ class ClientConnection(asyncio.BufferedProtocol):
                 times = RequestTimes(queued_s, local_s + now - began, 0.0)
             self._traffic.on_reply(request.api, reply, times)
             slot.fill(reply)
+            if self._admission is not None:
+                self._follow_admission(self._admission)
             self._send_ready()
             self._proceed()
-        elif _is_broken_invariant(error):
+        elif is_broken_invariant(error):
             self._broker.fail(error)
             self.close("the broker stops")
         elif isinstance(error, CloseConnection):
@@ -383,15 +417,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._on_unexpected(request, error)
 
     def _on_unexpected(self, request: Request, error: BaseException) -> None:
-        # Logged per API, not per peer: it is our bug, and the traceback is long.
-        self._owner.refusals.log(
-            logging.ERROR,
-            "%s failed",
-            _describe(request),
-            now_s=self._loop.time(),
-            key=request.api.name,
-            exc_info=error,
-        )
+        log_unexpected(self._owner.refusals, request, error, now_s=self._loop.time())
         self.close(f"{request.api.name} failed unexpectedly")
 
     def _is_only_waiting(self) -> bool:
@@ -404,11 +430,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         ready = self._replies.take_ready()
         if ready and not self._transport.is_closing():
             self._transport.writelines(ready)
-            self._note_written()
+            self._written.on_written(self._replies)
             if self._is_writing_paused:
                 self._flow.charge_unsent()
             else:
-                self._count_sent()
+                self._written.on_sent()
         else:
             # There are only requests without a reply.
             self._replies.taken.clear()
@@ -422,28 +448,3 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         if not self._transport.is_closing():
             self._proceed()
-
-    def _note_written(self) -> None:
-        # Do not keep the slots: they would keep the replies in memory.
-        taken = self._replies.taken
-        self._written += [(one.api, one.ready_at) for one in taken if one.api and one.buffers]
-        taken.clear()
-
-    def _count_sent(self) -> None:
-        """The kernel has accepted all written replies."""
-        now = perf_counter()
-        for api, ready_at in self._written:
-            self._traffic.on_sent(api, now - ready_at)
-        self._written.clear()
-
-
-def _is_broken_invariant(error: BaseException) -> bool:
-    """True for an AssertionError, also inside an exception group."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(AssertionError) is not None
-    return isinstance(error, AssertionError)
-
-
-def _describe(request: Request) -> str:
-    """Identify the request and its client, without the request's content."""
-    return f"{request.api.name} v{request.version} of client {request.client_id!r}"

@@ -211,8 +211,8 @@ class Machine:
         )
         await broker.start()
         listener = Listener(broker)
-        host, port = await listener.start()
-        broker.on_listening(host, port)
+        await listener.start()
+        broker.on_listening(listener.addresses)
         self.broker = broker
         broker.failed.add_done_callback(lambda _: self._asked_to_stop.set())
         if peers is not None:

@@ -61,6 +61,10 @@ class FrameReader:
         self._start = 0
         self._end = 0
 
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Set the largest frame that is accepted; a frame that was returned already is not concerned."""
+        self._frame_bytes_max = max(frame_bytes_max, self._frame_bytes_min)
+
     @property
     def capacity(self) -> int:
         """Size of the buffer."""

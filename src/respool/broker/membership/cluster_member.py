@@ -209,9 +209,10 @@ class ClusterMember:
         if image.brokers is not before.brokers:
             self._peers.move_to(
                 {
-                    one.id: (one.host, one.port)
+                    one.id: address
                     for one in image.brokers.values()
                     if one.id != self._me
+                    and (address := one.address(self._settings.inter_broker_listener)) is not None
                 }
             )
             self._roles.on_brokers(list(self._partitions))

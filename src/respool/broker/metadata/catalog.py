@@ -60,6 +60,8 @@ class Catalog:
         self.on_image: Callable[[], None] = lambda: None
         # Called when the image has changed.
         self.on_changed: Callable[[], None] = lambda: None
+        # Others that are called then, after `on_changed`.
+        self.observers: list[Callable[[], None]] = []
         # Set on every change of the image, and then replaced by a new event.
         self._changed = asyncio.Event()
 
@@ -270,6 +272,8 @@ class Catalog:
         self._changed.set()
         self._changed = asyncio.Event()
         self.on_changed()
+        for observer in self.observers:
+            observer()
 
 
 def _partition_puts(

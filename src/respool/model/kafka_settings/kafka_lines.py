@@ -178,7 +178,6 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "client.quota.callback.class": (("",), _JAVA),
     "config.providers": (("",), "values are read from this file only"),
-    "connections.max.reauth.ms": (("0",), _SECURITY),
     "control.plane.listener.name": (("",), "there is one listener"),
     "controlled.shutdown.enable": (("true",), "a stopping broker always hands over its partitions"),
     "cordoned.log.dirs": (("",), "there is one data folder"),

@@ -6,6 +6,7 @@ The last part of the DER comes first. Attributes without a name in RFC 2253 are 
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 _NAMES = {
@@ -21,6 +22,7 @@ _NAMES = {
 }
 _SEQUENCE, _SET, _OID = 0x30, 0x31, 0x06
 _EXPLICIT_VERSION = 0xA0
+_UTC_TIME = 0x17
 # UTF8String, NumericString, PrintableString, T61String, IA5String, UniversalString, BMPString
 _STRINGS = {
     0x0C: "utf-8",
@@ -60,6 +62,31 @@ def subject_of(certificate: bytes) -> str:
         return name_text(fields[4].whole)
     except (IndexError, StopIteration, ValueError) as error:
         raise NotACertificate(f"not a certificate: {error}") from None
+
+
+def validity_of(certificate: bytes) -> tuple[int, int]:
+    """When a certificate in DER begins and ends to be valid, in milliseconds since the epoch.
+
+    Raises:
+        NotACertificate
+    """
+    try:
+        [outer] = _items(certificate)
+        signed = next(_items(outer.content))
+        fields = [one for one in _items(signed.content) if one.tag != _EXPLICIT_VERSION]
+        begins, ends = (_time_ms(one) for one in _items(fields[3].content))
+    except (IndexError, StopIteration, ValueError) as error:
+        raise NotACertificate(f"not a certificate: {error}") from None
+    return begins, ends
+
+
+def _time_ms(item: _Item) -> int:
+    text = item.content.decode("ascii")
+    if item.tag == _UTC_TIME:
+        # RFC 5280: two digits of the year, from 1950 to 2049.
+        text = ("19" if int(text[:2]) >= 50 else "20") + text
+    moment = datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
 
 
 def name_text(der: bytes) -> str:

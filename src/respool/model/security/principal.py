@@ -11,6 +11,8 @@ from typing import Any, Self
 from respool.model.errors import InvalidRequest
 
 USER = "User"
+# The listener of the setting `listen`.
+CLIENT_LISTENER = "client"
 
 
 class AuthenticationMethod(StrEnum):

@@ -16,6 +16,7 @@ from respool.broker.handlers.support.leadership import (
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
 from respool.model.errors import LeaderNotAvailable
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.security.principal import NO_SESSION
 from respool.model.topic_config import TopicConfig
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -103,7 +104,7 @@ def test_another_leader_is_named_with_its_address(code: int) -> None:
     known = image(OTHER)
     hint = leader_hint(known, ME, "rides", 0, code)
     assert hint == (OTHER, 7)
-    assert endpoints_of(known, [hint, None, hint]) == [(OTHER, "host2", 9092, "a")]
+    assert endpoints_of(known, [hint, None, hint], NO_SESSION) == [(OTHER, "host2", 9092, "a")]
 
 
 @pytest.mark.parametrize("leader", [None, ME, GONE])

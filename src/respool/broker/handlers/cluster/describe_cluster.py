@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.cluster_operations import cluster_operations_of
+from respool.broker.handlers.support.listener_addresses import reached_brokers
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import NOT_ASKED
@@ -37,7 +38,7 @@ def describe_cluster(request: Request, broker: Broker) -> Reply:
         **error_fields(None),
         "controller_id": image.controller,
         "brokers": [
-            *_running(broker),
+            *_running(request, broker),
             *(_away(broker) if getattr(request.body, "include_fenced_brokers", False) else ()),
         ],
         "cluster_authorized_operations": (
@@ -49,8 +50,8 @@ def describe_cluster(request: Request, broker: Broker) -> Reply:
     return [encode_reply(request, fields)]
 
 
-def _running(broker: Broker) -> Iterator[dict[str, object]]:
-    for one in broker.image.brokers.values():
+def _running(request: Request, broker: Broker) -> Iterator[dict[str, object]]:
+    for one in reached_brokers(broker.image, request.session):
         yield {
             "broker_id": one.id,
             "host": one.host,

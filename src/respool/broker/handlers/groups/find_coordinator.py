@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from respool.broker.broker import Broker
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes
+from respool.broker.handlers.support.listener_addresses import reached
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import (
@@ -66,7 +67,7 @@ async def find_coordinator(request: Request, broker: Broker) -> Reply:
         # Nothing is created for a client that may not ask.
         find = _nobody_for(refusals)
     else:
-        find = await _finder(broker, key_type, refusals)
+        find = await _finder(request, broker, key_type, refusals)
     if not several:
         return [encode_reply(request, {"throttle_time": 0, **find(body.key)})]
     coordinators = [{"key": key, **find(key)} for key in body.coordinator_keys]
@@ -92,7 +93,7 @@ def _nobody_for(refusals: Mapping[str, RequestError | None]) -> Callable[[str], 
 
 
 async def _finder(
-    broker: Broker, key_type: int, refusals: Mapping[str, RequestError | None]
+    request: Request, broker: Broker, key_type: int, refusals: Mapping[str, RequestError | None]
 ) -> Callable[[str], dict[str, object]]:
     """Return a function from a key to its coordinator, or to the error that prevents finding one."""
     try:
@@ -109,7 +110,9 @@ async def _finder(
         try:
             if key_type == KeyType.SHARE:
                 _check_share_key(name)
-            leader = runtimes.leader_of(name)
+            leader = reached(runtimes.leader_of(name), request.session)
+            if leader is None:
+                raise CoordinatorNotAvailable("the coordinator does not have this listener")
         except RequestError as error:
             return _nobody(error)
         return {

@@ -43,6 +43,7 @@ from respool.broker.handlers.support.transactional_produce import verify
 from respool.broker.outcome import NO_REPLY, CloseConnection, Outcome, Pipelined, Reply
 from respool.model.errors import MessageTooLarge, RecordsRefused, RequestError, RequestTimedOut
 from respool.model.ids import ZERO_TOPIC_ID
+from respool.model.security.principal import ClientSession
 from respool.ports.record_scan import RecordScanner
 from respool.wire.api_table import Api
 from respool.wire.codec import Request
@@ -284,11 +285,14 @@ class _Asked(NamedTuple):
     correlation_id: int
     version: int
     broker: Broker
+    session: ClientSession
     throttle_ms: int
 
     @classmethod
     def by(cls, request: Request, broker: Broker) -> Self:
-        return cls(request.correlation_id, request.version, broker, request.throttle_ms)
+        return cls(
+            request.correlation_id, request.version, broker, request.session, request.throttle_ms
+        )
 
 
 def _encode(asked: _Asked, writes: Iterable[ProducedBatch]) -> bytes:
@@ -306,7 +310,7 @@ def _encode(asked: _Asked, writes: Iterable[ProducedBatch]) -> bytes:
         asked.version,
         list(topics.items()),
         throttle_ms=asked.throttle_ms,
-        node_endpoints=endpoints_of(asked.broker.image, hints) if hints else (),
+        node_endpoints=(endpoints_of(asked.broker.image, hints, asked.session) if hints else ()),
     )
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.listener_addresses import reached
 from respool.model.cluster import ClusterImage, TopicImage
 from respool.model.errors import FencedLeaderEpoch, LeaderNotAvailable, NotLeader
 from respool.model.ids import BrokerId
+from respool.model.security.principal import ClientSession
 from respool.wire.hot_replies import NodeEndpoint
 from respool.wire.metadata_reply import MetadataPartition
 
@@ -68,10 +70,10 @@ def leader_hint(
     return leader, found.leader_epoch
 
 
-def endpoints_of(image: ClusterImage, hints: Iterable[Hint | None]) -> list[NodeEndpoint]:
-    """Return the endpoints of the brokers that a reply names."""
+def endpoints_of(
+    image: ClusterImage, hints: Iterable[Hint | None], session: ClientSession
+) -> list[NodeEndpoint]:
+    """Return the endpoints of the brokers that a reply names, as this client reaches them."""
     ids = sorted({BrokerId(hint[0]) for hint in hints if hint is not None})
-    return [
-        NodeEndpoint(one.id, one.host, one.port, one.rack)
-        for one in (image.brokers[broker] for broker in ids if broker in image.brokers)
-    ]
+    found = (reached(image.brokers[broker], session) for broker in ids if broker in image.brokers)
+    return [NodeEndpoint(*one) for one in found if one is not None]

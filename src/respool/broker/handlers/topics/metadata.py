@@ -18,6 +18,7 @@ from respool.broker.broker import Broker
 from respool.broker.handlers.support.client_errors import why_unknown
 from respool.broker.handlers.support.cluster_operations import cluster_operations_of
 from respool.broker.handlers.support.leadership import leadership
+from respool.broker.handlers.support.listener_addresses import reached_brokers
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import (
     CREATE_ON_CLUSTER,
@@ -139,9 +140,7 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
     frame = encode_metadata_reply(
         request.correlation_id,
         request.version,
-        brokers=[
-            MetadataBroker(one.id, one.host, one.port, one.rack) for one in image.brokers.values()
-        ],
+        brokers=[MetadataBroker(*one) for one in reached_brokers(image, request.session)],
         cluster_id=image.cluster_id,
         controller_id=image.controller,
         topics=[
