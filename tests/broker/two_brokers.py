@@ -30,6 +30,7 @@ from respool.drivers.system_sources import SystemRandomSource
 from respool.model.cluster import BrokerEndpoint, PartitionImage
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from respool.model.internal_topics import INTERNAL_TOPICS
+from respool.model.security.principal import NO_SESSION
 from respool.model.settings import Settings
 from respool.ports.peers import PeerUnreachable
 from respool.records.markers import EndTransactionMarker
@@ -126,6 +127,7 @@ class OneOfTwo(RunningBroker):
     ) -> None:
         self._runner = runner
         self._world = world
+        self.session = NO_SESSION
         self.disk = SimDisk(Random(number))
         self.clock = world.clock
         self.offload = InlineOffload()

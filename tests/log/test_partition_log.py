@@ -468,9 +468,9 @@ def test_segments_that_are_not_synced_are_not_let_go_of() -> None:
 def test_silent_producers_are_forgotten_when_asked() -> None:
     world = LogWorld.new()
     world.append(batch_of(1, producer=(9, 0, 0)))
-    world.log.expire_producers(world.now_ms)
+    world.log.producers.expire(world.now_ms)
     assert len(list(world.log.active_producers())) == 1
-    world.log.expire_producers(world.now_ms + 10**12 + 1)
+    world.log.producers.expire(world.now_ms + 10**12 + 1)
     assert list(world.log.active_producers()) == []
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from respool.model.coordinator_settings import parse_defaults
 from respool.model.errors import InvalidConfig
 from respool.model.topic_config import (
     AT_CREATION_ONLY,
@@ -9,7 +10,6 @@ from respool.model.topic_config import (
     Flush,
     TimestampType,
     TopicConfig,
-    parse_defaults,
 )
 
 

@@ -416,10 +416,10 @@ def test_a_client_that_leaves_takes_its_waiting_fetch_along(running_broker: Runn
         client.send(fetch())
         await turn()
         partition = client.broker.broker.partitions.find("rides", 0)
-        assert any(partition._watermarks._waiting)
+        assert any(partition.watermarks._waiting)
         client.transport.abort()
         await turn()
-        assert not any(partition._watermarks._waiting)
+        assert not any(partition.watermarks._waiting)
         assert client.door.gone == 1
 
     play(running_broker, story)

@@ -12,9 +12,11 @@ from respool.broker.audit_trail import AuditTrail
 from respool.broker.auto_created import AutoCreatedTopics
 from respool.broker.coordinators.coordinators import Coordinators
 from respool.broker.coordinators.producer_id_blocks import ProducerIds
+from respool.broker.coordinators.topic_readers import TopicReaders
 from respool.broker.deadlines import Deadlines
 from respool.broker.deliveries.deliveries import Deliveries
 from respool.broker.fetch.sessions import FetchSessions
+from respool.broker.layouts.layouts import Layouts
 from respool.broker.logins.login_changes import LoginChanges
 from respool.broker.logins.logins import Logins
 from respool.broker.membership.broker_lifecycle import NotAdmitted
@@ -55,7 +57,6 @@ class Broker:
         self.settings = settings
         self.world = world
         self.clock = world.clock
-        # For sessions and timeouts.
         self.steady_clock = SteadyClock(world.clock)
         self.offload = world.offload
         self.id = BrokerId(settings.broker_id)
@@ -168,9 +169,8 @@ class Broker:
 
     async def _open_folder(self) -> DataFolder:
         new_cluster_id = cluster_id_text(self.world.rng.uuid())
-        cluster_id: str | None = None
-        if self.member is not None:
-            cluster_id = await self.catalog.cluster_id(new_cluster_id)
+        is_alone = self.member is None
+        cluster_id = None if is_alone else await self.catalog.cluster_id(new_cluster_id)
         return await self.offload.run(
             lambda: DataFolder.open(
                 disk=self.world.disk,
@@ -209,6 +209,7 @@ class Broker:
         )
         self.partitions.on_opened = self.deliveries.on_opened
         self.partitions.on_closed = self.deliveries.on_closed
+        self.layouts = Layouts(self.catalog, self.partitions, self.world, self.spawn)
         self.roles = replication.roles
         self.hosted_replicas = HostedReplicas(
             me=self.id,
@@ -233,6 +234,8 @@ class Broker:
         self.login_changes = LoginChanges(self.catalog)
         self.coordinators = self._new_coordinators()
         self.groups = self.coordinators.groups
+        self.topic_readers = TopicReaders(self.groups, self.catalog, self.link)
+        self.layouts.watch_holds(self.topic_readers)
         self.markers = self.coordinators.markers
         self.transactions = self.coordinators.transactions
         self.metrics.wire(
@@ -248,6 +251,7 @@ class Broker:
     def _subscribe(self) -> None:
         """Connect the components to each other's events; each needs the other, so no constructor can."""
         self.roles.on_changed = self._on_role
+        self.hosted_replicas.on_topic = self.layouts.on_topic
         self.topics.on_changed = self.groups.on_topics_changed
         if self.member is None:
             # No client waits for it to be applied: a member of a cluster does the same with every change of a topic.
@@ -261,6 +265,7 @@ class Broker:
             self.member.on_acting_again = self.groups.on_acting_again
 
     def _on_role(self, partition: Partition) -> None:
+        self.layouts.on_role(partition)
         self.coordinators.on_role(partition)
         self.deliveries.on_role(partition)
 
@@ -305,7 +310,7 @@ class Broker:
         await self.producer_ids.prepare()
 
     async def leave_leadership(self) -> None:
-        """Before a stop: hand leadership over to other brokers while this one still serves."""
+        """Before a stop: hand leadership over while this broker still serves."""
         if self.member is not None:
             await self.member.hand_over()
 
@@ -402,6 +407,7 @@ class Broker:
             catalog=self.catalog,
             topics=self.topics,
             partitions=self.partitions,
+            layouts=self.layouts,
             producer_ids=self.producer_ids,
             clock=self.clock,
             steady_clock=self.steady_clock,

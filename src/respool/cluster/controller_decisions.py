@@ -8,7 +8,7 @@ return) are decided once these have done their part.
 from collections import Counter
 from collections.abc import Sequence
 
-from respool.cluster import election, preferred, reassignment, strays
+from respool.cluster import election, families, preferred, reassignment, strays
 from respool.cluster.copy_limit import CopiesInProgress
 from respool.cluster.enlarge import can_do_without, enlarge_internal_topics
 from respool.cluster.guarded_write import GuardedWrite
@@ -35,6 +35,7 @@ def decide(view: ClusterView) -> list[GuardedWrite]:
         for topic, number, image in draft.partitions():
             _step(draft, topic, number, image)
         replace_leaving(draft)
+        families.align_families(draft)
         enlarge_internal_topics(draft)
         if view.is_leader_check_due:
             preferred.return_leaders(draft)
@@ -53,7 +54,11 @@ def _step(draft: PartitionDraft, topic: TopicImage, number: int, image: Partitio
         ):
             why = f"{why}, {UNCLEAN}: it may miss committed records"
         draft.change(topic, number, decided, why)
-    if reassignment.is_moving(decided) and reassignment.is_switch_safe(decided, rules, view):
+    if (
+        reassignment.is_moving(decided)
+        and reassignment.is_switch_safe(decided, rules, view)
+        and families.may_switch(draft, topic, number)
+    ):
         switched = reassignment.switch(decided, rules, view)
         draft.change(topic, number, switched, f"moved to replicas {list(switched.replicas)}")
 
@@ -86,7 +91,7 @@ def replace_leaving(draft: PartitionDraft) -> None:
     copies = CopiesInProgress(view, draft.partitions())
     for topic, number, image in list(draft.partitions()):
         leaving = [one for one in image.target if view.is_leaving(one)]
-        if not leaving or image.leader is None:
+        if not leaving or image.leader is None or families.is_follower_of_root(topic, number):
             continue
         target = _without(
             leaving, image.target, view, candidates=candidates, racks=racks, load=load

@@ -187,6 +187,7 @@ class ImageReader:
             overrides=record.overrides,
             config=config,
             internal=is_internal(name),
+            layout=record.layout,
             revision=stored.revision,
         )
 

@@ -8,9 +8,12 @@
 /broker-configs/<id>           {"overrides"}                                               without an id: of all brokers
 /group-configs/<group id>      {"overrides"}
 /topics/<name>                 {"id", "overrides", "partitions"}
-                                of a view also {"view": {"of", "where"}}, with the parent's id, and 0 partitions
+                                of a view also {"view": {"of", "where"}}, with the parent's id, and 0 partitions;
+                                of a topic that was shrunk also {"layout": {"active", "named", "family", "epoch",
+                                "counts", "previous", "first_epoch"}}
 /partitions/<topic id>/<n>     {"replicas", "isr", "leader", "leader_epoch", "elr", "last_leader", "adding", "removing",
                                 "offline"}
+                                after a change of the layout also {"handover": {"epoch", "sealed_end", "hold"}}
 /acls/<resource>/<pattern>/<name in base64>    {"entries": [{"principal", "operation", "permission", "host"}]}
 /quotas/<entity in base64>     {"limits"}
 /producer-ids                  {"next"}
@@ -24,7 +27,8 @@ upgrade.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 from uuid import UUID
 
 from respool.model.cluster import (
@@ -33,7 +37,8 @@ from respool.model.cluster import (
     RegistryEntry,
     StoredOverrides,
 )
-from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from respool.model.layouts.partition_layout import Handover, PartitionLayout, ReaderHold
 
 BROKERS = "/brokers/"
 REGISTRY = "/registry/"
@@ -60,6 +65,7 @@ class TopicRecord:
     # 0 for a view, which has its parent's partitions. An older version takes it for a topic without partitions.
     partition_count: int
     view: ViewRecord | None = None
+    layout: PartitionLayout | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +131,8 @@ def encode_topic(topic: TopicRecord) -> bytes:
     }
     if topic.view is not None:
         fields["view"] = {"of": topic.view.parent_id.hex, "where": topic.view.where}
+    if topic.layout is not None:
+        fields["layout"] = asdict(topic.layout)
     return to_json(fields)
 
 
@@ -138,24 +146,68 @@ def decode_topic(value: bytes) -> TopicRecord:
         view=None
         if view is None
         else ViewRecord(parent_id=_topic_id(view["of"]), where=view["where"]),
+        layout=_layout(fields.get("layout")),
+    )
+
+
+def _layout(fields: Mapping[str, Any] | None) -> PartitionLayout | None:
+    if fields is None:
+        return None
+    return PartitionLayout(
+        active=fields["active"],
+        named=fields["named"],
+        family=fields["family"],
+        epoch=fields["epoch"],
+        counts=tuple(fields["counts"]),
+        previous=fields["previous"],
+        first_epoch=LeaderEpoch(fields.get("first_epoch", 0)),
     )
 
 
 def encode_partition(partition: PartitionImage) -> bytes:
-    return to_json(
-        {
-            "replicas": partition.replicas,
-            "isr": partition.isr,
-            "leader": partition.leader,
-            "leader_epoch": partition.leader_epoch,
-            "elr": partition.elr,
-            "last_leader": partition.last_leader,
-            "last_folder": _hex(partition.last_folder),
-            "adding": partition.adding,
-            "removing": partition.removing,
-            "origin": partition.origin,
-            "offline": partition.offline,
-        }
+    fields: dict[str, object] = {
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "elr": partition.elr,
+        "last_leader": partition.last_leader,
+        "last_folder": _hex(partition.last_folder),
+        "adding": partition.adding,
+        "removing": partition.removing,
+        "origin": partition.origin,
+        "offline": partition.offline,
+    }
+    if partition.handover is not None:
+        fields["handover"] = _handover_fields(partition.handover)
+    return to_json(fields)
+
+
+def _handover_fields(handover: Handover) -> dict[str, object]:
+    hold = handover.hold
+    return {
+        "epoch": handover.epoch,
+        "sealed_end": handover.sealed_end,
+        "hold": None
+        if hold is None
+        else {"end": hold.end, "since_ms": hold.since_ms, "awaited": hold.awaited},
+    }
+
+
+def _handover(fields: Mapping[str, Any] | None) -> Handover | None:
+    if fields is None:
+        return None
+    hold, sealed_end = fields.get("hold"), fields.get("sealed_end")
+    return Handover(
+        epoch=fields["epoch"],
+        sealed_end=None if sealed_end is None else Offset(sealed_end),
+        hold=None
+        if hold is None
+        else ReaderHold(
+            end=Offset(hold["end"]),
+            since_ms=hold["since_ms"],
+            awaited=tuple((number, Offset(end)) for number, end in hold["awaited"]),
+        ),
     )
 
 
@@ -173,6 +225,7 @@ def decode_partition(value: bytes, *, revision: int = 0) -> PartitionImage:
         removing=_brokers(fields.get("removing", ())),
         origin=_brokers(fields.get("origin", ())),
         offline=_brokers(fields.get("offline", ())),
+        handover=_handover(fields.get("handover")),
         revision=revision,
     )
 
@@ -191,6 +244,7 @@ def encode_broker(registration: BrokerRegistration) -> bytes:
             "epoch": endpoint.epoch,
             "lease": registration.lease,
             **({"listeners": endpoint.listeners} if endpoint.listeners else {}),
+            "layouts": endpoint.knows_layouts,
         }
     )
 
@@ -210,6 +264,8 @@ def decode_broker(broker: BrokerId, value: bytes, *, revision: int) -> BrokerReg
                 (str(name), str(host), int(port))
                 for name, host, port in fields.get("listeners", ())
             ),
+            # A version that does not know layouts does not write this.
+            knows_layouts=fields.get("layouts", False),
         ),
         incarnation=UUID(hex=fields["incarnation"]),
         lease=fields.get("lease"),

@@ -32,6 +32,11 @@ class PartitionDraft:
             changed = self._changed.get(TopicPartition(topic.name, number))
             yield topic, number, image if changed is None else changed.image
 
+    def image(self, topic: TopicImage, number: int) -> PartitionImage:
+        """The partition with the changes decided so far."""
+        changed = self._changed.get(TopicPartition(topic.name, number))
+        return topic.partitions[number] if changed is None else changed.image
+
     def change(self, topic: TopicImage, number: int, image: PartitionImage, why: str) -> None:
         """Change the partition to this image. Sets the leader epoch, which grows with every election.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
-from respool.cluster import election, preferred
+from respool.cluster import election, families, preferred
 from respool.cluster.partition_draft import GrantedWrites, PartitionDraft
 from respool.cluster.placement import check_replicas
 from respool.cluster.reassignment import before_move, is_moving, retarget
@@ -14,6 +14,7 @@ from respool.model.errors import (
     EligibleLeadersNotAvailable,
     InvalidReplicationFactor,
     NoReassignmentInProgress,
+    PolicyViolation,
     PreferredLeaderNotAvailable,
     RequestError,
     UnknownTopicOrPartition,
@@ -42,6 +43,7 @@ def elect_leaders(
                 view.image.check_is_no_view(of.topic, instead="elect leaders of")
                 raise UnknownTopicOrPartition(f"there is no partition {of}")
             topic, image = found
+            _check_leads_family(topic, of.partition, instead="elect the leader of")
             elected = _ELECT[kind](image, topic, view)
             draft.change(topic, of.partition, elected, f"leader {elected.leader}, as asked for")
         except ElectionNotNeeded as error:
@@ -96,6 +98,9 @@ def reassign(
                 view.image.check_is_no_view(of.topic, instead="move the replicas of")
                 raise UnknownTopicOrPartition(f"there is no partition {of}")
             topic, image = found
+            root = families.family_of(topic, of.partition)[0]
+            if target is None or tuple(target) != topic.partitions[root].target:
+                _check_leads_family(topic, of.partition, instead="move the replicas of")
             wanted = _target(image, target, view, may_change_factor=may_change_factor)
             moved = retarget(image, wanted)
         except RequestError as error:
@@ -114,6 +119,15 @@ def reassignments(view: ClusterView) -> dict[TopicPartition, PartitionImage]:
         for topic, number, image in view.partitions()
         if is_moving(image)
     }
+
+
+def _check_leads_family(topic: TopicImage, number: int, *, instead: str) -> None:
+    if families.is_follower_of_root(topic, number):
+        root = families.family_of(topic, number)[0]
+        raise PolicyViolation(
+            f"{topic.name!r} was shrunk: partition {number} has the replicas and the leader of partition {root}; "
+            f"{instead} that one"
+        )
 
 
 def _target(

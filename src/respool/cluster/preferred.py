@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+from respool.cluster.families import family_of, is_follower_of_root
 from respool.cluster.partition_draft import PartitionDraft
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
@@ -15,11 +16,13 @@ def return_leaders(draft: PartitionDraft) -> None:
     elsewhere: Counter[BrokerId] = Counter()
     could_return: dict[BrokerId, list[tuple[TopicImage, int, PartitionImage]]] = defaultdict(list)
     for topic, number, image in draft.partitions():
+        if is_follower_of_root(topic, number):
+            continue
         broker = image.replicas[0]
         wanted[broker] += 1
         if image.leader != broker:
             elsewhere[broker] += 1
-            if can_return(image, draft.view):
+            if can_return(image, draft.view) and _can_lead_family(draft, topic, number, broker):
                 could_return[broker].append((topic, number, image))
     for broker, partitions in could_return.items():
         if elsewhere[broker] / wanted[broker] <= draft.view.settings.leader_imbalance_max:
@@ -28,6 +31,16 @@ def return_leaders(draft: PartitionDraft) -> None:
             draft.change(
                 topic, number, with_preferred_leader(image), f"leader {broker} as preferred"
             )
+
+
+def _can_lead_family(
+    draft: PartitionDraft, topic: TopicImage, number: int, broker: BrokerId
+) -> bool:
+    # The others of its family follow.
+    return all(
+        broker in image.isr and broker not in image.offline
+        for image in (draft.image(topic, one) for one in family_of(topic, number))
+    )
 
 
 def can_return(image: PartitionImage, view: ClusterView) -> bool:

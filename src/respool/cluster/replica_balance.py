@@ -7,13 +7,15 @@
 4. The order of replicas evens out preferred leaders, over all topics and within each; then the followers behind them.
 
 No step undoes an earlier one, and each decreases a measure that no step increases, so balancing terminates; and a
-balanced cluster gives no moves. Leaving brokers, and partitions in reassignment, stay as they are.
+balanced cluster gives no moves. Leaving brokers, partitions in reassignment, and families of partitions in topics that
+were shrunk stay as they are.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
+from respool.cluster.families import has_family
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.leader_spread import even_heirs, even_leaders, uneven_pairs
 from respool.cluster.partition_draft import PartitionDraft
@@ -74,7 +76,7 @@ class _Plan:
         for topic, number, image in view.partitions():
             of = TopicPartition(topic.name, number)
             self.before[of] = self.replicas[of] = image.target
-            if is_moving(image) or image.leader is None:
+            if is_moving(image) or image.leader is None or has_family(topic, number):
                 self.fixed.add(of)
             for one in image.target:
                 self._topic_size[of.topic] += 1

@@ -22,6 +22,7 @@ from dataclasses import replace
 from respool.cluster import keys
 from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite, KeyChange, in_writes
 from respool.cluster.keys import TopicRecord
+from respool.cluster.layout_requests import relaid
 from respool.cluster.placement import check_replicas, place
 from respool.cluster.view import ClusterView
 from respool.model.cluster import PartitionImage, TopicImage
@@ -32,6 +33,7 @@ from respool.model.errors import (
     UnknownTopicOrPartition,
 )
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId, check_topic_name
+from respool.model.layouts.partition_layout import PartitionLayout
 from respool.ports.metadata_store import Guard
 
 
@@ -104,11 +106,22 @@ def grow_topic(
     """The writes that add partitions to a topic; like a new topic, they exist once the last one has succeeded."""
     topic = _topic(view, name)
     have = len(topic.partitions)
-    if partition_count <= have:
+    if partition_count <= max(have, topic.active_count):
         raise InvalidPartitions(
-            f"{name!r} has {have} partitions; the new number must be larger, not {partition_count}"
+            f"{name!r} has {topic.active_count} partitions; the new number must be larger, not {partition_count}"
         )
-    if assignment:
+    layout = None if topic.layout is None else relaid(topic, partition_count)
+    if layout is not None:
+        if assignment:
+            raise InvalidReplicaAssignment(
+                f"{name!r} was shrunk: the replicas of its partitions follow from those of partitions 0 to "
+                f"{layout.family - 1}"
+            )
+        replicas = [
+            topic.partitions[layout.root(number)].replicas
+            for number in range(have, partition_count)
+        ]
+    elif assignment:
         replicas = _assigned(assignment, view, first=have)
         if len(replicas) != partition_count - have:
             raise InvalidReplicaAssignment(
@@ -124,7 +137,12 @@ def grow_topic(
             held=replica_counts(view),
             of_topic=of_topic,
         )
-    record = TopicRecord(id=topic.id, overrides=topic.overrides, partition_count=partition_count)
+    record = TopicRecord(
+        id=topic.id,
+        overrides=topic.overrides,
+        partition_count=partition_count,
+        layout=layout,
+    )
     return _written(view, name, record, replicas, first=have, revision=topic.revision)
 
 
@@ -133,7 +151,12 @@ def configure_topic(
 ) -> list[GuardedWrite]:
     """The write that replaces the topic's own configuration."""
     topic = _topic(view, name)
-    record = TopicRecord(id=topic.id, overrides=overrides, partition_count=len(topic.partitions))
+    record = TopicRecord(
+        id=topic.id,
+        overrides=overrides,
+        partition_count=len(topic.partitions),
+        layout=topic.layout,
+    )
     return in_writes(
         [_topic_change(name, record, revision=topic.revision)],
         guard=view.guard,
@@ -182,7 +205,9 @@ def _written(
     partitions = [
         KeyChange(
             key=keys.partition_key(record.id, number),
-            value=keys.encode_partition(_new_partition(brokers, view)),
+            value=keys.encode_partition(
+                _new_partition(brokers, view, record.layout, view.topics.get(name), number)
+            ),
             # Overwrites what an interrupted attempt left there.
             revision=None,
             why=name,
@@ -209,14 +234,24 @@ def _topic_change(name: str, record: TopicRecord, *, revision: int) -> KeyChange
     )
 
 
-def _new_partition(replicas: tuple[BrokerId, ...], view: ClusterView) -> PartitionImage:
-    """A new, empty partition: all live replicas are in sync."""
+def _new_partition(
+    replicas: tuple[BrokerId, ...],
+    view: ClusterView,
+    layout: PartitionLayout | None,
+    topic: TopicImage | None,
+    number: int,
+) -> PartitionImage:
+    """A new, empty partition: all live replicas are in sync. In a topic with a layout, its family's leader leads it."""
     running = tuple(one for one in replicas if view.can_lead(one))
     if not running:
         raise InvalidReplicaAssignment(f"none of the brokers {list(replicas)} runs")
-    return PartitionImage(
-        replicas=replicas, isr=running, leader=running[0], leader_epoch=LeaderEpoch(0)
-    )
+    leader, epoch = running[0], LeaderEpoch(0)
+    if layout is not None and topic is not None:
+        epoch = layout.first_epoch
+        if (leading := topic.partitions[layout.root(number)].leader) in running:
+            assert leading is not None
+            leader = leading
+    return PartitionImage(replicas=replicas, isr=running, leader=leader, leader_epoch=epoch)
 
 
 def _assigned(

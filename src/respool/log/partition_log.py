@@ -25,6 +25,7 @@ from respool.log.log_tail import TailBatches, TailMemory
 from respool.log.log_truncation import LogTruncation
 from respool.log.pending_sync import PendingSync
 from respool.log.producers.producer_state import ProducerState
+from respool.log.producers.producer_states import ProducerStates
 from respool.log.producers.verification import VerificationGuard
 from respool.log.read_batches import ReadSpec
 from respool.log.recovery.log_loader import LoadedLog, LogLoader
@@ -164,10 +165,11 @@ class PartitionLog(LogReader):
         leader_epoch: LeaderEpoch,
         now_ms: int,
         guard: VerificationGuard | None = None,
+        earlier: ProducerState | None = None,
     ) -> Appended:
         """Append a validated batch, unless it is a duplicate of its producer.
 
-        The first batch of a transaction needs a guard from `begin_verification`.
+        The first batch of a transaction needs a guard from `begin_verification`; `earlier`: `ProducerStates.check`.
 
         Raises:
             OutOfOrderSequence, InvalidProducerEpoch: it does not follow the producer's last batch.
@@ -177,7 +179,10 @@ class PartitionLog(LogReader):
         parts = self._parts
         header = batch.header
         has_producer = header.producer_id >= 0
-        if has_producer and (duplicate := parts.producers.check(header, guard)) is not None:
+        if (
+            has_producer
+            and (duplicate := parts.producers.check(header, guard, earlier)) is not None
+        ):
             is_ours = parts.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
             timestamp = duplicate.timestamp if is_ours else NO_TIMESTAMP
             return Appended(duplicate.base_offset, duplicate.last_offset, True, timestamp)
@@ -263,9 +268,9 @@ class PartitionLog(LogReader):
         """Discard a guard that the coordinator rejected, unless other requests share it."""
         self._parts.producers.cancel_verification(guard)
 
-    def knows_producer(self, producer_id: int) -> bool:
-        """True if there is state of this producer. From an unknown producer any sequence is accepted."""
-        return producer_id in self._parts.producers
+    @property
+    def producers(self) -> ProducerStates:
+        return self._parts.producers
 
     def has_open_transaction(self, producer_id: int) -> bool:
         return producer_id in self._parts.producers.transactions
@@ -302,9 +307,6 @@ class PartitionLog(LogReader):
 
     def active_producers(self) -> Iterable[ProducerState]:
         return self._parts.producers.active()
-
-    def expire_producers(self, now_ms: int) -> None:
-        self._parts.producers.expire(now_ms)
 
     # -- read_committed ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from respool.model.errors import PolicyViolation
 from respool.model.group_config import GroupConfig
-from respool.model.ids import BrokerId, LeaderEpoch, TopicId
+from respool.model.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from respool.model.layouts.partition_layout import Handover, PartitionLayout
 from respool.model.security.acl import AclImage
 from respool.model.security.delegation_token import DelegationToken
 from respool.model.security.principal import CLIENT_LISTENER
@@ -34,6 +35,8 @@ class BrokerEndpoint:
     is_draining: bool = False
     # It authorizes requests, as brokers of older versions do not.
     knows_acls: bool = True
+    # Its version knows layouts of partitions: it leads sealed partitions as they must be led.
+    knows_layouts: bool = True
     # The addresses of its other listeners, by their names. `host` and `port` are those of `listen`.
     listeners: tuple[tuple[str, str, int], ...] = ()
 
@@ -68,6 +71,8 @@ class PartitionImage:
     # Replicas with failed logs, as reported by their brokers, until the logs have been opened without errors. The
     # controller leaves them in the ISR only if no other replica is in it: they were the last to have all records.
     offline: tuple[BrokerId, ...] = ()
+    # Set once a change of the topic's layout has concerned the partition.
+    handover: Handover | None = None
     # The revision of the partition's key, which guards changes; 0: never written.
     revision: int = 0
 
@@ -151,6 +156,8 @@ class TopicImage:
     internal: bool = False
     # Set for a view. It has no partitions of its own: `partitions` are its parent's, and so are leaders and offsets.
     view: ViewOf | None = None
+    # Set once the topic was shrunk, or is about to be.
+    layout: PartitionLayout | None = None
     # The revision of the topic's key in the metadata store.
     revision: int = 0
     # Derived from `config` once: the controller reads it for every partition.
@@ -164,6 +171,11 @@ class TopicImage:
             is_synced=config.respool_flush is Flush.ALWAYS,
         )
         object.__setattr__(self, "rules", rules)
+
+    @property
+    def active_count(self) -> int:
+        """The number of partitions that take records."""
+        return len(self.partitions) if self.layout is None else self.layout.active
 
     @property
     def log_name(self) -> str:
@@ -277,3 +289,13 @@ class ClusterImage:
     def has_partition(self, topic: str, partition: int) -> bool:
         found = self.topics.get(topic)
         return found is not None and 0 <= partition < len(found.partitions)
+
+    def taker(self, of: TopicPartition) -> TopicPartition | None:
+        """The partition whose leader takes records for this one: its heir, if it was retired. None: there is none."""
+        if self.has_partition(*of):
+            return of
+        topic = self.topics.get(of.topic)
+        layout = None if topic is None else topic.layout
+        if layout is None or not layout.active <= of.partition < layout.named:
+            return None
+        return TopicPartition(of.topic, layout.heir(of.partition))

@@ -7,7 +7,7 @@ from functools import cached_property
 from respool.model.config_rules import INT_MAX
 from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.setting_fields import check_choice, check_lows, setting
-from respool.model.topic_config import DAY_MS, MINUTE_MS, TopicConfig, parse_defaults
+from respool.model.topic_config import AT_CREATION_ONLY, DAY_MS, MINUTE_MS, TopicConfig
 
 # Kafka's limits of what groups of the next generation (KIP-848) may set for themselves.
 MIN_SESSION_MS, MAX_SESSION_MS = 45_000, 60_000
@@ -179,3 +179,18 @@ class TransactionSettings:
         check_lows(self)
         if self.hold_ms_max < 1:
             raise SettingsError(f"hold_ms_max = {self.hold_ms_max} is below 1")
+
+
+def parse_defaults(overrides: Mapping[str, str]) -> TopicConfig:
+    """Parse the defaults of topic settings that a broker is given.
+
+    Raises:
+        InvalidConfig: as `TopicConfig.parse`; or a topic has one of them from its creation on, whatever the defaults.
+    """
+    config, usual = TopicConfig.parse(overrides), TopicConfig()
+    for name in sorted(AT_CREATION_ONLY):
+        if config.as_text[name] != usual.as_text[name]:
+            raise InvalidConfig(
+                f"{name} has no default: it is set for a topic when that is created"
+            )
+    return config

@@ -281,6 +281,12 @@ class ElectionNotNeeded(RequestError):
     code = 84
 
 
+class ReassignmentInProgress(RequestError):
+    """The partition's replicas are being moved."""
+
+    code = 60
+
+
 class NoReassignmentInProgress(RequestError):
     """The partition's replicas are not being moved."""
 

@@ -309,6 +309,22 @@ class TopicConfig(TableSettings, InertTopicSettings):
             "it has there. Set to false, it takes ordinary producers: respool mirror promote does that well."
         ),
     )
+    respool_partitions_shrink: bool = field(
+        default=False,
+        metadata=yes_or_no(
+            "Whether CreatePartitions with a smaller number shrinks the topic; false: it is refused, as by Kafka. "
+            "'respool topic shrink' needs no such permission."
+        ),
+    )
+    respool_shrink_barrier_ms: int = field(
+        default=30_000,
+        metadata=long_between(
+            0,
+            LONG_MAX,
+            "After a shrink, and after a later growth: how long consumers are at most not shown new records of a "
+            "partition while a group has not read what the same keys got before, in another one; 0 for not at all.",
+        ),
+    )
     respool_tags: TagNames = field(
         default=TagNames(),
         metadata={
@@ -431,18 +447,3 @@ OF_ITSELF = TABLE_SETTING_NAMES | {
 
 # A broker's defaults do not have them: what is set once for a topic must not follow from what may change.
 WITHOUT_DEFAULT = OF_ITSELF | AT_CREATION_ONLY | {"errors.deadletterqueue.group.enable"}
-
-
-def parse_defaults(overrides: Mapping[str, str]) -> TopicConfig:
-    """Parse the defaults of topic settings that a broker is given.
-
-    Raises:
-        InvalidConfig: as `TopicConfig.parse`; or a topic has one of them from its creation on, whatever the defaults.
-    """
-    config, usual = TopicConfig.parse(overrides), TopicConfig()
-    for name in sorted(AT_CREATION_ONLY):
-        if config.as_text[name] != usual.as_text[name]:
-            raise InvalidConfig(
-                f"{name} has no default: it is set for a topic when that is created"
-            )
-    return config

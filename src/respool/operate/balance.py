@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from respool.cluster.families import is_follower_of_root
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.partition_requests import ElectionKind, elect_leaders, reassign
 from respool.cluster.preferred import can_return
@@ -117,7 +118,9 @@ def plan_returns(view: ClusterView) -> Returns:
     return {
         TopicPartition(topic.name, number): LeaderReturn(image.leader, image.replicas[0])
         for topic, number, image in view.partitions()
-        if image.leader != image.replicas[0] and can_return(image, view)
+        if image.leader != image.replicas[0]
+        and can_return(image, view)
+        and not is_follower_of_root(topic, number)
     }
 
 

@@ -9,6 +9,9 @@ tagged field, `durable_end`. Brokers that do not know it skip it, like any other
 one that our Arrow client reads with, the request has one more, `reader_host`: see local_read. The Arrow client's has
 another one, `condition`: see fetch_condition.
 
+CreatePartitions, the request, in one version: a tagged field, `layout_change`; and in replies of
+DescribeTopicPartitions, a topic's `layout`: see layout_change.
+
 ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. The reply to a broker
 that requests a log's end then includes the timestamp of the record at that offset: see `broker/metrics/remote_ends.py`.
 
@@ -25,6 +28,7 @@ from kio.static.primitive import TZAware, i64
 
 from respool.wire.api_table import Api
 from respool.wire.fetch_condition import CONDITION_FETCH_VERSION, CONDITION_TAG
+from respool.wire.layout_change import LAYOUT_CHANGE_TAG, LAYOUT_CHANGE_VERSION, LAYOUT_TAG
 from respool.wire.local_read import LOCAL_READ_FETCH_VERSION, LOCAL_READ_TAG
 from respool.wire.schema import EntityClass, load_request_class, response_class, schema_of
 
@@ -59,6 +63,16 @@ _SHARE_STATE_APIS = frozenset(
         Api.READ_SHARE_GROUP_STATE_SUMMARY,
     }
 )
+_LAYOUT_CHANGE = (
+    "layout_change",
+    str,
+    field(metadata={"kafka_type": "string", "tag": LAYOUT_CHANGE_TAG}, default=""),
+)
+_LAYOUT = (
+    "layout",
+    str,
+    field(metadata={"kafka_type": "string", "tag": LAYOUT_TAG}, default=""),
+)
 
 _MARKS = ("__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__")
 
@@ -78,6 +92,8 @@ def request_class(key: int, version: int) -> EntityClass:
             _tagged_int64("sender_id", _SENDER_ID_TAG),
             _tagged_int64("sender_epoch", _SENDER_EPOCH_TAG),
         )
+    if key == Api.CREATE_PARTITIONS and version == LAYOUT_CHANGE_VERSION:
+        return _with_types(loaded, {}, _LAYOUT_CHANGE)
     if key != Api.FETCH or version not in {LOCAL_READ_FETCH_VERSION, REPLICA_FETCH_VERSION}:
         return loaded
     loaded = _with_types(loaded, {}, _READER_HOST)
@@ -119,6 +135,10 @@ def _with_due_at(loaded: EntityClass, topics: str) -> EntityClass:
 def written_reply_class(key: int, version: int) -> EntityClass:
     """The class to write a reply with."""
     loaded = response_class(key, version)
+    if key == Api.DESCRIBE_TOPIC_PARTITIONS:
+        topic: Any = _with_types(_struct(loaded, "topics"), {}, _LAYOUT)
+        topics: Any = tuple
+        return _with_types(loaded, {"topics": topics[topic, ...]})
     if key != Api.READ_SHARE_GROUP_STATE:
         return loaded
     return _with_due_at(loaded, "results")

@@ -182,7 +182,7 @@ def test_nothing_beyond_the_high_watermark_is_compacted(running_broker: RunningB
     running_broker.create_topic("rides", **COMPACT)
     fill(running_broker)
     partition = running_broker.broker.partitions.find("rides", 0)
-    partition._watermarks.high_watermark = partition._watermarks.stable_offset = Offset(1)
+    partition.watermarks.high_watermark = partition.watermarks.stable_offset = Offset(1)
     assert not compact(running_broker)
 
 

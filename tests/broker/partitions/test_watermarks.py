@@ -60,7 +60,7 @@ def test_what_waits_for_followers_takes_no_more_memory_than_so_much() -> None:
     async def story(bench: Bench) -> None:
         rides = bench.partition()
         bench.lead(rides)
-        marks = rides._watermarks
+        marks = rides.watermarks
         for end in range(1, 3 * watermarks.ENDS_MAX):
             marks.on_appended(Offset(end), 100, awaits_followers=True)
         assert len(marks._ends) == watermarks.ENDS_MAX
@@ -74,7 +74,7 @@ def test_beyond_that_a_fetch_is_told_all_the_same() -> None:
         bench.lead(rides)
         for _ in range(6):
             bench.append(rides)
-        ends = rides._watermarks._ends
+        ends = rides.watermarks._ends
         while len(ends) > 2:
             del ends[-2]
         fetch = waiter(rides, ReadTo.COMMITTED)

@@ -13,6 +13,7 @@ from respool.broker.coordinators.runtimes import CoordinatorRuntimes, Coordinato
 from respool.broker.coordinators.share_coordinators import ShareCoordinators
 from respool.broker.coordinators.share_states import ShareStates
 from respool.broker.coordinators.transaction_coordinators import TransactionCoordinators
+from respool.broker.layouts.layouts import Layouts
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.metadata.topics import Topics
 from respool.broker.partitions.partition import Partition
@@ -41,6 +42,7 @@ class Coordinators:
         catalog: Catalog,
         topics: Topics,
         partitions: Partitions,
+        layouts: Layouts,
         producer_ids: ProducerIds,
         clock: Clock,
         steady_clock: SteadyClock,
@@ -100,6 +102,7 @@ class Coordinators:
             partitions=partitions,
             offsets=self.groups.runtimes,
             clock=clock,
+            layouts=layouts,
             remote=None
             if link is None
             else RemoteMarkers(link, me=me, image=lambda: catalog.image, spawn=spawn),

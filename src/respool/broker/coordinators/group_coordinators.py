@@ -34,6 +34,8 @@ class GroupMachine(TransactionalMachine, Protocol):
 
     def on_topics_deleted(self, names: Collection[str], *, now_ms: int) -> Decision: ...
 
+    def on_partitions_retired(self, first_gone: Mapping[str, int], *, now_ms: int) -> Decision: ...
+
 
 class ShareStateChanger(Protocol):
     """The share coordinators, as group coordinators need them."""
@@ -65,6 +67,8 @@ class Groups:
         # By partition: its machine, and the topics when the machine was last notified of them.
         self._machines: dict[int, GroupMachine] = {}
         self._notified_topics: dict[int, TopicsView] = {}
+        # By partition: the retired partitions of which the machine was last notified.
+        self._notified_retired: dict[int, Mapping[str, int]] = {}
 
     def ask(self, group_id: str, request: Any) -> "asyncio.Future[Any]":
         """Send a request to the group's machine: see `CoordinatorRuntimes.ask`."""
@@ -95,6 +99,7 @@ class Groups:
     def new_machine(self, number: int) -> GroupMachine:
         view = self._topics_view()
         machine = self._machines[number] = self._new_group_machine()
+        self._notified_retired.pop(number, None)
         machine.on_topics_changed(view, now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms())
         # Keeps an earlier machine's view: topics deleted since then must still be reported after the log is loaded.
         self._notified_topics.setdefault(number, view)
@@ -145,8 +150,12 @@ class Groups:
         ]
         if deleted:
             runtime.apply(machine.on_topics_deleted(deleted, now_ms=now_ms))
+        retired = self._first_retired()
+        if retired and retired != self._notified_retired.get(number):
+            runtime.apply(machine.on_partitions_retired(retired, now_ms=now_ms))
         runtime.apply(machine.on_topics_changed(view, now_ms=now_ms, wall_ms=self._clock.wall_ms()))
         if runtime.is_active:
+            self._notified_retired[number] = retired
             # If the records could not be written, the next coordinator is notified instead.
             self._notified_topics[number] = view
 
@@ -160,6 +169,16 @@ class Groups:
             )
             for topic in (*image.topics.values(), *image.views.values())
         }
+
+    def _first_retired(self) -> dict[str, int]:
+        """The first retired partition of each topic that has any, and of its views."""
+        image = self._catalog.image
+        first: dict[str, int] = {}
+        for topic in image.topics.values():
+            if topic.layout is not None and len(topic.partitions) < topic.layout.named:
+                for name in (topic.name, *(one.name for one in image.views_of(topic.id))):
+                    first[name] = len(topic.partitions)
+        return first
 
 
 def _done(

@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 from respool.broker.coordinators.remote_markers import RemoteMarkers
 from respool.broker.coordinators.runtimes import CoordinatorRuntimes
+from respool.broker.layouts.layouts import Layouts
+from respool.broker.layouts.succession_markers import Ends, append_marker_to_all
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.coordination.transactions.pending_markers import (
@@ -48,12 +50,14 @@ class MarkerWriter:
         partitions: Partitions,
         offsets: CoordinatorRuntimes,
         clock: Clock,
+        layouts: Layouts,
         remote: RemoteMarkers | None = None,
     ) -> None:
         """`offsets` are the group coordinators: they must be notified when a transaction with offsets in it ends.
 
         `remote` is None for a single broker.
         """
+        self._layouts = layouts
         self._partitions = partitions
         self._offsets = offsets
         self._clock = clock
@@ -66,8 +70,8 @@ class MarkerWriter:
         name: TopicPartition,
         *,
         needs_newer_epoch: bool = False,
-    ) -> tuple[Partition, Offset]:
-        """Write the marker. It is durable once everything before the returned offset is on disk.
+    ) -> Ends:
+        """Write the marker. It is durable once everything before the returned offsets is on disk.
 
         Raises:
             NotLeader: another broker leads the partition.
@@ -76,17 +80,33 @@ class MarkerWriter:
         if name.topic == TRANSACTION_STATE:
             # Coordinators write to this topic, and never in transactions.
             raise UnknownTopicOrPartition(f"no transaction can have written to {name.topic}")
+        succession = self._layouts.succession_for_markers(name)
+        if succession is not None:
+            return append_marker_to_all(
+                succession, marker, now_ms=self._clock.now_ms(), needs_newer_epoch=needs_newer_epoch
+            )
         partition = self._partitions.find_leader(*name)
         if name.topic == self._offsets.topic:
             runtime = self._offsets.at(name.partition)
-            return partition, runtime.end_transaction(marker, needs_newer_epoch=needs_newer_epoch)
+            end = runtime.end_transaction(marker, needs_newer_epoch=needs_newer_epoch)
+            return ((partition, end),)
         appended = partition.append_marker(
             marker, now_ms=self._clock.now_ms(), needs_newer_epoch=needs_newer_epoch
         )
-        return partition, Offset(appended.last_offset + 1)
+        return ((partition, Offset(appended.last_offset + 1)),)
 
-    def find(self, name: TopicPartition) -> Partition:
-        return self._partitions.find_leader(*name)
+    def find(self, name: TopicPartition) -> tuple[Partition, ...]:
+        """The partitions that get the markers for this one: several, in a topic that was shrunk."""
+        succession = self._layouts.succession_for_markers(name)
+        if succession is not None:
+            return succession.logs
+        return (self._partitions.find_leader(*name),)
+
+    def has_open_transaction(self, name: TopicPartition, producer_id: int) -> bool:
+        succession = self._layouts.succession_for_markers(name)
+        if succession is not None:
+            return bool(succession.with_open_transaction(producer_id))
+        return self._partitions.find_leader(*name).log.has_open_transaction(producer_id)
 
     def write(
         self,
@@ -124,19 +144,20 @@ class MarkerWriter:
         """
         done: asyncio.Future[RequestError | None] = asyncio.get_running_loop().create_future()
         fenced: RequestError | None = None
-        leading = self.find(name)
-        if leading.is_leading:
-            # The marker would not be committed now, and each retry of the sender would write another one.
-            leading.role.leading().check_writable()
+        for leading in self.find(name):
+            if leading.is_leading:
+                # The marker would not be committed now, and each retry of the sender would write another one.
+                leading.role.leading().check_writable()
         try:
-            partition, next_offset = self.append(marker, name, needs_newer_epoch=needs_newer_epoch)
+            ends = self.append(marker, name, needs_newer_epoch=needs_newer_epoch)
         except InvalidProducerEpoch as error:
             # This may be a duplicate. The sender takes this error to mean "written", so the first one must be durable.
-            partition, fenced = self.find(name), error
-            next_offset = partition.log.log_end
-        waiting = _Waiting(done, fenced)
-        if not partition.waiters.wait_for_disk(next_offset, waiting):
-            waiting.on_committed()
+            fenced = error
+            ends = tuple((one, one.log.log_end) for one in self.find(name))
+        waiting = _Waiting(done, fenced, count=len(ends))
+        for partition, next_offset in ends:
+            if not partition.waiters.wait_for_disk(next_offset, waiting):
+                waiting.on_committed()
         return done
 
     def retry_later(self, marking: "_Marking", *, tries: int) -> None:
@@ -214,10 +235,8 @@ class _Marking:
         if self._writer.remote is not None:
             self._pending.on_attempt(name, self._writer.remote.leader_of(name))
         try:
-            partition, next_offset = self._writer.append(
-                self.marker, name, needs_newer_epoch=self.needs_newer_epoch
-            )
-            self._wait_for_disk(partition, next_offset, name)
+            ends = self._writer.append(self.marker, name, needs_newer_epoch=self.needs_newer_epoch)
+            self._wait_for_disk(ends, name)
         except UnknownTopicOrPartition:
             self._pending.on_written(name)
         except PolicyViolation as error:
@@ -230,22 +249,24 @@ class _Marking:
         except RequestError as error:
             self._log_retry("%s: the transaction marker cannot be written yet: %s", name, error)
 
-    def _wait_for_disk(self, partition: Partition, end: Offset, name: TopicPartition) -> None:
+    def _wait_for_disk(self, ends: Ends, name: TopicPartition) -> None:
         # Set before the wait is requested: the marker may be on disk already.
         self._pending.on_in_flight(name)
+        uncommitted = _UncommittedMarker(self, name)
         try:
-            is_waiting = partition.waiters.wait_for_disk(end, _UncommittedMarker(self, name))
+            for partition, end in ends:
+                uncommitted.count += partition.waiters.wait_for_disk(end, uncommitted)
         except RequestError:
+            uncommitted.is_over = True
             self._pending.on_not_written(name)
             raise
-        if not is_waiting:
+        if not uncommitted.count:
             self._pending.on_written(name)
 
     def _on_fenced_here(self, name: TopicPartition, error: RequestError) -> None:
         """A newer epoch has written here. Then nothing of this transaction should be open in the partition."""
         try:
-            partition = self._writer.find(name)
-            if partition.log.has_open_transaction(self.marker.producer_id):
+            if self._writer.has_open_transaction(name, self.marker.producer_id):
                 # A marker from outside claimed to come from a newer coordinator. If this one counted as written, only
                 # half of the transaction would have ended.
                 self._log_retry(
@@ -256,7 +277,8 @@ class _Marking:
                 return
             self._log_not_needed(name, error)
             # The marker in the log may be our own first attempt, which is not on disk yet.
-            self._wait_for_disk(partition, partition.log.log_end, name)
+            ends = tuple((one, one.log.log_end) for one in self._writer.find(name))
+            self._wait_for_disk(ends, name)
         except RequestError as refused:
             self._log_retry("%s: the transaction marker cannot be written yet: %s", name, refused)
 
@@ -336,31 +358,44 @@ class _Marking:
 
 
 class _UncommittedMarker:
-    __slots__ = ("_marking", "_name")
+    __slots__ = ("_marking", "_name", "count", "is_over")
 
     def __init__(self, marking: _Marking, name: TopicPartition) -> None:
         self._marking = marking
         self._name = name
+        # The partitions that still wait.
+        self.count = 0
+        self.is_over = False
 
     def on_committed(self) -> None:
-        self._marking.on_committed(self._name)
+        self.count -= 1
+        if not self.count and not self.is_over:
+            self._marking.on_committed(self._name)
 
     def on_failed(self, error: RequestError) -> None:
-        self._marking.on_failed(self._name, error)
+        if not self.is_over:
+            self.is_over = True
+            self._marking.on_failed(self._name, error)
 
 
 class _Waiting:
-    __slots__ = ("_done", "_fenced")
+    __slots__ = ("_count", "_done", "_fenced")
 
     def __init__(
-        self, done: "asyncio.Future[RequestError | None]", fenced: RequestError | None
+        self,
+        done: "asyncio.Future[RequestError | None]",
+        fenced: RequestError | None,
+        *,
+        count: int,
     ) -> None:
         self._done = done
+        self._count = count
         # The error to report once the marker is on disk.
         self._fenced = fenced
 
     def on_committed(self) -> None:
-        if not self._done.done():
+        self._count -= 1
+        if not self._count and not self._done.done():
             self._done.set_result(self._fenced)
 
     def on_failed(self, error: RequestError) -> None:

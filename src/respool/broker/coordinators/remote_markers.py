@@ -65,13 +65,14 @@ class RemoteMarkers:
     def leader_of(self, name: TopicPartition) -> BrokerId | None:
         """The partition's leader as this broker knows it; None: no leader is registered."""
         image = self._image()
-        if not image.has_partition(*name):
+        taker = image.taker(name)
+        if taker is None:
             return None
-        leader = image.topics[name.topic].partitions[name.partition].leader
+        leader = image.topics[taker.topic].partitions[taker.partition].leader
         return leader if leader in image.brokers else None
 
     def has_partition(self, name: TopicPartition) -> bool:
-        return self._image().has_partition(*name)
+        return self._image().taker(name) is not None
 
     def send(self, broker: BrokerId, ending: Ending, name: TopicPartition) -> None:
         """Send the marker to the broker. `ending` gets the result, unless it is no longer wanted."""

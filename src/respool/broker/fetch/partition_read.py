@@ -70,6 +70,9 @@ class PartitionRead:
         # The order matters: both may advance in between, and the high watermark must not be the lower one.
         last_stable_offset = partition.last_stable_offset
         high_watermark = partition.high_watermark
+        if partition.watermarks.held_end is not None and self._reader.read_to is not ReadTo.END:
+            last_stable_offset = partition.watermarks.shown(last_stable_offset)
+            high_watermark = partition.watermarks.shown(high_watermark)
         preferred = self._reader.closer_replica(partition, target)
         if preferred is not None:
             return FetchedPartition(

@@ -195,9 +195,10 @@ class ConsumerReader:
         self, partition: Partition, target: FetchTarget, fetched: FetchedPartition
     ) -> bool:
         del target
+        shown = partition.watermarks.shown
         if self._read_committed:
-            return partition.last_stable_offset != fetched.last_stable_offset
-        return partition.high_watermark != fetched.high_watermark
+            return shown(partition.last_stable_offset) != fetched.last_stable_offset
+        return shown(partition.high_watermark) != fetched.high_watermark
 
 
 class FollowerReader:

@@ -4,7 +4,7 @@ It makes no difference whether this broker or another one changed the image.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NoReturn
 
 from respool.broker.metadata.catalog import Catalog
@@ -14,6 +14,7 @@ from respool.broker.partitions.registry import Partitions
 from respool.broker.replication.roles import Roles
 from respool.model.cluster import TopicImage
 from respool.model.ids import BrokerId
+from respool.model.topic_config import TopicConfig
 
 OPEN_AGAIN_S = 5.0
 # Taking a role keeps the event loop busy for about 0.1 ms.
@@ -38,6 +39,8 @@ class HostedReplicas:
         self._deferred_deletion = deferred_deletion
         self._roles = roles
         self._applied_defaults = catalog.topic_defaults
+        # Called with a topic whose image has changed.
+        self.on_topic: Callable[[str], None] = lambda _: None
         # One reconciliation at a time: a deleted partition must be gone before its name is used again.
         self._reconciling = asyncio.Lock()
 
@@ -65,6 +68,7 @@ class HostedReplicas:
         for one in self._partitions.of_topic(name):
             if one.topic_id == topic.id and one.is_online and one.config != topic.config:
                 one.update_config(topic.config)
+        self.on_topic(name)
 
     def apply_defaults(self) -> None:
         """Apply changed defaults of topic settings to all partitions on this broker. Called on every new image."""
@@ -139,7 +143,13 @@ class HostedReplicas:
         by_delay: dict[int, list[Partition]] = {}
         for partition in superfluous:
             self._roles.forget(partition)
-            by_delay.setdefault(partition.delete_delay_ms, []).append(partition)
+            by_delay.setdefault(_delete_delay_ms(partition), []).append(partition)
         for delay_ms, partitions in by_delay.items():
             paths = await self._partitions.remove(partitions)
             self._deferred_deletion.delete_later(paths, delay_ms=delay_ms)
+
+
+def _delete_delay_ms(partition: Partition) -> int:
+    """How long the files of a deleted partition are kept; the default if the log could not be opened."""
+    config = partition.log.config if partition.is_online else TopicConfig()
+    return config.file_delete_delay_ms

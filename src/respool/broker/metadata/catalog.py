@@ -152,18 +152,24 @@ class Catalog:
         """
         return await self._store.get(keys.topic_key(name)) is not None
 
+    async def wait_until(self, is_so: Callable[[], bool], *, timeout_s: float) -> bool:
+        """Wait until this is true of the image. Return False after a timeout."""
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                while not is_so():
+                    await self._changed.wait()
+        except TimeoutError:
+            return is_so()
+        return True
+
     async def wait_until_led(self, names: Collection[str], *, timeout_ms: int) -> bool:
         """Wait until all partitions of these topics have running leaders. Return False after a timeout.
 
         A topic that was deleted in the meantime counts as led.
         """
-        try:
-            async with asyncio.timeout(max(0, timeout_ms) / 1000):
-                while not all(map(self.is_led, names)):
-                    await self._changed.wait()
-        except TimeoutError:
-            return all(map(self.is_led, names))
-        return True
+        return await self.wait_until(
+            lambda: all(map(self.is_led, names)), timeout_s=timeout_ms / 1000
+        )
 
     def is_led(self, name: str) -> bool:
         """True if all of the topic's partitions have leaders that run."""

@@ -15,6 +15,7 @@ from respool.broker.metadata.catalog import Catalog, Decide, retry_on_conflict
 from respool.broker.metadata.write_each import write_each
 from respool.cluster import topic_requests, view_requests
 from respool.cluster.guarded_write import GuardedWrite
+from respool.cluster.layout_requests import check_stays_shrunk
 from respool.cluster.topic_requests import replica_counts
 from respool.cluster.view import ClusterView
 from respool.model.cluster import TopicImage
@@ -240,7 +241,10 @@ class TopicChanges:
             _check_unchanged(before, overrides)
             # Existing overrides that are unknown here were set by a newer version: they stay, and block no change.
             foreign = before.overrides.items() - understood(before.overrides).items()
-            self._catalog.parse_config(dict(one for one in overrides.items() if one not in foreign))
+            config = self._catalog.parse_config(
+                dict(one for one in overrides.items() if one not in foreign)
+            )
+            check_stays_shrunk(before, config)
             return topic_requests.configure_topic(view, name, overrides=overrides)
 
         await self._make(name, decide, validate_only=validate_only)

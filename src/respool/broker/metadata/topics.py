@@ -7,13 +7,17 @@ authoritative: the next start opens the partitions that it names, and moves othe
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol, TypeVar
 
 from respool.broker.metadata.catalog import Catalog
+from respool.broker.metadata.layout_changes import LayoutChanges
 from respool.broker.metadata.topic_changes import USE_DEFAULT, NewTopic, TopicChanges
-from respool.model.cluster import TopicImage
+from respool.cluster.layout_requests import is_handed_over
+from respool.model.cluster import ClusterImage, TopicImage
 from respool.model.errors import (
     InvalidTopic,
+    ReassignmentInProgress,
     RequestError,
     RequestTimedOut,
     TopicAlreadyExists,
@@ -25,6 +29,9 @@ from respool.model.internal_topics import (
     is_internal,
 )
 from respool.ports.metadata_store import StoreUnavailable
+
+# How long a change of a topic's layout may take.
+CHANGE_S = 10.0
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -41,6 +48,7 @@ class Topics:
     def __init__(self, *, catalog: Catalog, hosted_replicas: LocalReplicas) -> None:
         self._catalog = catalog
         self._writes = TopicChanges(catalog)
+        self._layouts = LayoutChanges(catalog)
         self._hosted_replicas = hosted_replicas
         self._changing = asyncio.Lock()
         # Topics that may or may not have changed: the store did not answer.
@@ -145,9 +153,24 @@ class Topics:
         partition_count: int,
         assignments: Iterable[Iterable[int]] | None = None,
         validate_only: bool = False,
+        timeout_s: float = CHANGE_S,
     ) -> None:
         # The number of partitions determines which partition stores a group.
         _refuse_internal(name)
+        topic = self._catalog.image.topics.get(name)
+        if topic is not None and topic.layout is not None:
+            await self._until_complete(
+                name,
+                lambda: self._layouts.prepare_growth(
+                    name, to=partition_count, validate_only=validate_only
+                ),
+                timeout_s=timeout_s,
+            )
+            if topic.active_count < partition_count <= len(topic.partitions):
+                # Partitions that were sealed take records again.
+                if not validate_only:
+                    await self._wait_until_handed_over(name, timeout_s)
+                return
         async with self._change(name):
             await self._writes.grow(
                 name,
@@ -155,6 +178,67 @@ class Topics:
                 assignments=assignments,
                 validate_only=validate_only,
             )
+
+    async def shrink(
+        self,
+        name: str,
+        *,
+        to: int,
+        is_unkeyed: bool = False,
+        validate_only: bool = False,
+        timeout_s: float = CHANGE_S,
+    ) -> None:
+        """Seal the partitions from `to` on: their records go to the others.
+
+        Raises:
+            ReassignmentInProgress: their replicas are being aligned; ask again.
+        """
+        await self._until_complete(
+            name,
+            lambda: self._layouts.shrink(
+                name, to=to, is_unkeyed=is_unkeyed, validate_only=validate_only
+            ),
+            timeout_s=timeout_s,
+        )
+        if not validate_only:
+            await self._wait_until_handed_over(name, timeout_s)
+
+    async def retire(self, topic: TopicImage, *, validate_only: bool = False) -> None:
+        """Take the topic's sealed partitions away; the caller has checked that they are empty."""
+        async with self._change(topic.name):
+            await self._layouts.retire(topic, validate_only=validate_only)
+
+    async def _until_complete(
+        self, name: str, change: Callable[[], Awaitable[bool]], *, timeout_s: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + timeout_s
+        while True:
+            async with self._change(name):
+                if await change():
+                    return
+            # Other topics may be changed while replicas are being aligned.
+            left_s = until_s - loop.time()
+            before = self._catalog.image
+            if left_s <= 0 or not await self._catalog.wait_until(
+                partial(self._is_another, before), timeout_s=left_s
+            ):
+                raise ReassignmentInProgress(
+                    f"replicas of {name!r} are being aligned, so that one broker leads the partitions that share their "
+                    "records; nothing else has changed: ask again"
+                )
+
+    def _is_another(self, before: ClusterImage) -> bool:
+        return self._catalog.image is not before
+
+    async def _wait_until_handed_over(self, name: str, timeout_s: float) -> None:
+        """Wait until the leaders have noted the change. It is decided, whether they have or not."""
+
+        def is_so() -> bool:
+            topic = self._catalog.image.topics.get(name)
+            return topic is None or is_handed_over(topic)
+
+        await self._catalog.wait_until(is_so, timeout_s=timeout_s)
 
     async def change_overrides(
         self,

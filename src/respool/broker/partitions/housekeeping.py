@@ -116,7 +116,7 @@ class Housekeeping:
                 high_watermark=partition.high_watermark,
                 kept=self._kept_by_delays(partition),
             )
-            log.expire_producers(now_ms)
+            log.producers.expire(now_ms)
         except DiskFull as error:
             # Nothing was changed. The work is still due, and is retried.
             logger.error("%s: no room to roll or remove segments: %s", partition.name, error)

@@ -19,7 +19,7 @@ from respool.broker.partitions.sync_requests import NOT_URGENT_MS, SyncRequests
 from respool.broker.partitions.topic_traffic import TopicTraffic
 from respool.broker.partitions.transient_errors import TransientErrors
 from respool.broker.partitions.watermarks import ReadTo, Watermarks
-from respool.log.partition_log import Appended, PartitionLog, VerificationGuard
+from respool.log.partition_log import Appended, PartitionLog, ProducerState, VerificationGuard
 from respool.model.errors import (
     DiskFull,
     FencedLeaderEpoch,
@@ -71,7 +71,9 @@ class Partition:
         self.changing = asyncio.Lock()
         # The error that took the partition offline; None while it is online.
         self.failure: StorageError | None = None
-        self._watermarks = Watermarks()
+        # Records for it may go to another partition, or have been: `broker/layouts/` knows.
+        self.has_succession = False
+        self.watermarks = Watermarks()
         self.waiters = PartitionWaiters(self, request_sync=partial(syncs.request_sync, self))
         self.refused = RefusedBatches()
         self._isr = isr
@@ -86,17 +88,15 @@ class Partition:
         else:
             self._log = log
             # A single broker: everything that survived a crash is committed, including transaction markers.
-            self._watermarks.begin_at(
-                log, log.log_end if high_watermark is None else high_watermark
-            )
+            self.watermarks.begin_at(log, log.log_end if high_watermark is None else high_watermark)
 
     @property
     def high_watermark(self) -> Offset:
-        return self._watermarks.high_watermark
+        return self.watermarks.high_watermark
 
     @property
     def bytes_appended(self) -> int:
-        return self._watermarks.bytes_appended
+        return self.watermarks.bytes_appended
 
     @property
     def leader(self) -> Leader | None:
@@ -136,12 +136,6 @@ class Partition:
     def config(self) -> TopicConfig:
         return self.log.config
 
-    @property
-    def delete_delay_ms(self) -> int:
-        """How long the files of a deleted partition are kept; the default if the log could not be opened."""
-        config = TopicConfig() if self._log is None else self._log.config
-        return config.file_delete_delay_ms
-
     def update_config(self, config: TopicConfig) -> None:
         """Apply changed settings; an offline partition applies them when it is reopened."""
         if self._log is None:
@@ -174,7 +168,7 @@ class Partition:
         This may be called from any thread. A high watermark that is read after it is at least as high.
         """
         # The first records of an open transaction may have been deleted.
-        return max(self._watermarks.stable_offset, self.log_start)
+        return max(self.watermarks.stable_offset, self.log_start)
 
     def check_leader_epoch(self, asked: int) -> None:
         """Check the leader epoch in a client's request, if there is one (KIP-320)."""
@@ -204,7 +198,7 @@ class Partition:
         if log is None or self.failure is not None:
             # Its role still follows the cluster image, but requests are not served.
             return
-        self._watermarks.advance_to(log, high_watermark, byte_count)
+        self.watermarks.advance_to(log, high_watermark, byte_count)
         self.waiters.on_progress(high_watermark, synced_end=log.synced_end)
 
     def on_leader_durable(self, durable_end: Offset) -> None:
@@ -222,7 +216,7 @@ class Partition:
 
     def wake_readers(self) -> None:
         """Wake all waiting fetches, so that they check again."""
-        self._watermarks.wake_all()
+        self.watermarks.wake_all()
 
     def _propose(self, leader: Leader, proposal: ProposeIsr) -> None:
         if not self.is_online:
@@ -249,7 +243,7 @@ class Partition:
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """Apply the leader's high watermark, which may also be lower than the previous one."""
         if high_watermark < self.high_watermark:
-            self._watermarks.go_back_to(self.log, high_watermark)
+            self.watermarks.go_back_to(self.log, high_watermark)
         else:
             self.advance_to(high_watermark)
 
@@ -261,11 +255,12 @@ class Partition:
         *,
         now_ms: int,
         guard: VerificationGuard | None = None,
+        earlier: ProducerState | None = None,
         is_urgent: bool = True,
     ) -> Appended:
         """Append a validated batch and request the sync that the topic needs.
 
-        The first batch of a transaction needs the guard from `PartitionLog.begin_verification`. A batch that is not
+        For `guard` and `earlier` see `PartitionLog.append`. A batch that is not
         urgent is synced a little later, with others; call `request_sync` before waiting for its commit.
 
         Raises:
@@ -274,7 +269,10 @@ class Partition:
         """
         log = self._log_to_write()
         try:
-            appended = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
+            epoch = self.leader_epoch
+            appended = log.append(
+                batch, leader_epoch=epoch, now_ms=now_ms, guard=guard, earlier=earlier
+            )
         except StorageError as error:
             raise self._refusal(error) from error
         if not appended.is_duplicate:
@@ -369,7 +367,7 @@ class Partition:
     def _on_appended(
         self, log: PartitionLog, size: int, *, has_rolled: bool, is_urgent: bool = True
     ) -> None:
-        self._watermarks.on_appended(log.log_end, size, awaits_followers=self.role.is_replicated)
+        self.watermarks.on_appended(log.log_end, size, awaits_followers=self.role.is_replicated)
         self.role.on_append(log.log_end)
         self._transient_errors.on_appended()
         flush = log.config.respool_flush
@@ -384,14 +382,14 @@ class Partition:
         elif has_rolled or not log.is_folder_durable:
             # This sync is not needed for durability; it shortens a later recovery. But a log's folder is made durable.
             self.syncs.request_sync(self)
-        self.role.on_durable(log.log_end, self._watermarks.bytes_appended)
+        self.role.on_durable(log.log_end, self.watermarks.bytes_appended)
 
     def add_fetch_waiter(self, waiter: FetchWaiter, read_to: ReadTo = ReadTo.COMMITTED) -> None:
         """Notify the waiter when bytes become readable."""
-        self._watermarks.add_waiter(waiter, read_to)
+        self.watermarks.add_waiter(waiter, read_to)
 
     def remove_fetch_waiter(self, waiter: FetchWaiter) -> None:
-        self._watermarks.remove_waiter(waiter)
+        self.watermarks.remove_waiter(waiter)
 
     def on_storage_error(self, error: StorageError) -> None:
         """A read or write failed: go offline, unless the error is transient."""

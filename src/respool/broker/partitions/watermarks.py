@@ -35,6 +35,9 @@ class Watermarks:
         self.high_watermark = Offset(0)
         # Never above the high watermark; it moves back only together with it.
         self.stable_offset = Offset(0)
+        # Consumers are not shown what is from here on, though it is committed; None: they are. It only holds: what was
+        # shown once is below it.
+        self.held_end: Offset | None = None
         # The bytes appended since the start, and those of them below the high watermark. Waiting fetches count how much
         # these grow.
         self.bytes_appended = 0
@@ -67,6 +70,23 @@ class Watermarks:
             for waiter in tuple(waiting):
                 waiter.wake()
 
+    # -- held readers ------------------------------------------------------------------------------------------------
+
+    def hold_readers(self, end: Offset | None) -> None:
+        """Show consumers only what is below `end`; None: everything that is committed."""
+        if end == self.held_end:
+            return
+        self.held_end = end
+        self.wake_all()
+
+    def shown(self, end: Offset) -> Offset:
+        """The end that consumers see instead of this one."""
+        return end if self.held_end is None else min(end, self.held_end)
+
+    def is_held_at(self, end: Offset) -> bool:
+        """True if consumers are shown nothing from this end on."""
+        return self.held_end is not None and end >= self.held_end
+
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     def on_appended(self, log_end: Offset, size: int, *, awaits_followers: bool) -> None:
@@ -83,6 +103,7 @@ class Watermarks:
     ) -> None:
         """Raise the high watermark. If `bytes_committed` is not given, it is computed from the ends of appends."""
         assert high_watermark > self.high_watermark
+        was_held = self.is_held_at(self.high_watermark)
         self.high_watermark = high_watermark
         log.on_high_watermark(high_watermark)
         stable_offset = log.last_stable_offset(high_watermark)
@@ -93,7 +114,7 @@ class Watermarks:
         # At least 1: something became readable even if its bytes were not counted, for example after a restart.
         grown = max(1, bytes_committed - self._bytes_committed)
         self._bytes_committed = bytes_committed
-        if self._waiting[ReadTo.COMMITTED]:
+        if self._waiting[ReadTo.COMMITTED] and not was_held:
             self._wake_waiters(ReadTo.COMMITTED, grown)
         if stable_offset > self.stable_offset:
             self._advance_stable_to(stable_offset)
@@ -105,6 +126,7 @@ class Watermarks:
         self.begin_at(log, high_watermark)
 
     def _advance_stable_to(self, stable_offset: Offset) -> None:
+        was_held = self.is_held_at(self.stable_offset)
         self.stable_offset = stable_offset
         grown = max(1, self._bytes_committed - self._bytes_stable)
         if stable_offset == self.high_watermark:
@@ -112,7 +134,7 @@ class Watermarks:
         else:
             # The number of bytes below the offset is unknown, so wake the fetches in any case.
             grown = max(grown, FETCH_BYTES_ENOUGH)
-        if self._waiting[ReadTo.STABLE]:
+        if self._waiting[ReadTo.STABLE] and not was_held:
             self._wake_waiters(ReadTo.STABLE, grown)
 
     def _bytes_before(self, high_watermark: Offset) -> int:

@@ -4,7 +4,7 @@ There may be very many, and most are never fetched. So each offset is kept as th
 object, and only decoded when it is fetched; replay finds the entry by the prefix of the key without decoding it.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from respool.coordination.draft import Draft
@@ -234,6 +234,22 @@ class CommittedOffsets:
         for key in self._pending.keys_beginning_with(b""):
             _, name, partition = read_offset_key(key)
             if name in names and partition not in self._values_at(key):
+                draft.write(key, None)
+
+    def delete_partitions(self, first_gone: Mapping[str, int], *, draft: Draft) -> None:
+        """Delete the offsets of partitions from these numbers on, by topic."""
+        for topics in self._groups.values():
+            for name, first in first_gone.items():
+                topic = topics.get(name)
+                for partition in () if topic is None else topic.values:
+                    if partition >= first:
+                        assert topic is not None
+                        draft.write(topic.key(partition), None)
+        for key in self._pending.keys_beginning_with(b""):
+            _, name, partition = read_offset_key(key)
+            if partition >= first_gone.get(
+                name, partition + 1
+            ) and partition not in self._values_at(key):
                 draft.write(key, None)
 
     def expire(self, group_id: str, rule: ExpiryRule, *, retention_ms: int, draft: Draft) -> bool:

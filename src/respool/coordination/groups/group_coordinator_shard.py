@@ -5,7 +5,7 @@ by a later one.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from respool.coordination.decision import CoordinatorRecord, Decision, Ticket, TimerKey
@@ -219,6 +219,12 @@ class GroupCoordinatorShard:
         """Delete the offsets of deleted topics: a new topic of the same name starts without committed offsets."""
         draft = Draft(now_ms)
         self._offsets.delete_topics(names, draft=draft)
+        return draft.decision()
+
+    def on_partitions_retired(self, first_gone: Mapping[str, int], *, now_ms: int) -> Decision:
+        """Delete the offsets of partitions that are gone: new ones of these numbers begin without."""
+        draft = Draft(now_ms)
+        self._offsets.delete_partitions(first_gone, draft=draft)
         return draft.decision()
 
     def replay(

@@ -20,6 +20,37 @@ class DuplicateOf:
     timestamp: int
 
 
+def check_after(
+    earlier: ProducerState,
+    state: ProducerState | None,
+    header: BatchHeader,
+    *,
+    is_verified: bool,
+    guard: VerificationGuard | None,
+) -> None:
+    """Check a batch whose producer's last batches are in another log: they were appended there until now.
+
+    `state` is what this log knows, which is older. That the batch is no duplicate of one there is for the caller.
+    """
+    _check_epoch(earlier, header.producer_epoch)
+    if header.is_transactional:
+        is_open = (
+            state is not None
+            and state.epoch == header.producer_epoch
+            and state.current_txn_first_offset >= 0
+        )
+        if not is_open and guard is None:
+            raise InvalidTransactionState(_not_open(header))
+        if not is_open and not is_verified:
+            raise InvalidTransactionState(f"{_not_open(header)}, and its verification is void")
+    else:
+        for one in (earlier, state):
+            if one is not None and one.current_txn_first_offset >= 0:
+                _refuse_outside(one)
+    if header.base_sequence >= 0:
+        _check_sequence(earlier, header)
+
+
 def check_batch(state: ProducerState, header: BatchHeader) -> DuplicateOf | None:
     """Check a non-transactional batch."""
     if header.producer_epoch == state.epoch:

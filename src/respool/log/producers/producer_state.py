@@ -82,6 +82,17 @@ class ProducerState:
         # NO_SEQUENCE, in coordinators' batches, is followed by 0 too.
         self.next_sequence = (batch.last_sequence + 1) & SEQUENCE_MAX
 
+    def is_later_than(self, other: "ProducerState") -> bool:
+        """True if this knows later batches than `other`: of the same producer and partition, in another log.
+
+        A state without batches knows only a marker of its epoch.
+        """
+        if self.epoch != other.epoch or not self.batches or not other.batches:
+            return (self.epoch, bool(self.batches)) > (other.epoch, bool(other.batches))
+        # 0 follows 2^31-1.
+        ahead = (self.next_sequence - other.next_sequence) & SEQUENCE_MAX
+        return 0 < ahead <= SEQUENCE_MAX // 2
+
     def find(self, *, base_sequence: int, last_sequence: int) -> AppendedBatch | None:
         for batch in self.batches:
             if batch.last_sequence == last_sequence and batch.base_sequence == base_sequence:

@@ -21,6 +21,7 @@ from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.producers.open_transactions import OpenTransactions
 from respool.log.producers.producer_check import (
     DuplicateOf,
+    check_after,
     check_batch,
     check_marker,
     check_transactional,
@@ -63,11 +64,15 @@ class ProducerStates:
         self._verifications = Verifications()
 
     def check(
-        self, header: BatchHeader, guard: VerificationGuard | None = None
+        self,
+        header: BatchHeader,
+        guard: VerificationGuard | None = None,
+        earlier: ProducerState | None = None,
     ) -> DuplicateOf | None:
         """Check a data batch before it is appended; return its first copy if it is a duplicate.
 
-        Only the leader checks; replicated batches were checked there.
+        Only the leader checks; replicated batches were checked there. `earlier`: what another log knows of the
+        producer, whose batches were appended there before.
 
         Raises:
             OutOfOrderSequence: it does not follow the producer's last batch.
@@ -75,6 +80,15 @@ class ProducerStates:
             InvalidTransactionState: its transaction is not known to be open, or it is outside of the open one.
         """
         state = self._states.get(header.producer_id)
+        if earlier is not None and (state is None or earlier.is_later_than(state)):
+            check_after(
+                earlier,
+                state,
+                header,
+                is_verified=self._verifications.is_current(guard, header),
+                guard=guard,
+            )
+            return None
         if header.attributes & TRANSACTIONAL_BIT:
             return check_transactional(
                 state,
@@ -214,6 +228,14 @@ class ProducerStates:
             if state.has_open_transaction:
                 states.transactions.begin(state.producer_id, state.current_txn_first_offset)
         return states
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer. Read only."""
+        return self._states.get(producer_id)
+
+    def void_verifications(self, producer_id: int) -> None:
+        """The producer's transaction has ended, in another log: pending verifications are void here, too."""
+        self._verifications.end(producer_id)
 
     def active(self) -> Iterable[ProducerState]:
         """All known producers, longest idle first. Read only."""

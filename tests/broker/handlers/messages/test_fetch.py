@@ -262,7 +262,7 @@ def test_a_cancelled_fetch_leaves_nothing_behind(rides: RunningBroker) -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        marks = rides.broker.partitions.find("rides", 0)._watermarks
+        marks = rides.broker.partitions.find("rides", 0).watermarks
         assert not any(marks._waiting)
 
     rides.run(story())

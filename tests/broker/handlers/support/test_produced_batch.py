@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 
 from broker.running_broker import RunningBroker
-from respool.broker.handlers.support.produced_batch import (
-    ACKS_ALL,
+from respool.broker.handlers.support.batch_append import ACKS_ALL
+from respool.broker.handlers.support.batch_stages import (
     Admitted,
     AdmittedMirrored,
-    ProducedBatch,
     Refused,
     Written,
 )
+from respool.broker.handlers.support.produced_batch import ProducedBatch
 from respool.model.errors import (
     InvalidTopic,
     NotEnoughReplicas,

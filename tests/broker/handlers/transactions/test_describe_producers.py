@@ -81,7 +81,7 @@ def test_the_last_time_is_the_last_batchs_however_long_the_producer_is_silent(
         running_broker.clock.advance(600_000)
         log = running_broker.broker.partitions.find("rides", 0).log
         # Housekeeping looks for silent producers, and notes when it saw this one.
-        log.expire_producers(running_broker.clock.now_ms())
+        log.producers.expire(running_broker.clock.now_ms())
         assert last_time(running_broker) == written_at
         running_broker.restart(crash=crash)
         assert last_time(running_broker) == written_at

@@ -272,7 +272,7 @@ def test_a_broker_that_goes_while_it_writes_leaves_nothing_that_fails_unheard(
 
     def append_or_go(
         one: EndTransactionMarker, name: TopicPartition, **how: bool
-    ) -> tuple[Partition, Offset]:
+    ) -> tuple[tuple[Partition, Offset], ...]:
         if name.partition == 1:
             raise Gone
         return append(one, name, **how)

@@ -232,7 +232,8 @@ def _end(
         return partition.log.log_end
     if timestamp in (LATEST, MAX_TIMESTAMP):
         _check_end_known(partition)
-    return partition.last_stable_offset if read_committed else partition.high_watermark
+    end = partition.last_stable_offset if read_committed else partition.high_watermark
+    return partition.watermarks.shown(end)
 
 
 def _check_end_known(partition: Partition) -> None:

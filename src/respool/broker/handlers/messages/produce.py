@@ -24,13 +24,12 @@ from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.batch_append import ACKS_ALL
+from respool.broker.handlers.support.batch_stages import Refused, Written
 from respool.broker.handlers.support.leadership import Hint, endpoints_of, leader_hint
 from respool.broker.handlers.support.produced_batch import (
-    ACKS_ALL,
     ProducedBatch,
-    Refused,
     TopicRef,
-    Written,
     is_transactional,
 )
 from respool.broker.handlers.support.registration import serves

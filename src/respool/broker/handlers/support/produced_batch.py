@@ -14,12 +14,19 @@ A batch that is refused because this broker is about to lead the partition in a 
 """
 
 import asyncio
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
 
 from respool.broker.broker import Broker
+from respool.broker.handlers.support.batch_append import ACKS_ALL, append_admitted, without_trace
+from respool.broker.handlers.support.batch_stages import (
+    Admitted,
+    AdmittedMirrored,
+    Refused,
+    Written,
+)
 from respool.broker.handlers.support.rights import ALTER_TOPIC, WRITE_TOPIC
+from respool.broker.layouts.succession import AwaitsHandover, Succession
 from respool.broker.partitions.batch_validation import (
     admit,
     check_keys,
@@ -31,31 +38,24 @@ from respool.broker.partitions.batch_validation import (
 from respool.broker.partitions.delay_validation import check_delays, check_delays_quickly
 from respool.broker.partitions.mirror_validation import admit_mirrored
 from respool.broker.partitions.partition import Partition
-from respool.log.partition_log import VerificationGuard
 from respool.model.coordinator_errors import (
-    InvalidTransactionState,
     TransactionalIdAuthorizationFailed,
 )
 from respool.model.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
-    NotEnoughReplicas,
     NotLeader,
-    OutOfOrderSequence,
     RequestError,
     TimestampOutOfRange,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from respool.model.ids import Offset, TopicId
+from respool.model.ids import TopicId
 from respool.model.internal_topics import is_internal
 from respool.ports.record_scan import RecordScanner
-from respool.records.batch import BatchHeader, RecordBatch
-from respool.records.mirrored_batches import MirroredBatches
 from respool.records.validate import recompress
 from respool.wire.codec import Request
 
-ACKS_ALL = -1
 IMPLICIT_ADD_VERSION = 12
 # Replies of older versions have no place for the records at fault.
 RECORD_ERRORS_FROM_VERSION = 8
@@ -64,63 +64,6 @@ RECORD_ERRORS_FROM_VERSION = 8
 _ATTRIBUTES_AT = 21
 _TRANSACTIONAL_BIT = 0x10
 UNPACKED_BYTES_MAX = 100 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class Admitted:
-    """The batch has passed the checks of its header and may be appended, once opened and verified.
-
-    Attributes:
-        needs_key_check: the records must be scanned for keys.
-        needs_delay_check: the records must be read, for their delay headers.
-        delay_room: how many more records may wait in the partition.
-        needs_opening: the batch must be decompressed first, which is too slow for the event loop.
-        guard: set if the batch begins its transaction in the partition, which the coordinator has to verify.
-        is_implicit: version 2: writing to the partition adds it to the transaction, the only one of its epoch.
-    """
-
-    partition: Partition
-    batch: RecordBatch
-    needs_key_check: bool = False
-    needs_delay_check: bool = False
-    delay_room: int = 0
-    needs_opening: bool = False
-    guard: VerificationGuard | None = None
-    is_implicit: bool = False
-
-
-@dataclass(slots=True)
-class AdmittedMirrored:
-    """The batches have the offsets of the mirror's source and may be appended."""
-
-    partition: Partition
-    batches: MirroredBatches
-
-
-@dataclass(slots=True)
-class Written:
-    """The batch is in this broker's log. For a retry, the offset and time are those of the first attempt."""
-
-    partition: Partition
-    base_offset: int
-    next_offset: Offset
-    log_append_time_ms: int = -1
-
-
-@dataclass(slots=True)
-class Refused:
-    """The batch is not acknowledged.
-
-    Attributes:
-        replica: the local replica that refused the batch because it is not the leader.
-        transition: done when the leader of the partition's next epoch is known; most probably it is this broker.
-        out_of_range: set if the records at fault are still to be named: the error, which is to have them.
-    """
-
-    error: RequestError
-    replica: Partition | None = None
-    transition: "asyncio.Future[None] | None" = None
-    out_of_range: TimestampOutOfRange | None = None
 
 
 # A topic's name, or its id from version 13 on.
@@ -218,7 +161,7 @@ class ProducedBatch:
         except RequestError as error:
             if isinstance(stage, Admitted) and stage.guard is not None:
                 stage.partition.cancel_verification(stage.guard)
-            self.stage = Refused(_without_trace(error))
+            self.stage = Refused(without_trace(error))
 
     def _authorize(self, request: Request, broker: Broker) -> None:
         """
@@ -246,12 +189,15 @@ class ProducedBatch:
                 raise InvalidTopic(
                     f"{self.topic!r} belongs to the broker; clients do not write to it"
                 )
-            partition = self._find_leader(broker)
+            partition, succession = self._find_destination(broker)
             config = partition.config
             if config.respool_mirror:
                 return AdmittedMirrored(partition, admit_mirrored(self._records, partition.name))
             batch = admit(self._records, config, now_ms=now_ms, version=request.version)
             admitted = Admitted(partition, batch)
+            if succession is not None:
+                admitted.succession, admitted.sent = succession, batch.header
+                admitted.batch = batch = succession.batch_for(batch)
             admitted.needs_key_check = not check_keys_quickly(batch, config, broker.world.scanner)
             if config.respool_delay:
                 pending = broker.deliveries.pending_count(partition)
@@ -271,15 +217,30 @@ class ProducedBatch:
         except NotLeader as error:
             replica = broker.partitions.held(self.topic, self.index)
             transition = None if replica is None else replica.role.epoch_transition
-            return Refused(_without_trace(error), replica, transition)
+            if isinstance(error, AwaitsHandover):
+                transition = error.ready
+            return Refused(without_trace(error), replica, transition)
         except TimestampOutOfRange as error:
             is_named = request.body.acks != 0 and request.version >= RECORD_ERRORS_FROM_VERSION
-            return Refused(_without_trace(error), out_of_range=error if is_named else None)
+            return Refused(without_trace(error), out_of_range=error if is_named else None)
         except UnknownTopicOrPartition as error:
-            return Refused(_without_trace(_view_refusal(self.topic, broker) or error))
+            return Refused(without_trace(_view_refusal(self.topic, broker) or error))
         except RequestError as error:
-            return Refused(_without_trace(error))
+            return Refused(without_trace(error))
         return admitted
+
+    def _find_destination(self, broker: Broker) -> tuple[Partition, Succession | None]:
+        """The partition that takes the batch, and in a topic that was shrunk, where its producer's batches were."""
+        try:
+            partition = self._find_leader(broker)
+        except UnknownTopicOrPartition:
+            if not broker.layouts.has_succession(self.topic, self.index):
+                raise
+        else:
+            if not partition.has_succession:
+                return partition, None
+        succession = broker.layouts.succession(self.topic, self.index)
+        return succession.destination, succession
 
     def _find_leader(self, broker: Broker) -> Partition:
         if isinstance(self.ref, str):
@@ -315,16 +276,14 @@ class ProducedBatch:
             )
             check_size(stage.batch, config)
         except RequestError as error:
-            self.refuse(_without_trace(error))
+            self.refuse(without_trace(error))
 
     def append(self, acks: int, now_ms: int) -> None:
         """Append the batch if it was admitted. Afterwards it is appended or refused."""
         records, self._records = self._records, None
         stage = self.stage
-        if isinstance(stage, Admitted):
-            self.stage = _append(stage, acks, now_ms)
-        elif isinstance(stage, AdmittedMirrored):
-            self.stage = _append_mirrored(stage, acks, now_ms)
+        if isinstance(stage, Admitted | AdmittedMirrored):
+            self.stage = append_admitted(stage, acks, now_ms)
         elif isinstance(stage, Refused) and stage.replica is not None:
             stage.replica.refused.note_bytes(records, stage.error, now_ms=now_ms)
 
@@ -353,45 +312,6 @@ def _view_refusal(topic: str, broker: Broker) -> RequestError | None:
     return None
 
 
-def _append(admitted: Admitted, acks: int, now_ms: int) -> Written | Refused:
-    partition, header = admitted.partition, admitted.batch.header
-    try:
-        if acks == ACKS_ALL:
-            partition.role.leading().check_writable()
-        if partition.refused and not partition.log.knows_producer(header.producer_id):
-            # The log would take it for the producer's first batch and could never accept the refused one after it.
-            missing = partition.refused.error_for_gap(header, now_ms=now_ms)
-            if missing is not None:
-                return Refused(missing)
-        appended = partition.append(admitted.batch, now_ms=now_ms, guard=admitted.guard)
-    except RequestError as error:
-        if isinstance(error, InvalidTransactionState) and admitted.is_implicit:
-            # Its transaction was open or verified when the batch was admitted, and a marker or a change of leader came
-            # in between. The client is to try again. Before version 2 it must not: the batch might belong to the
-            # transaction that has ended, and be taken for part of the next one, which has the same epoch.
-            error = NotEnoughReplicas(error.message)
-        return Refused(_noted(partition, header, _without_trace(error), now_ms))
-    if partition.refused:
-        partition.refused.on_appended(header.producer_id)
-    return Written(
-        partition,
-        appended.base_offset,
-        Offset(appended.last_offset + 1),
-        appended.log_append_time_ms,
-    )
-
-
-def _append_mirrored(admitted: AdmittedMirrored, acks: int, now_ms: int) -> Written | Refused:
-    partition, batches = admitted.partition, admitted.batches
-    try:
-        if acks == ACKS_ALL:
-            partition.role.leading().check_writable()
-        next_offset = partition.append_mirrored(batches, now_ms=now_ms)
-    except RequestError as error:
-        return Refused(_without_trace(error))
-    return Written(partition, batches.base_offset, next_offset)
-
-
 def _check_transactional_id(request: Request) -> None:
     """Raises:
     TransactionalIdAuthorizationFailed: the request names no transactional id, though its batches are transactional.
@@ -400,19 +320,3 @@ def _check_transactional_id(request: Request) -> None:
         raise TransactionalIdAuthorizationFailed(
             "a transactional batch, and the request names no transactional id"
         )
-
-
-def _noted(
-    partition: Partition, header: BatchHeader, error: RequestError, now_ms: int
-) -> RequestError:
-    """Remember the refused batch, for those sent behind it. Return the error that the client gets."""
-    if isinstance(error, OutOfOrderSequence):
-        return partition.refused.error_for_gap(header, now_ms=now_ms) or error
-    partition.refused.note(header, error, now_ms=now_ms)
-    return error
-
-
-def _without_trace(error: RequestError) -> RequestError:
-    """Return the error without its traceback, whose frames still reference the records."""
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)

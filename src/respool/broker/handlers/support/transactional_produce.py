@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 from respool.broker.coordinators.remote_coordinators import TransactionalProducer
 from respool.broker.coordinators.transaction_coordinators import TransactionCoordinators
+from respool.broker.handlers.support.batch_stages import Admitted
 from respool.broker.handlers.support.client_errors import is_transient, to_producer
 from respool.broker.handlers.support.produced_batch import (
     IMPLICIT_ADD_VERSION,
-    Admitted,
     ProducedBatch,
 )
 from respool.coordination.transactions.transaction_requests import TransactionVersion
@@ -63,11 +63,12 @@ async def _ask(
         assert admitted.guard is not None
         producer = TransactionalProducer(
             transactional_id=request.body.transactional_id,
-            producer_id=ProducerId(admitted.guard.producer_id),
+            # Its own id: with its log's, where it is an alias, the coordinator knows nothing.
+            producer_id=ProducerId(admitted.producer_id),
             producer_epoch=admitted.guard.producer_epoch,
         )
         guarded = by_producer.setdefault(producer, {})
-        guarded.setdefault(admitted.partition.name, []).append(write)
+        guarded.setdefault(admitted.name, []).append(write)
     for producer, guarded in by_producer.items():
         errors = await transactions.admit_writes(producer, guarded, version=version)
         for name, same in guarded.items():

@@ -197,7 +197,7 @@ def _why_not(broker: Broker, name: TopicPartition) -> RequestError | None:
         broker.image.check_is_no_view(name.topic, instead="write to")
     except PolicyViolation as error:
         return error
-    if not broker.image.has_partition(*name):
+    if broker.image.taker(name) is None:
         return UnknownTopicOrPartition(f"there is no partition {name}")
     if broker.image.topics[name.topic].config.respool_mirror:
         # Its transaction marker would have to be written there too, and only the mirror writes to this topic.
