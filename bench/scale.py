@@ -33,6 +33,7 @@ class Scale:
     latency_samples: int
     librdkafka_messages: int
     arrow_messages: int
+    delayed_messages: int
 
 
 QUICK = Scale(
@@ -53,6 +54,7 @@ QUICK = Scale(
     latency_samples=200,
     librdkafka_messages=300_000,
     arrow_messages=2_000_000,
+    delayed_messages=200_000,
 )
 
 DEFAULT = Scale(
@@ -73,6 +75,7 @@ DEFAULT = Scale(
     latency_samples=1_000,
     librdkafka_messages=1_000_000,
     arrow_messages=20_000_000,
+    delayed_messages=10_000_000,
 )
 
 FULL = Scale(
@@ -93,6 +96,7 @@ FULL = Scale(
     latency_samples=3_000,
     librdkafka_messages=3_000_000,
     arrow_messages=20_000_000,
+    delayed_messages=10_000_000,
 )
 
 

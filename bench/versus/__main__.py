@@ -21,6 +21,7 @@ from bench.scale import GB, size_text
 from bench.versus import (
     columnar_rows,
     consume_rows,
+    delay_rows,
     idle_rows,
     latency_rows,
     mixed_rows,
@@ -53,6 +54,7 @@ FAMILIES: dict[str, Callable[[Arena, Contenders], None]] = {
     "topics": topic_rows.run,
     "seek": seek_rows.run,
     "views": view_rows.run,
+    "delays": delay_rows.run,
     "python": python_rows.run,
     "columnar": columnar_rows.run,
     "others": other_rows.run,

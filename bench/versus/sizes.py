@@ -28,6 +28,7 @@ class Sizes:
     start_log_bytes: int
     # Before it is compressed.
     view_log_bytes: int
+    delayed_messages: int
     topics: int
     topics_in_turn: int
     seeks: int
@@ -55,6 +56,7 @@ QUICK = Sizes(
     latency_seconds=2.0,
     start_log_bytes=1 * GB,
     view_log_bytes=200 * MB,
+    delayed_messages=50_000,
     topics=100,
     topics_in_turn=30,
     seeks=200,
@@ -78,6 +80,7 @@ FULL = Sizes(
     latency_seconds=10.0,
     start_log_bytes=10 * GB,
     view_log_bytes=1 << 30,
+    delayed_messages=500_000,
     topics=1_000,
     topics_in_turn=100,
     seeks=2_000,

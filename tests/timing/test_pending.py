@@ -42,11 +42,13 @@ class Replica:
             entries_max=64,
         )
 
-    def feed(self) -> None:
+    def feed(self, part: float = 1.0) -> None:
+        """A replica may know the log start, and not yet what was carried."""
         self.pending.skip_to(self.world.log_start)
         begin = self.pending.scanned_to
-        self.pending.on_stable(self.world.facts(begin, self.world.stable), end=self.world.stable)
-        self.pending.on_log_start(self.world.log_start)
+        end = Offset(begin + int((self.world.stable - begin) * part))
+        self.pending.on_stable(self.world.facts(begin, end), end=end)
+        self.pending.on_log_start(min(self.world.log_start, end))
 
     def sweep(self) -> None:
         """A follower drops what its leader dropped."""
@@ -223,6 +225,7 @@ actions = st.one_of(
     st.tuples(st.just("deliver"), st.integers(1, 5)),
     st.tuples(st.just("deliver"), st.just(1_000)),
     st.tuples(st.just("feed"), st.integers(0, 1)),
+    st.tuples(st.just("feed_part"), st.integers(0, 1)),
     st.tuples(st.just("checkpoint"), st.integers(0, 1)),
     st.tuples(st.just("restart"), st.integers(0, 1)),
     st.tuples(st.just("change_leader"), st.none()),
@@ -289,6 +292,8 @@ def take_step(world: World, action: str, value: Any) -> None:
             world.replicas[value].feed()
             if world.replicas[value] is not world.leader:
                 world.replicas[value].sweep()
+        case "feed_part":
+            world.replicas[value].feed(0.5)
         case "checkpoint":
             world.replicas[value].pending.write_checkpoint()
         case "restart":
@@ -389,3 +394,19 @@ def test_replica_that_was_away_while_records_were_deleted_counts_what_is_left() 
         world.raise_start()
     follower.feed()
     assert len(follower.pending) == 8
+
+
+def test_replica_that_is_behind_counts_what_was_carried_once() -> None:
+    world = World()
+    follower = world.replicas[1]
+    for _ in range(4):
+        world.append(new_record(("respool-delay", b"86400000")))
+    world.commit()
+    follower.feed()
+    world.carry_below(0.5)
+    world.commit()
+    world.raise_start()
+    # It knows the log start, and nothing of what was carried.
+    follower.feed(0.0)
+    follower.feed()
+    assert len(follower.pending) == 4

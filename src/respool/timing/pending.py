@@ -36,7 +36,7 @@ from respool.timing.id_index import IdAt, IdIndex, hash_id
 from respool.timing.wheel import ENTRIES_MAX, Wheel
 from respool.timing.wheel_files import WheelFiles
 
-VERSION = 1
+VERSION = 2
 ID_ENTRIES_MIN = 64
 # Records that come late are delivered late, and copies take a while to come.
 SWEEP_MS = 60_000
@@ -86,6 +86,8 @@ class Pending:
         self._fed_from = Offset(0)
         # Records below it were deleted, or carried.
         self._gone_below = Offset(0)
+        # Records below it that still waited were carried, and that has been fed.
+        self._carried_below = Offset(0)
         # Where records lay that were carried, until that has been fed.
         self._carrying: set[Offset] = set()
         # The leader need not carry records below it: it did, or they wait no more.
@@ -217,14 +219,14 @@ class Pending:
         self._log_start = log_start
         self._wheel.drop_below(log_start)
         self._gone_below = max(self._gone_below, log_start)
-        for offset in [one for one in self._in_flight if one < log_start]:
-            del self._in_flight[offset]
         while self._carried and self._carried[0][0] <= log_start:
             self._carried.popleft()
 
     def _on_carried(self, replaced: Offset) -> None:
         self._carrying.discard(replaced)
-        is_counted = replaced >= max(self._fed_from, self._gone_below)
+        # The log start may have been told before.
+        is_counted = replaced >= max(self._fed_from, self._carried_below)
+        self._carried_below = max(self._carried_below, Offset(replaced + 1))
         if self._in_flight.pop(replaced, None) is not None:
             is_counted = False
         self._gone_below = max(self._gone_below, Offset(replaced + 1))
@@ -378,6 +380,7 @@ class Pending:
                 "scanned_epoch": self.scanned_epoch,
                 "fed_from": self._fed_from,
                 "gone_below": self._gone_below,
+                "carried_below": self._carried_below,
                 "delivered_until_ms": self._delivered_until_ms,
                 "carried": list(self._carried),
                 "wheel": self._wheel.state(popped=list(self._in_flight.values())),
@@ -394,6 +397,7 @@ class Pending:
             self.scanned_epoch = int(document["scanned_epoch"])
             self._fed_from = Offset(int(document["fed_from"]))
             self._gone_below = Offset(int(document["gone_below"]))
+            self._carried_below = Offset(int(document["carried_below"]))
             self._delivered_until_ms = int(document["delivered_until_ms"])
             self._carried = deque(
                 (Offset(int(end)), int(size)) for end, size in document["carried"]

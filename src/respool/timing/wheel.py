@@ -68,7 +68,8 @@ class Wheel:
 
     def __len__(self) -> int:
         """Entries that were added, and neither popped nor forgotten. Dropped ones count until they would be due."""
-        return self._count - self._queue.dropped
+        # Less for a moment, if an entry was dropped before it was said to be replaced.
+        return max(0, self._count - self._queue.dropped)
 
     @property
     def in_memory(self) -> int:

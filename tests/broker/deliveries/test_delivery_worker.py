@@ -4,6 +4,7 @@ import pytest
 
 from broker.deliveries.delay_broker import DelayBroker, delayed, record
 from broker.running_broker import RunningBroker, StartBroker
+from respool.broker.deliveries.delivery_worker import CHECKPOINT_MS
 from respool.records.batch import Codec
 from respool.records.record import Record
 
@@ -209,6 +210,22 @@ def test_restart_after_a_checkpoint_reads_only_what_came_since(delays: DelayBrok
     assert 0 < delays.worker.delays.read_bytes < 200
     delays.deliver(after_ms=HOUR_MS)
     assert len(delays.values()) == 101
+
+
+def test_checkpoint_is_written_though_nothing_happens_any_more(delays: DelayBroker) -> None:
+    delays.send(*(delayed(b"%d" % number, b"1h") for number in range(100)))
+    delays.deliver()
+    delays.running.clock.advance(CHECKPOINT_MS)
+    worker = delays.worker
+    worker._event.clear()
+    # Returns at once, though nothing was committed and nothing is due.
+    delays.running.run(worker._wait())
+    delays.deliver()
+    delays.running.restart(kill=True)
+    delays.deliver()
+    assert delays.worker.delays is not None
+    assert delays.worker.delays.read_bytes == 0
+    assert delays.pending_count == 100
 
 
 def test_damaged_index_is_built_again_from_the_log(delays: DelayBroker) -> None:

@@ -16,6 +16,7 @@ appended is due again. A pass holds the worker's lock; retention takes it, too.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
@@ -124,25 +125,34 @@ class DeliveryWorker:
             self.partition.remove_fetch_waiter(signal)
 
     async def _wait(self) -> None:
-        """Until something is committed, or due, or the clock must be read again."""
+        """Until something is committed, or due, or a checkpoint is."""
         while not self._event.is_set():
-            left_s = self._seconds_left()
-            if left_s is not None and left_s <= 0:
+            left_s, checkpoint_s = self._seconds_left(), self._seconds_to_checkpoint()
+            if left_s <= 0 or checkpoint_s <= 0:
                 return
+            wait_s = min(left_s, checkpoint_s)
             try:
-                async with asyncio.timeout(left_s):
+                async with asyncio.timeout(None if wait_s == math.inf else wait_s):
                     await self._event.wait()
             except TimeoutError:
                 continue
-        left_s = self._seconds_left()
-        await asyncio.sleep(FEED_PAUSE_S if left_s is None else max(0.0, min(left_s, FEED_PAUSE_S)))
+        await asyncio.sleep(max(0.0, min(self._seconds_left(), FEED_PAUSE_S)))
 
-    def _seconds_left(self) -> float | None:
+    def _seconds_left(self) -> float:
         """How long to wait; 0 or less: something is due."""
         if self._wake_at_ms is None:
-            return None
+            return math.inf
         left_ms = self._wake_at_ms - self._world.clock.now_ms()
         return 0.0 if left_ms <= 0 else max(LOOK_S_MIN, min(left_ms / 1000, LOOK_S_MAX))
+
+    def _seconds_to_checkpoint(self) -> float:
+        """Also when nothing happens any more: a start after a kill reads what came after the last one."""
+        partition = self.partition
+        if not partition.is_online or not partition.has_log:
+            return math.inf
+        if self.delays is None or not self.delays.is_changed:
+            return math.inf
+        return (self._checkpoint_at_ms - self._world.clock.monotonic_ms()) / 1000
 
     async def run_pass(self) -> bool:
         """Feed what is committed, and deliver what is due. Return True if there is more to do at once."""

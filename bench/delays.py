@@ -1,0 +1,157 @@
+"""Delayed messages that wait: how fast they are taken in, and a start after a kill with very many of them."""
+
+import random
+import re
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+from bench.broker_process import BrokerFailed, BrokerProcess
+from bench.report import Column, Report, Table, count, mebibytes, seconds
+from bench.requests import Batch, Client, ProduceFrame, read_exactly
+from bench.scale import Scale
+from bench.versus.ports import free_ports
+from respool.records.build import NewRecord, build_batch
+
+TOPIC = "reminders"
+MESSAGES_PER_BATCH = 500
+# Different batches; each is sent many times.
+VARIANTS = 200
+VALUE = bytes(20)
+# Later than the run, and over a day.
+BEGIN_MS = 6 * 3_600_000
+SPREAD_MS = 86_400_000
+ACKS_LEADER = 1
+# Fewer are all in memory.
+FILES_FROM = 1_000_000
+IN_FLIGHT = 4
+FEED_SECONDS_MAX = 1_800.0
+CHECKPOINT_SECONDS_MAX = 90.0
+POLL_SECONDS = 0.05
+PENDING = re.compile(r"^respool_delay_pending (\S+)$", re.MULTILINE)
+
+COLUMNS = (
+    Column("pending", "messages that wait", count),
+    Column("per_cpu_s", "taken in per broker CPU-s", count),
+    Column("anonymous_before", "memory before, MB", mebibytes),
+    Column("anonymous", "memory with them, MB", mebibytes),
+    Column("files", "files, MB", mebibytes),
+    Column("start_empty", "start without them, s", seconds),
+    Column("start", "start after a kill, s", seconds),
+    Column("known", "until all are known, s", seconds),
+    Column("anonymous_after", "memory after it, MB", mebibytes),
+)
+
+
+def run(scale: Scale, report: Report) -> None:
+    table = Table("delays", "Delayed messages that wait", COLUMNS)
+    for messages in sorted({scale.delayed_messages // 10, scale.delayed_messages}):
+        report.progress(f"delays, {messages:,} that wait")
+        table.rows.append(_measure(messages))
+    small, large = table.rows[0], table.rows[-1]
+    if small["pending"] >= FILES_FROM:
+        grown = large["anonymous_after"] - small["anonymous_after"]
+        per_message = grown / (large["pending"] - small["pending"])
+        table.notes.append(
+            f"Memory after the start grows by {per_message:.2f} bytes a message: 100 million would take "
+            f"{mebibytes(small['anonymous_after'] + per_message * 1e8)} MB."
+        )
+    report.add(table)
+
+
+def _measure(messages: int) -> dict[str, float]:
+    (port,) = free_ports(1)
+    with BrokerProcess({"metrics_listen": f"127.0.0.1:{port}"}) as broker:
+        with Client(broker.host, broker.port) as client:
+            client.create_topic(TOPIC, settings={"respool.delay": "true", "respool.flush": "os"})
+        start_empty = broker.start_seconds
+        before = broker.memory().anonymous
+        cpu = broker.cpu()
+        _fill(broker, messages)
+        _wait_until_known(port, messages)
+        spent = (broker.cpu() - cpu).total
+        _wait_for_checkpoint(broker)
+        row: dict[str, float] = {
+            "pending": messages,
+            "per_cpu_s": messages / spent,
+            "anonymous_before": before,
+            "anonymous": broker.memory().anonymous,
+            "files": sum(one.stat().st_size for one in _files(broker)),
+            "start_empty": start_empty,
+        }
+        broker.kill()
+        began = time.perf_counter()
+        row["start"] = broker.start()
+        _wait_until_known(port, messages)
+        row["known"] = time.perf_counter() - began
+        row["anonymous_after"] = broker.memory().anonymous
+    return row
+
+
+def _files(broker: BrokerProcess) -> list[Path]:
+    return list((broker.folder / f"{TOPIC}-0" / "pending").iterdir())
+
+
+def _fill(broker: BrokerProcess, messages: int) -> None:
+    frames = [ProduceFrame(TOPIC, batch, acks=ACKS_LEADER) for batch in _batches()]
+    with Client(broker.host, broker.port) as client:
+        for number in range(messages // MESSAGES_PER_BATCH):
+            client.socket.sendall(frames[number % VARIANTS].data)
+            if number >= IN_FLIGHT:
+                _take_reply(client)
+        for _ in range(min(IN_FLIGHT, messages // MESSAGES_PER_BATCH)):
+            _take_reply(client)
+
+
+def _take_reply(client: Client) -> None:
+    read_exactly(client.socket, int.from_bytes(read_exactly(client.socket, 4), "big"))
+
+
+def _batches() -> list[Batch]:
+    rng = random.Random(1)
+    now_ms = int(time.time() * 1000)
+    found = []
+    for _ in range(VARIANTS):
+        records = [
+            NewRecord(
+                value=VALUE,
+                timestamp_ms=now_ms,
+                headers=(
+                    (
+                        "respool-deliver-at",
+                        b"%d" % (now_ms + BEGIN_MS + rng.randrange(SPREAD_MS)),
+                    ),
+                ),
+            )
+            for _ in range(MESSAGES_PER_BATCH)
+        ]
+        found.append(Batch(data=build_batch(records), messages=MESSAGES_PER_BATCH))
+    return found
+
+
+def _wait_until_known(port: int, messages: int) -> None:
+    deadline = time.monotonic() + FEED_SECONDS_MAX
+    while (known := _pending(port)) < messages:
+        if time.monotonic() > deadline:
+            raise BrokerFailed(f"the broker knows of {known:,.0f} messages of {messages:,}")
+        time.sleep(POLL_SECONDS)
+
+
+def _pending(port: int) -> float:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as reply:
+            found = PENDING.search(reply.read().decode())
+    except OSError:
+        return -1.0
+    return float(found[1]) if found else -1.0
+
+
+def _wait_for_checkpoint(broker: BrokerProcess) -> None:
+    """The next start reads what came after it."""
+    began_s = time.time()
+    deadline = time.monotonic() + CHECKPOINT_SECONDS_MAX
+    path = broker.folder / f"{TOPIC}-0" / "pending" / "checkpoint"
+    while not path.exists() or path.stat().st_mtime < began_s:
+        if time.monotonic() > deadline:
+            raise BrokerFailed(f"no {path} within {CHECKPOINT_SECONDS_MAX:.0f} s")
+        time.sleep(1.0)

