@@ -118,7 +118,7 @@ def _receive(address: str, topic: str, count: int, warm_up: int) -> None:
 
 
 def _lateness_ms(value: bytes) -> float:
-    (due_ms,) = _DUE.unpack_from(value)
+    due_ms: int = _DUE.unpack_from(value)[0]
     return time.time_ns() / 1e6 - due_ms
 
 

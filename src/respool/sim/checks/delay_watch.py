@@ -120,7 +120,7 @@ class DelayWatch:
             # Those that were cancelled count until their time.
             least, most = (0, 0) if is_due else log.waiting_counts()
             if any(one.carried_to for one in log.records.values()):
-                # One that a replica dropped, and learned later that it was carried, is missing in the count for a while.
+                # One that a replica dropped before it learned that it was carried is not counted for a while.
                 least = 0
             if not least <= pending <= most:
                 return f"the leader of {name} waits for {pending} records, in its log are {least} to {most}"
