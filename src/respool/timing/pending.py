@@ -224,7 +224,7 @@ class Pending:
 
     def _on_carried(self, replaced: Offset) -> None:
         self._carrying.discard(replaced)
-        # The log start may have been told before.
+        # The log start may have come first.
         is_counted = replaced >= max(self._fed_from, self._carried_below)
         self._carried_below = max(self._carried_below, Offset(replaced + 1))
         if self._in_flight.pop(replaced, None) is not None:
