@@ -408,6 +408,33 @@ SAMPLES = (
         ),
     ),
     Sample(
+        api=Api.SHARE_FETCH,
+        steps=(((Op.READ, _G),), ((Op.READ, _T),)),
+        fields=lambda broker, _: {
+            "group_id": GROUP,
+            "member_id": "m",
+            "share_session_epoch": 0,
+            "max_wait": 0,
+            "min_bytes": 1,
+            "max_bytes": 1_000_000,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": [
+                {
+                    "topic_id": broker.topic_ref(TOPIC)["topic_id"],
+                    "partitions": [{"partition_index": 0, "acknowledgement_batches": []}],
+                }
+            ],
+            "forgotten_topics_data": [],
+        },
+    ),
+    Sample(
+        api=Api.SHARE_ACKNOWLEDGE,
+        # Without a session, nothing else is asked for.
+        steps=(((Op.READ, _G),),),
+        fields=_static(group_id=GROUP, member_id="m", share_session_epoch=1, topics=[]),
+    ),
+    Sample(
         api=Api.CONSUMER_GROUP_HEARTBEAT,
         steps=(((Op.READ, _G),), ((Op.DESCRIBE, _T),)),
         fields=_static(

@@ -40,6 +40,7 @@ from respool.broker.partitions.tag_indexer import TagIndexer
 from respool.broker.peer_link import PeerLink
 from respool.broker.quotas import Quotas
 from respool.broker.replication_wiring import Replication
+from respool.broker.share.shares import Shares
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.views.views import Views, names_by_topic
 from respool.broker.world import World
@@ -140,9 +141,8 @@ class Broker:
     @property
     def opening(self) -> tuple[int, int] | None:
         """While the start opens logs: how many partitions are open, and how many there are."""
-        if self._partitions_to_open is None:
-            return None
-        return len(self.partitions), self._partitions_to_open
+        wanted = self._partitions_to_open
+        return None if wanted is None else (len(self.partitions), wanted)
 
     async def start(self) -> None:
         """Open the data folder and all its partitions. A cluster member takes its roles only in `join_cluster`.
@@ -238,6 +238,7 @@ class Broker:
         self.layouts.watch_holds(self.topic_readers)
         self.markers = self.coordinators.markers
         self.transactions = self.coordinators.transactions
+        self.shares = Shares(self, persister=self.coordinators.share_states, spawn=self.spawn)
         self.metrics.wire(
             partitions=self.partitions,
             groups=self.groups,
@@ -268,6 +269,7 @@ class Broker:
         self.layouts.on_role(partition)
         self.coordinators.on_role(partition)
         self.deliveries.on_role(partition)
+        self.shares.on_role(partition)
 
     async def _load_metadata(self) -> None:
         # Provisional: the port is known once the socket is bound.
@@ -337,10 +339,8 @@ class Broker:
         closings = {name: partial(self.folder.close_log, name, log) for name, log in logs.items()}
         is_closed = await asyncio.gather(*(self.offload.run(one) for one in closings.values()))
         closed = {name for name, done in zip(closings, is_closed, strict=True) if done}
-        run = None
-        if self.member is not None:
-            # A broker that never registered leaves the data folder as the previous run did.
-            run = self.member.run or self.folder.clean_run
+        # A broker that never registered leaves the data folder as the previous run did.
+        run = None if self.member is None else self.member.run or self.folder.clean_run
         # A log that failed must be recovered at the next start: the stop was not clean.
         await self.offload.run(
             lambda: self.folder.close(

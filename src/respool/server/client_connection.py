@@ -41,9 +41,7 @@ logger = logging.getLogger(__name__)
 
 FRAME_SIZE_BYTES = 4
 # These may wait for minutes, and can be cancelled without leaving a change half done.
-_WAITING_APIS = frozenset(
-    {Api.FETCH.name, Api.JOIN_GROUP.name, Api.SYNC_GROUP.name, Api.SASL_AUTHENTICATE.name}
-)
+_WAITING = (Api.FETCH, Api.JOIN_GROUP, Api.SYNC_GROUP, Api.SASL_AUTHENTICATE, Api.SHARE_FETCH)
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -109,6 +107,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             # The reply has no receiver. Requests that change something are finished: a topic must not be half created.
             self._current.cancel()
         self._flow.close()
+        self._broker.shares.on_disconnected(self)
         self._owner.on_disconnected(self)
         if error is not None:
             logger.debug("connection from %s lost: %s", self.peer, error)
@@ -319,6 +318,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         queued_s = self._arrivals.queued_s(began)
         request.client_host = self._client_host
         request.session = self.session
+        request.connection = self
         self.client_id = request.client_id
         self._traffic.on_request(request)
         slot = self._replies.open_reply()
@@ -422,7 +422,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _is_only_waiting(self) -> bool:
         """True if the request in flight only waits and may be cancelled."""
-        return self._current is not None and self._current.get_name() in _WAITING_APIS
+        return self._current is not None and Api[self._current.get_name()] in _WAITING
 
     # -- replies -----------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ class Api(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
     SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
     INITIALIZE_SHARE_GROUP_STATE = 83
     READ_SHARE_GROUP_STATE = 84
     WRITE_SHARE_GROUP_STATE = 85
@@ -186,9 +188,11 @@ _ROWS = (
     _row(Api.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1),
     _row(Api.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1),
     _row(Api.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0),
-    # Share groups are announced once ShareFetch is served: without it, clients poll for ever and see no error.
-    _row(Api.SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 1, 1, is_announced=False),
-    _row(Api.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, 1, is_announced=False),
+    _row(Api.SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 1, 1),
+    _row(Api.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 1, 1),
+    # librdkafka sends version -1 if only version 2 of ShareFetch is listed.
+    _row(Api.SHARE_FETCH, "ShareFetch", 1, 2),
+    _row(Api.SHARE_ACKNOWLEDGE, "ShareAcknowledge", 1, 2),
     _row(Api.INITIALIZE_SHARE_GROUP_STATE, "InitializeShareGroupState", 0, 0, is_announced=False),
     _row(Api.READ_SHARE_GROUP_STATE, "ReadShareGroupState", 0, 0, is_announced=False),
     _row(Api.WRITE_SHARE_GROUP_STATE, "WriteShareGroupState", 1, 1, is_announced=False),
@@ -200,9 +204,9 @@ _ROWS = (
         1,
         is_announced=False,
     ),
-    _row(Api.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1, is_announced=False),
-    _row(Api.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0, is_announced=False),
-    _row(Api.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0, is_announced=False),
+    _row(Api.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0, 1),
+    _row(Api.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0, 0),
+    _row(Api.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0, 0),
 )
 
 API_TABLE: Mapping[int, ApiSpec] = MappingProxyType({row.key: row for row in _ROWS})

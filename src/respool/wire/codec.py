@@ -52,6 +52,8 @@ class Request:
     session: ClientSession = NO_SESSION
     # How long the client has to wait after the reply, as it is over a quota. Set by `broker/quotas.py`.
     throttle_ms: int = 0
+    # Identifies the connection, for what belongs to it. Set by the connection.
+    connection: object = None
     # True if the reply is for a follower. Set by the handler: see `broker/memory.py`.
     is_of_follower: bool = False
     # True if its coroutine waits for others: data, group members, brokers. Set by the handler: see `server/traffic.py`.
