@@ -51,7 +51,7 @@ def run(scale: Scale, report: Report) -> None:
     small, large = table.rows[0], table.rows[-1]
     if small["pending"] >= FILES_FROM:
         grown = large["anonymous_after"] - small["anonymous_after"]
-        per_message = grown / (large["pending"] - small["pending"])
+        per_message = max(0.0, grown / (large["pending"] - small["pending"]))
         table.notes.append(
             f"Memory after the start grows by {per_message:.2f} bytes a message: 100 million would take "
             f"{mebibytes(small['anonymous_after'] + per_message * 1e8)} MB."
