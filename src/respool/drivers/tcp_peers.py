@@ -7,10 +7,11 @@ unexpected reply) closes the connection, and fails its pending requests. The nex
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, cast
 
 from respool.drivers.allocator import uncleared
 from respool.model.ids import BrokerId
@@ -27,6 +28,26 @@ _NO_LINGERING = struct.pack("ii", 1, 0)
 LANDING_BYTES = 64 * 1024
 
 
+class PeerSecurity(Protocol):
+    """How this broker connects to others: TLS, a login, or both."""
+
+    def context(self) -> ssl.SSLContext | None:
+        """The TLS context for a new connection; None: in the clear."""
+        ...
+
+    async def log_in(self, request: Callable[[bytes], Awaitable[memoryview]]) -> None:
+        """Log in on a new connection; `request` sends a frame and returns the reply's.
+
+        Raises:
+            PeerLoginFailed
+        """
+        ...
+
+
+class PeerLoginFailed(PeerUnreachable):
+    """The peer refused this broker's login, or could not prove that it knows the password too."""
+
+
 class TcpPeers:
     """The brokers at these addresses; `move_to` updates them."""
 
@@ -38,7 +59,9 @@ class TcpPeers:
         request_timeout_ms: int = 30_000,
         reply_bytes_max: int = 128 * 1024 * 1024,
         requests_in_flight_max: int = 64,
+        security: PeerSecurity | None = None,
     ) -> None:
+        """Without `security`, connections are in the clear."""
         assert requests_in_flight_max >= 1
         self._addresses = addresses or {}
         self._connect_timeout_ms = connect_timeout_ms
@@ -46,6 +69,7 @@ class TcpPeers:
         self._request_timeout_ms = request_timeout_ms
         self._reply_bytes_max = reply_bytes_max
         self._requests_in_flight_max = requests_in_flight_max
+        self._security = security
         self._connections: dict[_Way, _Connection] = {}
         # Connections without requests, in creation order: simulated runs must be reproducible.
         self._held: dict[_Connection, None] = {}
@@ -132,21 +156,42 @@ class TcpPeers:
             reply_bytes_max=self._reply_bytes_max,
             requests_in_flight_max=self._requests_in_flight_max,
         )
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, *address)
+                await self._open(connection, address)
         except TimeoutError:
             why = f"no connection within {self._connect_timeout_ms} ms"
+            connection.drop(why)
             raise PeerUnreachable(f"{connection}: {why}") from None
         except ConnectionRefusedError as error:
             # For a name with several addresses, uvloop reports this only if all of them refuse.
             raise PeerRefused(f"{connection}: {error.strerror or error}") from error
         except OSError as error:
             raise PeerUnreachable(f"{connection}: {error.strerror or error}") from error
+        except PeerUnreachable as error:
+            connection.drop(str(error))
+            raise
         if self._closed:
             connection.drop("closed by this broker")
         return connection
+
+    async def _open(self, connection: "_Connection", address: Address) -> None:
+        """Connect, and log in. Only a refused TCP connection says that the peer is dead, never a failed handshake."""
+        loop, security = asyncio.get_running_loop(), self._security
+        context = None if security is None else security.context()
+        if context is None:
+            await loop.create_connection(lambda: connection, *address)
+        else:
+            await loop.create_connection(
+                lambda: connection, *address, ssl=context, server_hostname=address[0]
+            )
+        if security is not None:
+
+            async def request(frame: bytes) -> memoryview:
+                await connection.wait_for_room()
+                return await connection.send(frame)
+
+            await security.log_in(request)
 
 
 class _Connection(asyncio.BufferedProtocol):

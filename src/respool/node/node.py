@@ -40,6 +40,7 @@ from respool.model.settings import Settings
 from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
 from respool.node.log_format import set_up_logging
+from respool.node.peer_security import peer_security_of
 from respool.node.record_scanner import ScannerOnDemand
 from respool.node.secrets import identity_keys_of, load_certificates, token_secret_of
 from respool.ports.clock import Clock
@@ -161,7 +162,11 @@ async def serve(
             metrics=metrics,
             rng=SystemRandomSource(),
             scanner=ScannerOnDemand(),
-            peers=TcpPeers() if settings.metadata_store.addresses else None,
+            peers=(
+                TcpPeers(security=peer_security_of(settings))
+                if settings.metadata_store.addresses
+                else None
+            ),
             local_reader=_local_reader(settings, stack),
             log_levels=PythonLogLevels(),
             identity_keys=identity_keys,

@@ -126,6 +126,9 @@ def _reader(request: Request, broker: Broker) -> Reader:
             reads_locally=reads_locally,
             wanted=reader_condition(getattr(body, "condition", "")),
         )
+    if not request.session.is_broker and not broker.access.is_on:
+        # A replica id is a claim: CVE-2018-1288. With ACLs on, each partition is refused instead.
+        raise CloseConnection(f"fetch as replica {replica_id}: the client did not prove this")
     if broker.member is None or state is None:
         raise CloseConnection(f"fetch as replica {replica_id}: this broker has no such followers")
     return FollowerReader(
