@@ -110,6 +110,7 @@ def test_lines_that_are_not_run_are_examples() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("examples")
+    (made / "secret.txt").write_text("of the example\n")
     (made / "rides.txt").write_text("ride-7:requested\nride-9:requested\n")
     return made
 

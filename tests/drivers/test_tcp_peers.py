@@ -5,7 +5,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -77,7 +77,7 @@ async def peers_of(*servers: Server, **limits: int) -> AsyncIterator[TcpPeers]:
         BrokerId(number): ("127.0.0.1", server.port)
         for number, server in enumerate(servers, start=1)
     }
-    peers = TcpPeers(addresses, **limits)
+    peers = TcpPeers(addresses, **cast("Any", limits))
     try:
         yield peers
     finally:

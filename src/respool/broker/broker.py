@@ -231,7 +231,7 @@ class Broker:
         )
         self.broker_configs = BrokerConfigs(self.catalog)
         self.access_changes = AccessChanges(self.catalog, self.settings.access)
-        self.login_changes = LoginChanges(self.catalog)
+        self.login_changes = LoginChanges(self.catalog, self.offload)
         self.coordinators = self._new_coordinators()
         self.groups = self.coordinators.groups
         self.topic_readers = TopicReaders(self.groups, self.catalog, self.link)

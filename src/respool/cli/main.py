@@ -31,6 +31,7 @@ from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.cli.replays import dlq, replay
 from respool.cli.shell import completion, man_pages
 from respool.cli.status import broker_status
+from respool.cli.users import user_commands
 from respool.cli.views import view_commands as view
 from respool.model.operator_errors import OperatorError
 
@@ -82,6 +83,7 @@ app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(config_command.app, name="config")
 app.add_typer(transaction.app, name="transaction")
+app.add_typer(user_commands.app, name="user")
 app.add_typer(replay.app, name="replay")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(log.app, name="log")

@@ -2,12 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from respool.cli import options, output
 from respool.model.operator_errors import OperatorError, UsageError
+
+if TYPE_CHECKING:
+    from respool.model.settings import Settings
 
 EPILOG = (
     "Settings come from flags, then RESPOOL_<NAME> in the environment, then the file of --config, then that of "
@@ -16,6 +19,7 @@ EPILOG = (
     "Examples:\n"
     "  respool serve\n"
     "  respool serve --data /var/lib/respool --metrics 127.0.0.1:9100\n"
+    "  respool serve --secure --data /var/lib/respool\n"
     "  respool serve --config respool.toml --set num_partitions=4 --print-config\n"
     "  respool serve --kafka-config server.properties --print-config\n"
     "  respool serve --broker-id 2 --etcd 10.0.0.1:2379 --rack b --insecure"
@@ -59,6 +63,13 @@ def serve(
             text="Allow listening beyond this machine although nothing authenticates clients.",
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        options.flag(
+            "--secure",
+            text="Serve with TLS, logins and ACLs; what is missing is made in <data>/security.",
+        ),
+    ] = False,
     broker_id: Annotated[
         int | None,
         typer.Option(
@@ -121,10 +132,27 @@ def serve(
     from respool.model.errors import RespoolError, SettingsError
     from respool.node.config import load_settings, unknown_variables, write_example
 
-    try:
-        loaded = load_settings(
-            file=config, environ=os.environ, flags=flags, kafka_file=kafka_config
+    def load(more: dict[str, object]) -> "Settings":
+        return load_settings(
+            file=config, environ=os.environ, flags=flags | more, kafka_file=kafka_config
         )
+
+    try:
+        if secure:
+            from respool.node.secure_start import producer_lines, secure_flags
+
+            # Its listener is not secured yet.
+            made = secure_flags(load({"insecure": True}))
+            loaded = load(made)
+            if not print_config:
+                output.note(
+                    f"how the administrator connects: --client-config {made['bootstrap_user_file']}"
+                )
+                output.note("what each client needs besides a user:")
+                for line in producer_lines(made):
+                    output.note(f"  {line}")
+        else:
+            loaded = load({})
     except SettingsError as error:
         raise UsageError(
             str(error), hint="see all settings with: respool serve --print-config"

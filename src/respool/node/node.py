@@ -36,6 +36,7 @@ from respool.log.folder.data_folder import RUN_NAME, DataFolder
 from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity, refuse_kafkas_folder
 from respool.log.folder.partition_folders import PartitionFolders
 from respool.model.errors import DataFolderMismatch, RespoolError
+from respool.model.security.scram_credential import SALT_BYTES
 from respool.model.settings import Settings
 from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
@@ -43,6 +44,7 @@ from respool.node.log_format import set_up_logging
 from respool.node.peer_security import peer_security_of
 from respool.node.record_scanner import ScannerOnDemand
 from respool.node.secrets import identity_keys_of, load_certificates, token_secret_of
+from respool.node.secure_start import bootstrap_login
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
@@ -240,7 +242,11 @@ async def _serve_until_stopped(
     on_serving: Callable[[Broker, Listener], None],
 ) -> int:
     health.on_starting(broker)
+    login = bootstrap_login(broker.settings)
     await broker.start()
+    if login is not None:
+        salt = broker.logins.random_bytes(SALT_BYTES)
+        await broker.login_changes.ensure_user(login.username, login.password, salt=salt)
     if broker.settings.metrics.address is not None:
         broker.spawn(broker.metrics.keep_refreshing())
         broker.spawn(LoopDelay(broker.world.metrics).run())

@@ -70,6 +70,8 @@ VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
         Api.LIST_TRANSACTIONS: VersionRange(0, 1),
         Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 0),
         Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
+        Api.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+        Api.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
         Api.SASL_HANDSHAKE: VersionRange(1, 1),
         Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     }

@@ -56,6 +56,11 @@ class SecuritySettings:
         "",
         "Principals of the cluster's brokers, separated by semicolons; needed if their listener authenticates.",
     )
+    bootstrap_user_file: str = setting(
+        "",
+        "File with client properties (sasl.username, sasl.password) of a user that the broker creates when it starts, "
+        "unless there is one of this name.",
+    )
     connections_max_reauth_ms: int = setting(
         0, "Clients log in again after this time; 0: tokens only, before they expire.", low=0
     )
