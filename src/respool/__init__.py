@@ -6,6 +6,7 @@ The Python entry points are here, imported when they are first used: `import res
     respool.write_table, respool.ArrowProducer      Arrow tables into topics    the same
     respool.Producer, respool.Consumer              one message at a time       extra: client
     respool.AsyncProducer, respool.AsyncConsumer    the same, for asyncio       the same
+    respool.Queue, respool.AsyncQueue               each message for one worker     no extra
     respool.start_replay, respool.Replay            replays of a topic          no extra
     respool.start_mirror, respool.Mirror            topics to another cluster   the same
 """
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from respool.client.messages.message import Message, Receipt
     from respool.client.messages.producer import Producer
     from respool.client.messages.retry.retry_options import Retry
+    from respool.client.queues.async_queue import AsyncQueue
+    from respool.client.queues.queue import Queue
+    from respool.client.queues.queue_message import QueueMessage
     from respool.mirror.mirror_handle import Mirror, start_mirror
     from respool.mirror.progress import MirrorEvent, MirrorStatus
     from respool.replay.errors import ReplayError
@@ -38,6 +42,7 @@ __all__ = [
     "ArrowProducer",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncQueue",
     "Consumer",
     "Login",
     "Message",
@@ -46,6 +51,8 @@ __all__ = [
     "MirrorStatus",
     "PreparedTransaction",
     "Producer",
+    "Queue",
+    "QueueMessage",
     "Receipt",
     "Replay",
     "ReplayError",
@@ -67,10 +74,13 @@ _EXPORTS = {
     "ArrowProducer": ("respool.client.arrow.writing.arrow_producer", "arrow"),
     "AsyncConsumer": ("respool.client.messages.async_consumer", "client"),
     "AsyncProducer": ("respool.client.messages.async_producer", "client"),
+    "AsyncQueue": ("respool.client.queues.async_queue", ""),
     "Consumer": ("respool.client.messages.consumer", "client"),
     "Login": ("respool.client.kafka.security", "arrow"),
     "Message": ("respool.client.messages.message", "client"),
     "Producer": ("respool.client.messages.producer", "client"),
+    "Queue": ("respool.client.queues.queue", ""),
+    "QueueMessage": ("respool.client.queues.queue_message", ""),
     "Receipt": ("respool.client.messages.message", "client"),
     "Retry": ("respool.client.messages.retry.retry_options", "client"),
     "Security": ("respool.client.kafka.security", "arrow"),

@@ -276,6 +276,7 @@ def test_features_are_described_and_keep_their_level(admin: KafkaAdminClient) ->
     assert {name: one["finalized"] for name, one in described.items()} == {
         "metadata.version": (30, 30),
         "group.version": (1, 1),
+        "share.version": (1, 1),
         "transaction.version": (2, 2),
     }
     # Kind of update and level: a safe downgrade, then an upgrade to the level there is.

@@ -54,10 +54,10 @@ def test_features_are_described(tools: KafkaTools) -> None:
 
 
 def test_a_feature_that_is_not_there_is_not_upgraded(tools: KafkaTools) -> None:
-    printed = tools.ask("kafka-features", "upgrade", "--feature", "share.version=1")
+    printed = tools.ask("kafka-features", "upgrade", "--feature", "streams.version=1")
     assert printed.code == 1, printed.everything
     assert "UNKNOWN_SERVER_ERROR" not in printed.everything
-    assert "Could not upgrade share.version" in printed.out
+    assert "Could not upgrade streams.version" in printed.out
 
 
 def test_the_controller_is_shown_as_the_leader_of_a_quorum(

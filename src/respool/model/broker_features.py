@@ -21,6 +21,8 @@ FEATURES = (
     Feature(name="metadata.version", level=30, level_min=30),
     # Consumer groups of the next generation (KIP-848).
     Feature(name="group.version", level=1, level_min=0),
+    # Share groups (KIP-932).
+    Feature(name="share.version", level=1, level_min=0),
     # From level 2 on, producers bump their epoch with every transaction, and add partitions by writing to them
     # (KIP-890).
     Feature(name="transaction.version", level=2, level_min=0),

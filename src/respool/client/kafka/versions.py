@@ -72,6 +72,12 @@ VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
         Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
         Api.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
         Api.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+        Api.SHARE_GROUP_HEARTBEAT: VersionRange(1, 1),
+        Api.SHARE_GROUP_DESCRIBE: VersionRange(1, 1),
+        # 2 can renew locks (Kafka 4.2).
+        Api.SHARE_FETCH: VersionRange(1, 2),
+        Api.SHARE_ACKNOWLEDGE: VersionRange(2, 2),
+        Api.DESCRIBE_SHARE_GROUP_OFFSETS: VersionRange(1, 1),
         Api.SASL_HANDSHAKE: VersionRange(1, 1),
         Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     }

@@ -47,11 +47,13 @@ def test_features_are_those_that_are_complete_here(
     assert supported == {
         "metadata.version": (30, 30),
         "group.version": (0, 1),
+        "share.version": (0, 1),
         "transaction.version": (0, 2),
     }
     assert finalized == {
         "metadata.version": (30, 30),
         "group.version": (1, 1),
+        "share.version": (1, 1),
         "transaction.version": (2, 2),
     }
     # Clients take features for unknown with any epoch below 0.
