@@ -1,7 +1,5 @@
 """A manifest is its entries, folded; what contradicts it is refused."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,9 @@ from respool.archive.manifest_entry import (
     ManifestEntry,
     decode_entry,
     encode_entry,
+    entry_fields,
 )
+from respool.archive.sealed_json import seal_json
 from respool.model.archiving.archive_errors import ArchiveCorrupt
 from respool.model.ids import LeaderEpoch, Offset
 
@@ -193,9 +193,19 @@ def test_an_entry_survives_encoding(entry: ManifestEntry) -> None:
     ],
 )
 def test_a_malformed_entry_is_refused(change: dict[str, object]) -> None:
-    fields = json.loads(encode_entry(segment_entry(3, 9)))
+    fields = entry_fields(segment_entry(3, 9))
     with pytest.raises(ArchiveCorrupt):
-        decode_entry(json.dumps({**fields, **change}).encode(), KEYS, name="test")
+        decode_entry(seal_json({**fields, **change}), KEYS, name="test")
+
+
+@given(bit=st.integers(0, 10**6))
+def test_a_flipped_bit_of_an_entry_is_noticed(bit: int) -> None:
+    """It may leave valid JSON, with another offset in it."""
+    data = bytearray(encode_entry(segment_entry(3, 9)))
+    bit %= len(data) * 8
+    data[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(ArchiveCorrupt):
+        decode_entry(bytes(data), KEYS, name="test")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"nothing", b"[" * 100_000, b'{"v":1}', b"\xff"])

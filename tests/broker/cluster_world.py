@@ -28,6 +28,7 @@ from respool.ports.peers import PeerRefused, PeerUnreachable
 from respool.records.batch import read_header
 from respool.records.build import NewRecord, build_batch
 from respool.sim.disk.simulated_disk import SimDisk
+from respool.sim.net.simulated_objects import SimulatedObjects, SimulatedObjectStore
 from respool.sim.net.simulated_store import SimStore, SimStoreClient
 from respool.sim.runtime.process import Process
 from respool.sim.runtime.sim_loop import SimLoop
@@ -190,6 +191,7 @@ class Node:
                 metrics=SimMetrics(),
                 rng=self.rng,
                 peers=DirectPeers(self._cluster, self.id),
+                objects=SimulatedObjectStore(self._cluster.objects),
             ),
         )
         await self.broker.start()
@@ -242,6 +244,8 @@ class Cluster:
         self.loop = loop
         self.clock = NodeClock(loop)
         self.store = SimStore(clock=self.clock)
+        # The archive's bucket.
+        self.objects = SimulatedObjects(rng=Random(1), clock=self.clock)
         self.cuts: set[frozenset[BrokerId]] = set()
         # Whether they read each other's files.
         self.is_one_machine = False

@@ -21,8 +21,12 @@ def documented() -> dict[str, set[str]]:
     return {name: set(labels.split(",")) if labels else set() for name, labels in rows}
 
 
-def test_the_page_has_every_metric_with_its_labels() -> None:
-    settings = {"metrics_listen": "127.0.0.1:0", "metrics_lag_interval_ms": 1000}
+def test_the_page_has_every_metric_with_its_labels(tmp_path: Path) -> None:
+    settings = {
+        "metrics_listen": "127.0.0.1:0",
+        "metrics_lag_interval_ms": 1000,
+        "archive": tmp_path.as_uri(),
+    }
     with Broker(settings=settings, topics={"rides": 1}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("rides", b"x")

@@ -238,7 +238,7 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
         ("node.id=1\nbroker.id=2", "must be equal"),
         ("broker.id=-1", "not given out"),
         ("authorizer.class.name=org.apache.kafka.X", "StandardAuthorizer"),
-        ("remote.log.storage.system.enable=true", "no tiered storage"),
+        ("remote.log.storage.system.enable=true", "settings of its own"),
         ("leader.replication.throttled.rate=5", "while the broker runs"),
         ("log.flush.interval.messages=10000", "batches are synced one by one"),
         ("log.preallocate=true", "not allocated in advance"),

@@ -34,7 +34,7 @@ def a_marker_at_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
 
     def end_with_marker(self: FilteredRead) -> FilteredRecords:
         if self.scanned.offset >= self._spec.max_offset:
-            self.scanned = self.scanned._replace(offset=self._source.log.synced_end)
+            self.scanned = self.scanned._replace(offset=self._source.log.synced_end)  # type: ignore[attr-defined]
         return end(self)
 
     patch.setattr(FilteredRead, "_end_with_marker", end_with_marker)

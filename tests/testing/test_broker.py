@@ -55,7 +55,7 @@ def test_topics_and_settings_are_there_from_the_start(mode: str) -> None:
 
 def test_a_topic_takes_kafkas_settings_and_refuses_what_respool_cannot_do(broker: Broker) -> None:
     broker.create_topic("kept", cleanup_policy="", flush_ms=2000, remote_storage_enable="false")
-    with pytest.raises(TestBrokerError, match=r"remote\.storage\.enable: true is refused"):
+    with pytest.raises(TestBrokerError, match=r"remote\.storage\.enable = true needs an archive"):
         broker.create_topic("tiered", remote_storage_enable="true")
 
 

@@ -4,11 +4,10 @@ A leader appends entries under its leader epoch. An entry whose epoch is below o
 lost the race. One that such a leader wrote in time does no harm, since it archives only what is committed.
 """
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from respool.archive.manifest_entry import (
     VERSION,
@@ -19,6 +18,7 @@ from respool.archive.manifest_entry import (
     entry_of,
 )
 from respool.archive.object_keys import PartitionKeys
+from respool.archive.sealed_json import open_json, seal_json
 from respool.archive.segment_trailer import EpochStart
 from respool.model.archiving.archive_errors import ArchiveCorrupt
 from respool.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
@@ -51,6 +51,14 @@ class Manifest:
     def archived_end(self) -> Offset | None:
         """Everything from the log start up to here is archived; None: nothing ever was."""
         return self._end
+
+    @property
+    def first_offset(self) -> Offset | None:
+        """The first offset that exists at all, as far as the archive says; None if it says nothing."""
+        if self.segments:
+            # What lies before the first segment was deleted before anything was archived.
+            return max(self.log_start, self.segments[0].base)
+        return self.log_start or None
 
     @property
     def next_number(self) -> int:
@@ -182,7 +190,7 @@ class Manifest:
             "end": self._end,
             "segments": [entry_fields(one) for one in self.segments],
         }
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return seal_json(fields)
 
     @classmethod
     def decode(cls, data: bytes | memoryview, keys: PartitionKeys, *, name: str) -> Self:
@@ -190,17 +198,15 @@ class Manifest:
         Raises:
             ArchiveCorrupt: it is damaged, or of a newer format.
         """
-        if len(data) > FULL_BYTES_MAX:
-            raise ArchiveCorrupt(f"{name}: {len(data)} bytes, at most {FULL_BYTES_MAX} are read")
+        fields = open_json(data, name=name, bytes_max=FULL_BYTES_MAX)
         try:
-            fields: Any = json.loads(bytes(data))
             version, number, epoch = (int(fields[one]) for one in ("v", "number", "epoch"))
             log_start, end, segments = (
                 int(fields["log_start"]),
                 fields["end"],
                 list(fields["segments"]),
             )
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ArchiveCorrupt(f"{name} is no manifest: {error!r}") from error
         if version > VERSION:
             raise ArchiveCorrupt(

@@ -7,12 +7,12 @@
 | `cut`   | what was archived from this offset on is not of the partition's history (unclean election) |
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from respool.archive.object_keys import PartitionKeys
+from respool.archive.sealed_json import open_json, seal_json
 from respool.archive.segment_trailer import FOOTER_BYTES, TRAILER_BYTES_MAX, EpochStart
 from respool.model.archiving.archive_errors import ArchiveCorrupt
 from respool.model.ids import BrokerId, LeaderEpoch, Offset
@@ -71,7 +71,7 @@ ManifestEntry: TypeAlias = ArchivedSegment | LogStartEntry | CutEntry
 
 
 def encode_entry(entry: ManifestEntry) -> bytes:
-    return json.dumps(entry_fields(entry), separators=(",", ":")).encode()
+    return seal_json(entry_fields(entry))
 
 
 def entry_fields(entry: ManifestEntry) -> dict[str, object]:
@@ -107,12 +107,7 @@ def decode_entry(data: bytes | memoryview, keys: PartitionKeys, *, name: str) ->
     Raises:
         ArchiveCorrupt: it is no entry of this partition, or of a newer format.
     """
-    if len(data) > ENTRY_BYTES_MAX:
-        raise ArchiveCorrupt(f"{name}: {len(data)} bytes, an entry has at most {ENTRY_BYTES_MAX}")
-    try:
-        fields = json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
-        raise ArchiveCorrupt(f"{name} is not JSON: {error}") from error
+    fields = open_json(data, name=name, bytes_max=ENTRY_BYTES_MAX)
     return entry_of(fields, keys, name=name)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from respool.broker.access_control import AccessControl
 from respool.broker.admin_log import AdminLog
+from respool.broker.archive.archive_wiring import archived_end_of, new_archive
 from respool.broker.audit_trail import AuditTrail
 from respool.broker.auto_created import AutoCreatedTopics
 from respool.broker.coordinators.coordinators import Coordinators
@@ -166,6 +167,8 @@ class Broker:
             self.housekeeping.run_tag_indexing(),
         ):
             self.spawn(work)
+        if self.archive is not None:
+            self.spawn(self.archive.run())
 
     async def _open_folder(self) -> DataFolder:
         new_cluster_id = cluster_id_text(self.world.rng.uuid())
@@ -247,6 +250,7 @@ class Broker:
             clock=self.clock,
             link=self.link,
         )
+        self.archive = new_archive(self)
         self.housekeeping = self._new_housekeeping()
 
     def _subscribe(self) -> None:
@@ -429,6 +433,7 @@ class Broker:
             clock=self.clock,
             settings=self.settings,
             deliveries=self.deliveries,
+            archived_end=partial(archived_end_of, self.archive),
             compactor=Compactor(
                 partitions=self.partitions,
                 deferred_deletion=self.deferred_deletion,

@@ -10,6 +10,7 @@ from respool.ports.local_reader import LocalReader
 from respool.ports.log_levels import LogLevels
 from respool.ports.metadata_store import MetadataStore
 from respool.ports.metrics import Metrics
+from respool.ports.object_store import ObjectStore
 from respool.ports.offload import Offload
 from respool.ports.peers import Peers
 from respool.ports.random_source import RandomSource
@@ -36,5 +37,7 @@ class World:
     identity_keys: IdentityKeys | None = None
     # The key of delegation tokens; empty: there are none.
     token_secret: bytes = field(default=b"", repr=False)
+    # The archive's object store; None: there is no archive.
+    objects: ObjectStore | None = None
     # None: the process's loggers are not this broker's.
     log_levels: LogLevels | None = None

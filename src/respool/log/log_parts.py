@@ -75,6 +75,24 @@ class RollRule:
         return now_ms - max(segment.first_timestamp, segment.created_ms) > self._age_ms_max
 
 
+class ArchiveRule:
+    """When to roll the active segment so that its records are archived."""
+
+    __slots__ = ("_age_ms_max",)
+
+    def __init__(self, config: TopicConfig) -> None:
+        self._age_ms_max = config.respool_archive_max_age_ms
+
+    def is_due_at(self, segment: Segment, now_ms: int) -> bool:
+        """True if the segment's first record has waited for too long.
+
+        A segment that was not written to since the start counts from then: its first record is not read for this.
+        """
+        if not segment.size or self._age_ms_max < 0:
+            return False
+        return now_ms - max(segment.first_timestamp, segment.created_ms) >= self._age_ms_max
+
+
 class Appended(NamedTuple):
     base_offset: Offset
     last_offset: Offset
@@ -89,6 +107,7 @@ class Appended(NamedTuple):
 class LogParts:
     __slots__ = (
         "_create_folder",
+        "archive_rule",
         "config",
         "disk",
         "end",
@@ -141,6 +160,7 @@ class LogParts:
         """Apply changed settings; the active segment keeps its indexes."""
         self.config = config
         self.index_settings = IndexSettings.of(config)
+        self.archive_rule = ArchiveRule(config)
         self.update_roll_rule()
 
     def update_roll_rule(self) -> None:
@@ -226,6 +246,11 @@ class LogParts:
                 aborted=aborted,
             )
         self.end = LogPoint(last.next_offset, segment, segment.size)
+
+    @property
+    def local_start(self) -> Offset:
+        """The first offset on this disk. In an archived topic, records between the log start and it are archived."""
+        return max(self.log_start, self.segments.first.base_offset)
 
     @property
     def has_folder(self) -> bool:

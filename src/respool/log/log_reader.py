@@ -1,8 +1,9 @@
 """Reads of a log from any thread while its owner appends: records by offset and by time, and its bounds."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from respool.log.archive_source import SegmentToArchive, find_segment_to_archive
 from respool.log.index.transaction_index import AbortedTransaction
 from respool.log.log_parts import LogParts
 from respool.log.log_tail import TailBatches
@@ -17,9 +18,10 @@ from respool.log.time_lookup import (
     find_latest,
     find_time_at,
 )
+from respool.model.archiving.archive_errors import NotLocal
 from respool.model.errors import OffsetOutOfRange
 from respool.model.file_range import FileRange
-from respool.model.ids import Offset
+from respool.model.ids import LeaderEpoch, Offset
 from respool.model.topic_config import TopicConfig
 
 
@@ -81,6 +83,11 @@ class LogReader:
         return self._parts.log_start
 
     @property
+    def local_start(self) -> Offset:
+        """The first offset on this disk. In an archived topic, records between the log start and it are archived."""
+        return self._parts.local_start
+
+    @property
     def truncations(self) -> int:
         """Take it before a read, for `was_truncated_since`."""
         return self._parts.truncations
@@ -94,6 +101,7 @@ class LogReader:
 
         Raises:
             OffsetOutOfRange: the log does not contain the offset, or no longer does.
+            NotLocal: the topic is archived, and this offset is in the archive only.
             NotCached: `cached_only`, and bytes would have to come from the disk.
             SegmentCorrupt, DiskFailed: the disk does not have what it should.
         """
@@ -151,6 +159,7 @@ class LogReader:
         first_offset = max(parts.log_start, segments.first.base_offset)
         offset = spec.offset
         if not first_offset <= offset <= end.offset:
+            self._check_local(offset, first_offset)
             raise OffsetOutOfRange(f"offset {offset}, the log has {first_offset} to {end.offset}")
         if spec.max_offset > end.offset:
             spec = spec._replace(max_offset=end.offset)
@@ -205,10 +214,48 @@ class LogReader:
         """
         segments = self._parts.segments
         if offset < segments.first.base_offset:
+            self._check_local(offset, segments.first.base_offset)
             raise OffsetOutOfRange(
                 f"offset {offset}, the log starts at {segments.first.base_offset} by now"
             )
         return segments
+
+    @property
+    def epoch_entries(self) -> Sequence[tuple[LeaderEpoch, Offset]]:
+        """The leader epochs from the log start on, each with its first offset."""
+        return self._parts.epochs.entries
+
+    def size_from(self, offset: Offset) -> int:
+        """The size of the segments with records at or after the offset."""
+        segments = self._parts.segments
+        return sum([one.size for one in segments.all[max(segments.index_of(offset), 0) :]])
+
+    def segment_to_archive(self, begin: Offset, *, bound: Offset) -> SegmentToArchive | None:
+        """The finished segment that contains `begin`, if it ends at or before `bound`; for the log's owner.
+
+        `bound` is durable, committed, and no transaction is open below it.
+        """
+        return find_segment_to_archive(self._parts, begin, bound=bound)
+
+    def _check_local(self, offset: Offset, local_start: Offset) -> None:
+        """
+        Raises:
+            NotLocal: the offset is in the archive only.
+        """
+        parts = self._parts
+        if parts.config.remote_storage_enable and parts.log_start <= offset < local_start:
+            raise NotLocal(
+                f"{self.folder}: offset {offset} is archived, the disk has {local_start} on"
+            )
+
+    def locally_aborted_in(self, offset: Offset, end: Offset) -> list[AbortedTransaction]:
+        """As `aborted_in`, of those whose markers are on this disk."""
+        segments = self._parts.segments
+        return (
+            segments.aborted_in(max(offset, segments.first.base_offset), end)
+            if end > offset
+            else []
+        )
 
     def first_at_or_after(
         self, timestamp_ms: int, *, max_offset: Offset, quickly: bool = False

@@ -4,7 +4,7 @@ from respool.log.log_parts import LogParts
 from respool.log.removal import RemovedSegment, remove_segment
 from respool.log.segment import Segment
 from respool.log.segments import LogPoint, Segments
-from respool.model.delays.kept_records import KeptRecords
+from respool.model.delays.kept_records import OFFSET_MAX, KeptRecords
 from respool.model.errors import HandlesExhausted
 from respool.model.ids import Offset
 from respool.model.topic_config import TopicConfig
@@ -26,13 +26,23 @@ class LogRetention:
         parts = self._parts
         return count_expired(
             parts.segments,
-            config=parts.config,
+            config=parts.config.of_local_part,
             log_start=parts.log_start,
             log_end=parts.end.offset,
-            bound=min(bound, kept.from_offset),
+            bound=min(bound, kept.from_offset, self._archived_end(kept)),
             now_ms=now_ms,
             uncounted_bytes=kept.uncounted_bytes,
         )
+
+    def _archived_end(self, kept: KeptRecords) -> Offset:
+        """Of an archived topic, only what is archived may be removed here, and what lies before the log start.
+
+        By offset: another replica may have archived it, whose segments begin elsewhere.
+        """
+        parts = self._parts
+        if not parts.config.remote_storage_enable:
+            return OFFSET_MAX
+        return max(kept.archived_end, parts.log_start)
 
     def apply(self, *, now_ms: int, bound: Offset, kept: KeptRecords) -> list[RemovedSegment]:
         """Remove the expired segments below `bound`."""
@@ -75,7 +85,9 @@ class LogRetention:
             if not removed:
                 raise
         finally:
-            parts.raise_log_start(parts.segments.first.base_offset)
+            if not parts.config.remote_storage_enable:
+                # In the archive, the removed records still exist, and with them their epochs and producers.
+                parts.raise_log_start(parts.segments.first.base_offset)
         return removed
 
     def _remove(self, segment: Segment) -> RemovedSegment:

@@ -61,8 +61,12 @@ class LogTruncation:
             parts.ledger.make_folder_durable()
             truncation = Truncation(parts.disk, parts.folder, parts.snapshots)
             parts.segments = truncation.restart(parts.segments, offset, parts.index_settings)
-            parts.epochs.truncate_end(Offset(0))
-            self._finish_truncation(offset, log_start=offset)
+            log_start = offset
+            if parts.config.remote_storage_enable and offset <= parts.end.offset:
+                # What is archived before it still exists.
+                log_start = min(parts.log_start, offset)
+            parts.epochs.truncate_end(Offset(0) if log_start == offset else offset)
+            self._finish_truncation(offset, log_start=log_start)
 
     @contextmanager
     def _announced(self) -> Iterator[None]:

@@ -129,6 +129,7 @@ class PartitionLog(LogReader):
             producer_expiration_ms=producer_expiration_ms,
             may_have_gaps=config.is_compacted or cleaned_end is not None,
             is_replicated=is_replicated,
+            is_archived=config.remote_storage_enable,
             create_folder=create_folder,
         )
         loaded = loader.load(
@@ -275,10 +276,11 @@ class PartitionLog(LogReader):
     def has_open_transaction(self, producer_id: int) -> bool:
         return producer_id in self._parts.producers.transactions
 
-    def roll_if_due(self, now_ms: int) -> bool:
-        """Roll the active segment if it is too old; return whether it rolled."""
+    def roll_if_due(self, now_ms: int, *, to_archive: bool = False) -> bool:
+        """Roll the active segment if it is too old, or so old that it is to be archived; return whether it rolled."""
         parts = self._parts
-        if not parts.roll_rule.is_due_at(parts.segments.active, now_ms):
+        rule = parts.archive_rule if to_archive else parts.roll_rule
+        if not rule.is_due_at(parts.segments.active, now_ms):
             return False
         parts.roll(now_ms)
         return True
@@ -380,7 +382,7 @@ class PartitionLog(LogReader):
     def expired_end(
         self, *, now_ms: int, high_watermark: Offset, kept: KeptRecords
     ) -> Offset | None:
-        """The log start after `apply_retention`; None if it would remove nothing."""
+        """The local start after `apply_retention`; None if it would remove nothing."""
         bound = self.last_stable_offset(high_watermark)
         return self._retention.expired_end(now_ms=now_ms, bound=bound, kept=kept)
 
@@ -389,8 +391,8 @@ class PartitionLog(LogReader):
     ) -> list[RemovedSegment]:
         """Remove the segments that retention no longer needs; delete the returned files later, off the event loop.
 
-        Segments with records of an open transaction stay, and those that `kept` names. It also closes the files of
-        segments that were not read since the last call.
+        Segments with records of an open transaction stay, those that `kept` names, and an archived topic's log
+        start. It also closes the files of segments that were not read since the last call.
 
         Raises:
             DiskFull, HandlesExhausted: nothing was changed; try again later.

@@ -16,6 +16,7 @@ from respool.client.kafka.view_descriptions import views_among
 from respool.mirror.cluster_link import MIRROR_CONFIG
 from respool.mirror.clusters import as_operator_errors
 from respool.mirror.partition_copy import StopReason
+from respool.model.archiving.archive_topic_settings import ARCHIVE_SETTINGS
 from respool.model.internal_topics import is_internal
 from respool.model.kafka_settings.inert_topic_settings import INERT
 from respool.model.operator_errors import OperatorError, UsageError
@@ -23,15 +24,22 @@ from respool.model.stored_topic_config import understood
 from respool.model.topic_config import OF_ITSELF
 from respool.model.view_config import OF
 
-# The target's operator decides about the durability of the copy.
-NOT_COPIED = OF_ITSELF | {
-    "flush.messages",
-    "flush.ms",
-    "min.insync.replicas",
-    "unclean.leader.election.enable",
-    "respool.flush",
-    "respool.flush.interval.ms",
-}
+# The target's operator decides about the durability of the copy, and whether it is archived.
+NOT_COPIED = (
+    OF_ITSELF
+    | ARCHIVE_SETTINGS
+    | {
+        "local.retention.bytes",
+        "local.retention.ms",
+        "flush.messages",
+        "flush.ms",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+        "respool.archive.max.age.ms",
+        "respool.flush",
+        "respool.flush.interval.ms",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from respool.model.archiving.archive_topic_settings import ARCHIVE_SETTINGS
 from respool.model.config_rules import INT_MAX
 from respool.model.errors import InvalidConfig, SettingsError
 from respool.model.setting_fields import check_choice, check_lows, setting
@@ -188,7 +189,7 @@ def parse_defaults(overrides: Mapping[str, str]) -> TopicConfig:
         InvalidConfig: as `TopicConfig.parse`; or a topic has one of them from its creation on, whatever the defaults.
     """
     config, usual = TopicConfig.parse(overrides), TopicConfig()
-    for name in sorted(AT_CREATION_ONLY):
+    for name in sorted(AT_CREATION_ONLY | ARCHIVE_SETTINGS):
         if config.as_text[name] != usual.as_text[name]:
             raise InvalidConfig(
                 f"{name} has no default: it is set for a topic when that is created"

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Self, get_type_hints
 
 from respool.model.addresses import is_loopback
+from respool.model.archiving.archive_settings import ArchiveSettings
 from respool.model.broker_config import BrokerConfig
 from respool.model.cluster_settings import (
     ControllerSettings,
@@ -72,6 +73,7 @@ class Settings:
     fetch: BrokerFetchSettings = field(default_factory=BrokerFetchSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
     delays: DelaySettings = field(default_factory=DelaySettings)
+    archive: ArchiveSettings = field(default_factory=ArchiveSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     shares: ShareBrokerSettings = field(default_factory=ShareBrokerSettings)

@@ -26,6 +26,8 @@ _KEEP_ALL: Mapping[str, Any] = {
     "min_compaction_lag_ms": LONG_MAX,
     "max_compaction_lag_ms": LONG_MAX,
 }
+# Taken for no archive, the log would start where the local part of it does.
+_KEEP_LOCAL: Mapping[str, Any] = {"local_retention_ms": -1, "local_retention_bytes": -1}
 _SYNC_ALL: Mapping[str, Any] = {
     "respool_flush": Flush.ALWAYS,
     "flush_messages": OFF,
@@ -43,6 +45,10 @@ _CAREFUL: Mapping[str, Mapping[str, Any]] = {
     "respool.flush": _SYNC_ALL,
     "flush.messages": _SYNC_ALL,
     "flush.ms": _SYNC_ALL,
+    "local.retention.ms": _KEEP_LOCAL,
+    "local.retention.bytes": _KEEP_LOCAL,
+    "remote.storage.enable": {**_KEEP_ALL, **_KEEP_LOCAL, "remote_storage_enable": True},
+    "remote.log.copy.disable": {"remote_log_copy_disable": True},
     "unclean.leader.election.enable": {"unclean_leader_election_enable": False},
 }
 

@@ -11,6 +11,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Self
 
+from respool.model.archiving.archive_topic_settings import (
+    ARCHIVE_SETTINGS,
+    AS_RETENTION,
+    ArchiveTopicSettings,
+    check_archive_settings,
+)
 from respool.model.config_rules import (
     INT_MAX,
     LONG_MAX,
@@ -28,6 +34,7 @@ from respool.model.config_rules import (
 )
 from respool.model.delays.delay_levels import DEFAULT_LEVELS, DelayLevels, delay_levels_rule
 from respool.model.errors import InvalidConfig
+from respool.model.kafka_settings.compression_levels import CompressionLevels
 from respool.model.kafka_settings.inert_topic_settings import REFUSED, InertTopicSettings
 from respool.model.kafka_settings.kafka_flush import (
     OFF,
@@ -46,9 +53,6 @@ from respool.model.throttled_replicas import ThrottledReplicas
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 MIB = 1024 * 1024
-# zlib's own default, which is 6.
-GZIP_DEFAULT = -1
-LZ4_DEFAULT = 9
 # A century.
 DELAY_MS_MAX = 36_500 * DAY_MS
 
@@ -111,21 +115,12 @@ def _policies(doc: str) -> dict[str, ConfigRule]:
     return {"rule": ConfigRule(kind=ConfigKind.LIST, doc=doc, parse=parse)}
 
 
-def _gzip_level(doc: str) -> dict[str, ConfigRule]:
-    levels = int_between(1, 9, doc)["rule"]
-
-    def parse(text: str) -> int:
-        return GZIP_DEFAULT if text.strip() == str(GZIP_DEFAULT) else levels.parse(text)
-
-    return {"rule": dataclasses.replace(levels, parse=parse)}
-
-
 def _throttled(doc: str) -> dict[str, ConfigRule]:
     return {"rule": ConfigRule(kind=ConfigKind.LIST, doc=doc, parse=ThrottledReplicas.parse)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicConfig(TableSettings, InertTopicSettings):
+class TopicConfig(TableSettings, InertTopicSettings, ArchiveTopicSettings, CompressionLevels):
     """All settings of one topic, parsed and within their limits."""
 
     cleanup_policy: CleanupPolicies = field(
@@ -135,35 +130,12 @@ class TopicConfig(TableSettings, InertTopicSettings):
             "record of every key, 'compact,delete' does both, and nothing keeps all."
         ),
     )
-    compression_gzip_level: int = field(
-        default=GZIP_DEFAULT,
-        metadata=_gzip_level(
-            "With compression.type=gzip: 1 (fast) to 9 (small) for batches that the broker recompresses; -1 is 6."
-        ),
-    )
-    compression_lz4_level: int = field(
-        default=LZ4_DEFAULT,
-        metadata=int_between(
-            1,
-            17,
-            "With compression.type=lz4: 1 (fast) to 17 (small) for batches that the broker recompresses. 9 is fast, "
-            "too, as in Kafka; 12 and more are the same.",
-        ),
-    )
     compression_type: CompressionType = field(
         default=CompressionType.PRODUCER,
         metadata=one_of(
             ConfigKind.STRING,
             CompressionType,
             "The codec batches are stored in; 'producer' keeps what the producer chose.",
-        ),
-    )
-    compression_zstd_level: int = field(
-        default=3,
-        metadata=int_between(
-            -131_072,
-            22,
-            "With compression.type=zstd: -131072 (fast) to 22 (small) for batches that the broker recompresses.",
         ),
     )
     delete_retention_ms: int = field(
@@ -401,6 +373,7 @@ class TopicConfig(TableSettings, InertTopicSettings):
                 f"max.compaction.lag.ms = {config.max_compaction_lag_ms}"
             )
         check_table_settings(config)
+        check_archive_settings(config)
         return config
 
     @property
@@ -419,6 +392,26 @@ class TopicConfig(TableSettings, InertTopicSettings):
         if self.is_compacted:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
+
+    @cached_property
+    def of_local_part(self) -> "TopicConfig":
+        """With the retention of what is on the brokers' disks; the same if the topic is not archived."""
+        if not self.remote_storage_enable:
+            return self
+        has_limits, local_ms, local_bytes = (
+            self.has_retention,
+            self.local_retention_ms,
+            self.local_retention_bytes,
+        )
+        whole_ms, whole_bytes = (
+            (self.retention_ms, self.retention_bytes) if has_limits else (-1, -1)
+        )
+        return dataclasses.replace(
+            self,
+            cleanup_policy=CleanupPolicies((CleanupPolicy.DELETE,)),
+            retention_ms=whole_ms if local_ms == AS_RETENTION else local_ms,
+            retention_bytes=whole_bytes if local_bytes == AS_RETENTION else local_bytes,
+        )
 
     @cached_property
     def as_text(self) -> Mapping[str, str]:
@@ -446,4 +439,6 @@ OF_ITSELF = TABLE_SETTING_NAMES | {
 }
 
 # A broker's defaults do not have them: what is set once for a topic must not follow from what may change.
-WITHOUT_DEFAULT = OF_ITSELF | AT_CREATION_ONLY | {"errors.deadletterqueue.group.enable"}
+WITHOUT_DEFAULT = (
+    OF_ITSELF | AT_CREATION_ONLY | ARCHIVE_SETTINGS | {"errors.deadletterqueue.group.enable"}
+)

@@ -45,9 +45,11 @@ from respool.node.peer_security import peer_security_of
 from respool.node.record_scanner import ScannerOnDemand
 from respool.node.secrets import identity_keys_of, load_certificates, token_secret_of
 from respool.node.secure_start import bootstrap_login
+from respool.object_stores.open_store import open_store, read_options
 from respool.ports.clock import Clock
 from respool.ports.disk import Disk
 from respool.ports.metadata_store import MetadataStore, StoreUnavailable
+from respool.ports.object_store import ObjectStore
 from respool.ports.offload import Offload
 from respool.server.gauges import LoopDelay
 from respool.server.http_endpoint import HttpEndpoint
@@ -173,6 +175,7 @@ async def serve(
             log_levels=PythonLogLevels(),
             identity_keys=identity_keys,
             token_secret=token_secret_of(settings),
+            objects=_open_archive(settings),
         )
         try:
             if not settings.metadata_store.addresses and not (await store.snapshot("")).revision:
@@ -192,6 +195,8 @@ async def serve(
         finally:
             if world.peers is not None:
                 await world.peers.close()
+            if world.objects is not None:
+                await world.objects.close()
             await store.close()
 
 
@@ -314,6 +319,23 @@ def _local_reader(settings: Settings, stack: ExitStack) -> ThreadedLocalReader |
     local_reader = ThreadedLocalReader(host)
     stack.callback(local_reader.close)
     return local_reader
+
+
+def _open_archive(settings: Settings) -> ObjectStore | None:
+    """
+    Raises:
+        ArchiveRefused: the address cannot be used, or a library is missing.
+    """
+    archive = settings.archive
+    if not archive.address:
+        return None
+    return open_store(
+        archive.address,
+        endpoint=archive.endpoint,
+        region=archive.region,
+        part_bytes=archive.part_bytes,
+        options=read_options(archive.credentials_file),
+    )
 
 
 async def _unless_stopped(

@@ -1,4 +1,4 @@
-"""S3, Google Cloud Storage and Azure through obstore, which needs `respool[archive]`.
+"""S3, Google Cloud Storage and Azure through obstore, in the extra `archive`.
 
 Retries of whole steps belong to the archive's own machines, so obstore repeats little. It answers "already exists" to a
 create whose own first attempt succeeded without an answer, and to a 409 that wrote nothing: callers look before they
@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from respool.model.archiving.archive_errors import ArchiveRefused, ArchiveUnavailable, ObjectMissing
+from respool.model.extras import how_to_install
 from respool.ports.object_store import Creation, ObjectInfo
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class BucketStore:
             from obstore import exceptions, store
         except ImportError as error:
             raise ArchiveRefused(
-                f"an archive at {address} needs obstore: pip install 'respool[archive]'"
+                f"an archive at {address} needs obstore; {how_to_install('archive')}"
             ) from error
         self.address = address
         self._part_bytes = part_bytes

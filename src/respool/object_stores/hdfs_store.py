@@ -1,4 +1,4 @@
-"""HDFS as an object store, through hdfs-native (no Java), which needs `respool[hdfs]`.
+"""HDFS as an object store, through hdfs-native (no Java), in the extra `hdfs`.
 
 As in a folder, a file is written aside, synced, and renamed without overwriting: a crash leaves no half file under a
 final name.
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from respool.model.archiving.archive_errors import ArchiveRefused, ArchiveUnavailable, ObjectMissing
+from respool.model.extras import how_to_install
 from respool.ports.object_store import Creation, ObjectInfo
 
 ASIDE = ".writing"
@@ -29,7 +30,7 @@ class HdfsStore:
             from hdfs_native import AsyncClient, WriteOptions
         except ImportError as error:
             raise ArchiveRefused(
-                f"an archive at {address} needs hdfs-native: pip install 'respool[hdfs]'"
+                f"an archive at {address} needs hdfs-native; {how_to_install('hdfs')}"
             ) from error
         self.address = address
         url = urlsplit(address)

@@ -15,6 +15,31 @@ BUCKETS = frozenset({"s3", "gs", "az"})
 SCHEMES = "file://, s3://, gs://, az:// or hdfs://"
 
 
+def read_options(path: str) -> dict[str, str]:
+    """Read a file of lines `name=value`; none if the path is empty.
+
+    Raises:
+        ArchiveRefused: it cannot be read, or a line is no such line. No value is in the message.
+    """
+    if not path:
+        return {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArchiveRefused(
+            f"archive_credentials_file = {path!r} cannot be read: {error}"
+        ) from error
+    options = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise ArchiveRefused(f"{path}, line {number}: write name=value")
+        options[name.strip()] = value.strip()
+    return options
+
+
 def open_store(
     address: str,
     *,

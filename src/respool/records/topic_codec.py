@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from respool.model.topic_config import LZ4_DEFAULT, CompressionType, TopicConfig
+from respool.model.kafka_settings.compression_levels import LZ4_DEFAULT
+from respool.model.topic_config import CompressionType, TopicConfig
 from respool.records.batch import Codec
 
 _CODECS = {

@@ -17,12 +17,6 @@ def test_what_respool_does_anyway_is_accepted_and_shown(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("remote.storage.enable", "true", "true is refused: Respool has no tiered storage"),
-        ("remote.log.copy.disable", "true", "no tiered storage"),
-        ("remote.log.delete.on.disable", "TRUE", "true is refused: .* no tiered storage"),
-        ("local.retention.ms", "-1", "-1 is refused: .* retention.ms limits them"),
-        ("local.retention.ms", "1000", "1000 is refused"),
-        ("local.retention.bytes", "0", "retention.bytes limits them"),
         ("preallocate", "true", "a segment's file grows with its records"),
     ],
 )

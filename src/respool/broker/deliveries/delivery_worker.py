@@ -285,7 +285,7 @@ class DeliveryWorker:
         Raises:
             RequestError, StorageError: it could not be appended or committed.
         """
-        begin = self.partition.log_start
+        begin = self.partition.log.local_start
         try:
             while begin < new_start:
                 async with self.lock:

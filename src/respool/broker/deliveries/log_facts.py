@@ -106,7 +106,7 @@ class LogFacts:
 
     def _batch_at(self, offset: Offset) -> RecordBatch | None:
         log = self._log
-        if not log.log_start <= offset < log.log_end:
+        if not log.local_start <= offset < log.log_end:
             return None
         data = log.read(ReadSpec(offset, max_offset=log.log_end, bytes_max=1))
         for position, header in walk_batches(data):

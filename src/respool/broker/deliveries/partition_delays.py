@@ -72,7 +72,7 @@ class PartitionDelays:
             disk,
             f"{folder}/{FOLDER}",
             now_ms=now_ms,
-            log_start=log.log_start,
+            log_start=log.local_start,
             log_end=log.log_end,
             entries_max=entries_max,
         )
@@ -90,7 +90,7 @@ class PartitionDelays:
         if pending.scanned_to > log.log_end:
             return False
         last = Offset(pending.scanned_to - 1)
-        return last < log.log_start or log.epoch_at(last) == pending.scanned_epoch
+        return last < log.local_start or log.epoch_at(last) == pending.scanned_epoch
 
     def restart(self) -> None:
         """Forget everything, and read the log again."""
@@ -155,7 +155,7 @@ class PartitionDelays:
 
         None: something must be delivered first.
         """
-        begin = max(begin, self.log.log_start)
+        begin = max(begin, self.log.local_start)
         if not self.pending.can_carry(begin, new_start):
             return None
         found = self._facts.read(begin, new_start)
@@ -173,7 +173,7 @@ class PartitionDelays:
 
     def count_waiting(self, end: Offset, *, now_ms: int) -> int:
         """How many records below `end` wait."""
-        begin, count = self.log.log_start, 0
+        begin, count = self.log.local_start, 0
         while begin < end:
             # The last batch may end after `end`.
             found = self._facts.read(begin, self.pending.scanned_to)
@@ -200,12 +200,12 @@ class PartitionDelays:
         pending, log = self.pending, self.log
         fed = 0
         while fed < FED_BYTES_MAX:
-            pending.skip_to(log.log_start)
+            pending.skip_to(log.local_start)
             begin = pending.scanned_to
             # Without an end: a batch that ends beyond it comes with the next one.
             found = self._facts.read(begin, stable_end) if begin < stable_end else None
             if found is None or found.end <= begin:
-                pending.on_log_start(min(log.log_start, begin))
+                pending.on_log_start(min(log.local_start, begin))
                 return True
             pending.on_stable(found.facts, end=found.end)
             pending.scanned_epoch = found.last_epoch

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from respool.broker.fetch.archived_part import ArchivedPart
 from respool.broker.fetch.fetch_rights import FetchRights
 from respool.broker.fetch.partition_read import PartitionRead
 from respool.broker.fetch.readers import FetchBroker, Reader
@@ -89,11 +90,13 @@ class FetchRun:
         self._refused = rights.refused
         self._is_of_consumer = reader.read_to is not ReadTo.END
         local_reader = broker.world.local_reader
+        self.archived = ArchivedPart(broker.archive)
         self._read = PartitionRead(
             reader,
             views=broker.views,
             version=version,
             local_read_bytes_min=0 if local_reader is None else local_reader.local_read_bytes_min,
+            archived=self.archived,
         ).read
 
     @property
@@ -196,6 +199,9 @@ class FetchRun:
 
     async def answer_from_disk(self, request: Request) -> Reply:
         answer = await self._read_from_disk()
+        if self.archived.is_waited_for:
+            request.waits_for_others = True
+            return await self.answer_from_archive(answer)
         if answer.idle_bytes and not self.is_enough(answer):
             request.waits_for_others = True
             self._broker.views.count(answer.scan)
@@ -213,6 +219,22 @@ class FetchRun:
             self._release_when_charged(room)
         return answer
 
+    async def answer_from_archive(self, answer: FetchAnswer) -> Reply:
+        """Wait for the records that are archived only; those of other partitions do not wait with them."""
+        if answer.record_bytes and self.is_enough(answer):
+            # The downloads begin, and the next fetch finds them.
+            await self.archived.wait(0)
+            self.archived.end()
+            return self.encode(answer)
+        answer.partitions.clear()
+        answer.served.clear()
+        wait_ms = self._broker.settings.archive.fetch_wait_ms
+        try:
+            await self.archived.wait(max(self._wait_max_s, wait_ms / 1000))
+        finally:
+            self.archived.end()
+        return self.encode(await self._read_again())
+
     async def answer_when_room(self) -> Reply:
         """Wait until memory for replies is free, at most for the fetch's maximum wait."""
         loop = asyncio.get_running_loop()
@@ -226,7 +248,10 @@ class FetchRun:
         finally:
             deadline.cancel()
         if self.has_room:
-            return self.encode(await self._read_again())
+            answer = await self._read_again()
+            if self.archived.is_waited_for:
+                return await self.answer_from_archive(answer)
+            return self.encode(answer)
         answer = FetchAnswer()
         self._read_into(answer, 0)
         return self.encode(answer)
@@ -241,6 +266,8 @@ class FetchRun:
         while True:
             await self._wait_for_more(answer, wait_until)
             answer = await self._read_again()
+            if self.archived.is_waited_for:
+                return await self.answer_from_archive(answer)
             if not answer.idle_bytes or self.is_enough(answer) or loop.time() >= wait_until:
                 return self.encode(answer)
             self._broker.views.count(answer.scan)

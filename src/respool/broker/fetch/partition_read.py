@@ -7,16 +7,21 @@ from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
+from respool.broker.archive.archived_reads import ArchivedBatches
+from respool.broker.fetch.archived_part import ArchivedPart
+from respool.broker.fetch.archived_piece import ArchivedPiece
 from respool.broker.fetch.readers import Reader, diverging_epoch
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
+from respool.broker.views.batch_filter import ViewCondition
 from respool.broker.views.candidate_read import CandidateRead
 from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
+from respool.broker.views.scanned_log import ScannedLog
 from respool.broker.views.views import ViewReader, Views
 from respool.log.partition_log import PartitionLog, ReadSpec, TailBatches
-from respool.model.errors import UnsupportedCompressionType
+from respool.model.errors import OffsetOutOfRange, UnsupportedCompressionType
 from respool.model.file_range import FileRange
 from respool.model.ids import Offset
 from respool.ports.disk import NotCached
@@ -29,13 +34,21 @@ _LAST_OFFSET_DELTA = Struct(">i").unpack_from
 _LAST_OFFSET_DELTA_AT = 23
 # With more aborted transactions than this the records are sent, with only the transactions that concern them.
 LOCAL_READ_ABORTED_MAX = 200
+# So much of an archived log is scanned for a reader that is not shown every record.
+FILTERED_BYTES = 4 * 1024 * 1024
 # So little at the log's end is sent whatever a reader's condition is.
 NEAR_END_BYTES = 64 * 1024
 
 
 class PartitionRead:
     def __init__(
-        self, reader: Reader, *, views: Views, version: int, local_read_bytes_min: int
+        self,
+        reader: Reader,
+        *,
+        views: Views,
+        version: int,
+        local_read_bytes_min: int,
+        archived: ArchivedPart,
     ) -> None:
         self._reader = reader
         self._local_reads = LocalReadRanges(reader, bytes_min=local_read_bytes_min)
@@ -43,6 +56,7 @@ class PartitionRead:
         # A read_committed reader gets nothing of open transactions, and needs the list of aborted ones.
         self._read_committed = reader.read_to is ReadTo.STABLE
         self._views = views
+        self._archived = archived
         # Created with the first partition that needs it.
         self._view_reader: ViewReader | None = None
 
@@ -100,17 +114,16 @@ class PartitionRead:
                 with_empty=self._reader.with_empty,
             )
             condition = self._reader.condition(partition, target)
+            # Local segments may be removed while another thread is here.
+            is_archived = log.config.remote_storage_enable and spec.offset < log.local_start
             if condition is not None:
                 # Without memory for a reply, nothing is scanned either.
                 if left > 0:
-                    records = self._of_views().read(
-                        log,
-                        spec,
-                        scan,
-                        key=target.key,
-                        topic_id=partition.topic_id,
-                        condition=condition,
+                    records = self._read_filtered(
+                        partition, target, spec, scan, condition, is_archived=is_archived
                     )
+            elif is_archived:
+                records, aborted = self._read_archived(partition, target, spec)
             else:
                 local_read, records = self._read_as_stored(
                     log,
@@ -123,7 +136,9 @@ class PartitionRead:
                 # In another thread, roles may change during the read: a deposed leader truncates its log, and the
                 # records written there next do not continue the follower's log.
                 self._reader.check(partition, target)
-            if self._read_committed and records and not isinstance(records, FilteredRecords):
+            is_filtered = isinstance(records, FilteredRecords)
+            if self._read_committed and records and not is_archived and not is_filtered:
+                assert not isinstance(records, FilteredRecords)
                 aborted = aborted_among(
                     log, Offset(target.fetch_offset), records, cached_only=cached_only
                 )
@@ -173,6 +188,51 @@ class PartitionRead:
                 return None, candidates
         local_read = find(spec)
         return local_read, b"" if local_read is not None else self._records(log, spec)
+
+    def _read_filtered(
+        self,
+        partition: Partition,
+        target: FetchTarget,
+        spec: ReadSpec,
+        scan: ScanPass,
+        condition: ViewCondition,
+        *,
+        is_archived: bool,
+    ) -> FilteredRecords | bytes:
+        log: ScannedLog = partition.log
+        if is_archived:
+            wanted = spec._replace(bytes_max=FILTERED_BYTES, with_empty=True)
+            found = self._take_archived(partition, target, wanted)
+            if found is None:
+                return b""
+            log = piece = ArchivedPiece(found)
+            spec = piece.within(spec)
+        return self._of_views().read(
+            log, spec, scan, key=target.key, topic_id=partition.topic_id, condition=condition
+        )
+
+    def _read_archived(
+        self, partition: Partition, target: FetchTarget, spec: ReadSpec
+    ) -> tuple[bytes, list[tuple[int, int]] | None]:
+        """The records, if they have come, and the aborted transactions among them."""
+        found = self._take_archived(partition, target, spec)
+        if found is None:
+            return b"", [] if self._read_committed else None
+        self._check_codec(found.records)
+        if found.aborted is None:
+            return found.records, None
+        return found.records, [(one.producer_id, one.first_offset) for one in found.aborted]
+
+    def _take_archived(
+        self, partition: Partition, target: FetchTarget, spec: ReadSpec
+    ) -> ArchivedBatches | None:
+        if spec.offset < partition.log_start:
+            raise OffsetOutOfRange(
+                f"{partition.name}: offset {spec.offset}, the log starts at {partition.log_start}"
+            )
+        if spec.offset >= spec.max_offset:
+            return None
+        return self._archived.take(target.key, partition, spec, with_aborted=self._read_committed)
 
     def _of_views(self) -> ViewReader:
         if self._view_reader is None:

@@ -14,6 +14,7 @@ Partitions are read in another thread too, while the loop changes roles. So a ro
 from collections.abc import Iterable
 from typing import Protocol
 
+from respool.broker.archive.archive import Archive
 from respool.broker.fetch.sessions import FetchTarget
 from respool.broker.memory import MemoryBudget
 from respool.broker.partitions.partition import Partition
@@ -55,6 +56,7 @@ class FetchBroker(Protocol):
     offload: Offload
     local_read_bytes: Counter
     views: Views
+    archive: Archive | None
 
     @property
     def image(self) -> ClusterImage: ...

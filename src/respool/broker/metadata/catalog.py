@@ -25,7 +25,7 @@ from respool.model.cluster import (
     TopicImage,
 )
 from respool.model.cluster_settings import ControllerSettings
-from respool.model.errors import RequestTimedOut, UnknownTopicOrPartition
+from respool.model.errors import InvalidConfig, RequestTimedOut, UnknownTopicOrPartition
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
 from respool.model.settings import Settings
 from respool.model.topic_config import TopicConfig
@@ -262,7 +262,17 @@ class Catalog:
         return topic
 
     def parse_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        return TopicConfig.parse(overrides, base=self.topic_defaults)
+        """
+        Raises:
+            InvalidConfig: a setting is invalid, or this broker lacks what it needs.
+        """
+        config = TopicConfig.parse(overrides, base=self.topic_defaults)
+        if config.remote_storage_enable and not self.settings.archive.address:
+            raise InvalidConfig(
+                "remote.storage.enable = true needs an archive: set archive = s3://bucket/prefix, or another address, "
+                "on every broker"
+            )
+        return config
 
     def _on_changed(self, changed: frozenset[str]) -> None:
         before = self.image

@@ -239,6 +239,7 @@ class TopicChanges:
             for one in overrides:
                 check_is_no_view_setting(one, name)
             _check_unchanged(before, overrides)
+            _check_archive_stays(before, overrides)
             # Existing overrides that are unknown here were set by a newer version: they stay, and block no change.
             foreign = before.overrides.items() - understood(before.overrides).items()
             config = self._catalog.parse_config(
@@ -349,6 +350,25 @@ def _check_unchanged(before: TopicImage, overrides: Mapping[str, str]) -> None:
     if changed:
         raise InvalidConfig(
             f"{', '.join(changed)} of {before.name!r} cannot be changed: create another topic with the new value"
+        )
+
+
+def _check_archive_stays(before: TopicImage, overrides: Mapping[str, str]) -> None:
+    """
+    Raises:
+        InvalidConfig: the archived part of the log would be lost without saying so.
+    """
+
+    def is_true(name: str) -> bool:
+        return overrides.get(name, "").strip().lower() == "true"
+
+    if before.config.remote_storage_enable and not (
+        is_true("remote.storage.enable") or is_true("remote.log.delete.on.disable")
+    ):
+        raise InvalidConfig(
+            f"remote.storage.enable of {before.name!r} can be set to false only together with "
+            "remote.log.delete.on.disable = true: what is archived is deleted then. To stop copying and keep it, set "
+            "remote.log.copy.disable = true"
         )
 
 

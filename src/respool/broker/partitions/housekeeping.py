@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from respool.broker.partitions.compactor import Compactor
@@ -44,7 +45,9 @@ class Housekeeping:
         compactor: Compactor,
         tag_indexer: TagIndexer,
         deliveries: DelayedRecords,
+        archived_end: Callable[[Partition], Offset],
     ) -> None:
+        """`archived_end`: up to where a partition is archived for certain."""
         self._partitions = partitions
         self._folder = folder
         self._deferred_deletion = deferred_deletion
@@ -54,6 +57,7 @@ class Housekeeping:
         self._compactor = compactor
         self._tag_indexer = tag_indexer
         self._deliveries = deliveries
+        self._archived_end = archived_end
 
     async def run_retention(self) -> NoReturn:
         while True:
@@ -89,17 +93,20 @@ class Housekeeping:
         new_start = partition.log.expired_end(
             now_ms=self._clock.now_ms(),
             high_watermark=partition.high_watermark,
-            kept=self._kept_by_delays(partition)._replace(from_offset=OFFSET_MAX),
+            kept=self._kept(partition)._replace(from_offset=OFFSET_MAX),
         )
         if new_start is not None and partition.is_leading:
             await self._deliveries.carry(partition, new_start)
 
-    def _kept_by_delays(self, partition: Partition) -> KeptRecords:
-        if not partition.config.respool_delay:
-            return KEPT_NONE
-        return KeptRecords(
-            self._deliveries.deletable_to(partition), self._deliveries.carried_bytes(partition)
-        )
+    def _kept(self, partition: Partition) -> KeptRecords:
+        config, kept = partition.config, KEPT_NONE
+        if config.respool_delay:
+            kept = KeptRecords(
+                self._deliveries.deletable_to(partition), self._deliveries.carried_bytes(partition)
+            )
+        if config.remote_storage_enable:
+            kept = kept._replace(archived_end=self._archived_end(partition))
+        return kept
 
     def clean(self, partition: Partition) -> None:
         """Apply retention to one partition: roll and delete segments, expire producer state."""
@@ -114,7 +121,7 @@ class Housekeeping:
             removed = log.apply_retention(
                 now_ms=now_ms,
                 high_watermark=partition.high_watermark,
-                kept=self._kept_by_delays(partition),
+                kept=self._kept(partition),
             )
             log.producers.expire(now_ms)
         except DiskFull as error:
@@ -125,10 +132,12 @@ class Housekeeping:
             partition.on_storage_error(error)
             return
         partition.on_log_start_moved()
-        ends = [*(one.base_offset for one in removed[1:]), log.log_start]
+        ends = [*(one.base_offset for one in removed[1:]), log.local_start]
         for segment, end in zip(removed, ends, strict=False):
             # The log start was there first: DeleteRecords moved it, or the leader's moved.
             why = "out of retention" if end > log_start else f"before the log start {log_start}"
+            if end > log.log_start:
+                why = "archived, and out of local retention"
             logger.info("%s: removed %s, %s", partition.name, segment, why)
             self._deferred_deletion.run_later(
                 segment.delete, delay_ms=log.config.file_delete_delay_ms

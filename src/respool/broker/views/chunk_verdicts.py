@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from respool.broker.views.batch_filter import BatchFilter, ChunkBatch
 from respool.broker.views.scan_pass import ScanPass
+from respool.broker.views.scanned_log import ScannedLog
 from respool.broker.views.verdict_cache import BatchKey, CacheScope, Verdict, VerdictCache
-from respool.log.partition_log import AbortedTransaction, PartitionLog
+from respool.log.partition_log import AbortedTransaction
 from respool.model.errors import SegmentCorrupt
 from respool.model.ids import Offset
 from respool.records.batch import (
@@ -92,7 +93,7 @@ class AbortedBatches:
 
 
 def aborted_batches(
-    log: PartitionLog, batches: Sequence[ChunkBatch], *, cached_only: bool = False
+    log: ScannedLog, batches: Sequence[ChunkBatch], *, cached_only: bool = False
 ) -> AbortedBatches:
     """
     Raises:

@@ -26,8 +26,9 @@ from respool.broker.views.chunk_verdicts import (
 )
 from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
+from respool.broker.views.scanned_log import ScannedLog
 from respool.broker.views.verdict_cache import CacheScope, Verdict, VerdictCache
-from respool.log.partition_log import PartitionLog, ReadSpec
+from respool.log.partition_log import ReadSpec
 from respool.log.tagged_read import TagCursor, TaggedBatches
 from respool.model.errors import CorruptMessage, UnsupportedCompressionType
 from respool.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset
@@ -50,7 +51,7 @@ class ScannedTo(NamedTuple):
 class FilteredSource(NamedTuple):
     """What is read: a partition's log, and which of its records are shown."""
 
-    log: PartitionLog
+    log: ScannedLog
     scope: CacheScope
     condition: ViewCondition
     read_committed: bool

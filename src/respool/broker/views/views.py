@@ -7,8 +7,9 @@ from respool.broker.views.batch_filter import ViewCondition, ViewConditions
 from respool.broker.views.filtered_read import FilteredRead, FilteredSource, ScannedTo
 from respool.broker.views.filtered_records import FilteredRecords
 from respool.broker.views.scan_pass import ScanPass
+from respool.broker.views.scanned_log import ScannedLog
 from respool.broker.views.verdict_cache import CacheScope, VerdictCache
-from respool.log.partition_log import PartitionLog, ReadSpec
+from respool.log.partition_log import ReadSpec
 from respool.log.tag_query import TagName, TagQuery, indexed_names
 from respool.model.cluster import ClusterImage, TopicImage
 from respool.model.conditions.clause_parser import InvalidWhere
@@ -133,7 +134,7 @@ class ViewReader:
 
     def read(
         self,
-        log: PartitionLog,
+        log: ScannedLog,
         spec: ReadSpec,
         scan: ScanPass,
         *,

@@ -55,9 +55,12 @@ class LogLoader:
         producer_expiration_ms: int,
         may_have_gaps: bool = False,
         is_replicated: bool = False,
+        is_archived: bool = False,
         create_folder: Callable[[], None] | None = None,
     ) -> None:
         """A log that may have been compacted may have gaps; a replica of one may have gaps up to its end.
+
+        The first segments of one that is archived may be in the archive only.
 
         With `create_folder`, there is no folder yet, and the first append calls it.
         """
@@ -68,6 +71,7 @@ class LogLoader:
         self._expiration_ms = producer_expiration_ms
         self._may_have_gaps = may_have_gaps
         self._is_replicated = is_replicated
+        self._is_archived = is_archived
         found = (
             LogFolder(segments=[], snapshots=SnapshotFiles(disk, folder, ()))
             if create_folder is not None
@@ -110,7 +114,8 @@ class LogLoader:
         synced_end = max(recovery_point, self._snapshots.newest)
         if not self._segments:
             return self._begin(log_start, synced_end)
-        log_start = max(log_start, self._segments[0].base_offset)
+        if not self._is_archived:
+            log_start = max(log_start, self._segments[0].base_offset)
         log_end = self._clean_end(recovery_point) if clean else None
         loaded = (
             self._load_clean(log_start, log_end)

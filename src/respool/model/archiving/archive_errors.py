@@ -2,15 +2,27 @@
 
 from respool.model.errors import RequestError, RespoolError, StorageFailed
 
+# The kinds of failures, for metrics.
+UNAVAILABLE_KINDS = (
+    "missing_bucket",
+    "denied",
+    "clock",
+    "throttled",
+    "timeout",
+    "unreachable",
+    "failed",
+)
+
 
 class ArchiveUnavailable(RespoolError):
     """The object store did not do what was asked of it; a retry may succeed.
 
-    `kind` is for metrics and status: missing_bucket, denied, clock, throttled, timeout, unreachable or failed.
+    `kind` is one of UNAVAILABLE_KINDS.
     """
 
     def __init__(self, message: str, *, kind: str = "failed") -> None:
         super().__init__(message)
+        assert kind in UNAVAILABLE_KINDS, kind
         self.kind = kind
 
 

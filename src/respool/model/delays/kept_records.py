@@ -1,4 +1,4 @@
-"""What retention must keep of a log because delayed records wait there."""
+"""What retention must keep of a log: delayed records wait there, or it is not archived yet."""
 
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ class KeptRecords(NamedTuple):
 
     from_offset: Offset
     uncounted_bytes: int
+    # Of an archived topic: everything from here on is on brokers only.
+    archived_end: Offset = Offset(0)
 
 
 KEPT_NONE = KeptRecords(OFFSET_MAX, 0)

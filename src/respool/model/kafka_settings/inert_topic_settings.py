@@ -8,13 +8,12 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from respool.model.config_rules import LONG_MAX, ConfigRule, long_between, yes_or_no
+from respool.model.config_rules import ConfigRule, yes_or_no
 from respool.model.errors import InvalidConfig
 
-# Kafka's value for a local limit that is the topic's own.
-AS_RETENTION = -2
-
-_NO_TIERING = "Respool has no tiered storage: all segments stay on the brokers' disks"
+_NO_COPY_LAG = (
+    "local segments are never removed before they are archived, and by local.retention.* only"
+)
 
 
 def _only(
@@ -33,22 +32,6 @@ def _only(
 
 @dataclass(frozen=True, kw_only=True)
 class InertTopicSettings:
-    local_retention_bytes: int = field(
-        default=AS_RETENTION,
-        metadata=_only(
-            AS_RETENTION,
-            long_between(-2, LONG_MAX, "Only -2, which means retention.bytes: no tiered storage."),
-            why_not_others=f"{_NO_TIERING}, and retention.bytes limits them",
-        ),
-    )
-    local_retention_ms: int = field(
-        default=AS_RETENTION,
-        metadata=_only(
-            AS_RETENTION,
-            long_between(-2, LONG_MAX, "Only -2, which means retention.ms: no tiered storage."),
-            why_not_others=f"{_NO_TIERING}, and retention.ms limits them",
-        ),
-    )
     message_downconversion_enable: bool = field(
         default=True,
         metadata=yes_or_no(
@@ -63,24 +46,6 @@ class InertTopicSettings:
             why_not_others="a segment's file grows with its records, and is not allocated in advance",
         ),
     )
-    remote_log_copy_disable: bool = field(
-        default=False,
-        metadata=_only(
-            False, yes_or_no("Only false: no tiered storage."), why_not_others=_NO_TIERING
-        ),
-    )
-    remote_log_delete_on_disable: bool = field(
-        default=False,
-        metadata=_only(
-            False, yes_or_no("Only false: no tiered storage."), why_not_others=_NO_TIERING
-        ),
-    )
-    remote_storage_enable: bool = field(
-        default=False,
-        metadata=_only(
-            False, yes_or_no("Only false: no tiered storage."), why_not_others=_NO_TIERING
-        ),
-    )
 
 
 INERT = frozenset(one.name.replace("_", ".") for one in dataclasses.fields(InertTopicSettings))
@@ -93,6 +58,6 @@ REFUSED: Mapping[str, str] = {
     "message.timestamp.difference.max.ms": (
         "Kafka 4.0 removed it; use message.timestamp.before.max.ms and message.timestamp.after.max.ms"
     ),
-    "remote.copy.lag.bytes": _NO_TIERING,
-    "remote.copy.lag.ms": _NO_TIERING,
+    "remote.copy.lag.bytes": _NO_COPY_LAG,
+    "remote.copy.lag.ms": _NO_COPY_LAG,
 }

@@ -342,9 +342,11 @@ def test_an_operation_that_does_not_exist_is_refused(
 
 # Settings, values, and the reason why they are refused.
 NOT_DONE = [
-    (("remote.storage.enable", "true"), "remote.storage.enable: true is refused: .*tiered storage"),
-    (("local.retention.ms", "60000"), "local.retention.ms: 60000 is refused: .*tiered storage"),
-    (("remote.copy.lag.ms", "0"), "remote.copy.lag.ms is refused: .*tiered storage"),
+    (("remote.storage.enable", "true"), "remote.storage.enable = true needs an archive"),
+    (
+        ("remote.copy.lag.ms", "0"),
+        "remote.copy.lag.ms is refused: local segments are never removed",
+    ),
     (("preallocate", "true"), "preallocate: true is refused"),
     (("flush.messages", "1000"), "flush.messages: 1000 is refused"),
     (("no.such", "1"), "^Unknown topic config name: no.such$"),

@@ -418,7 +418,7 @@ def test_settings_without_effect_are_shown_and_say_so(running_broker: RunningBro
         FROM_TOPIC,
         BOOLEAN,
     )
-    assert "no tiered storage" in tiered.documentation
+    assert "Whether closed segments are archived" in tiered.documentation
     assert told["local.retention.ms"].value == "-2"
     assert told["local.retention.ms"].config_source == FROM_DEFAULT
     assert told["preallocate"].value == "false"

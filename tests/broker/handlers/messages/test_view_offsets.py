@@ -42,6 +42,8 @@ def list_offset(broker: RunningBroker, topic: str, at: int, version: int) -> Any
 def test_every_offset_is_the_parents(broker: RunningBroker, version: int) -> None:
     second = broker.clock.now_ms() - 2_000
     for at in (LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, second, second + 60_000):
+        if at == EARLIEST_LOCAL and version < 8:
+            continue
         of_view = list_offset(broker, "paid", at, version)
         assert of_view.error_code == 0
         assert of_view == list_offset(broker, "rides", at, version)

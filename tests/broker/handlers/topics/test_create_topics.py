@@ -259,8 +259,8 @@ def test_a_setting_that_respool_cannot_do_is_refused_with_the_reason(
         "kept": 0,
         "plain": 0,
     }
-    assert "no tiered storage" in told["tiered"][1]
-    assert "no tiered storage" in told["lagging"][1]
+    assert "needs an archive" in told["tiered"][1]
+    assert "never removed before they are archived" in told["lagging"][1]
     assert told["other"][1] == "Unknown topic config name: no.such"
     assert set(running_broker.broker.image.topics) == (
         set() if validate_only else {"kept", "plain"}

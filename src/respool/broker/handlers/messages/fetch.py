@@ -89,6 +89,9 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         answer = run.read(cached_only=True)
     except NotCached:
         return run.answer_from_disk(request)
+    if run.archived.is_waited_for:
+        request.waits_for_others = True
+        return run.answer_from_archive(answer)
     if run.is_enough(answer):
         return run.encode(answer)
     request.waits_for_others = True

@@ -6,8 +6,9 @@
 | -1 latest       | the high watermark: the next offset a consumer could read                 |
 | -2 earliest     | the log's start                                                             |
 | -3 max time     | the record with the largest timestamp                                      |
-| -4 local start  | the log's start on this disk                                                |
-| -5 tiered end, -6 | nothing is tiered: no offset                                             |
+| -4 local start  | the first offset on the brokers' disks; from v8 on                         |
+| -5 tiered end   | the last archived offset, -1 if there is none; from v9 on                  |
+| -6 pending      | the first offset that is not archived; -1 without archive; from v11 on     |
 
 Another broker of the cluster may send an offset together with the latest-timestamp request (`time_at`, a tagged field):
 the reply has the timestamp of the first record at or after that offset.
@@ -15,10 +16,12 @@ the reply has the timestamp of the first record at or after that offset.
 With isolation_level=1 the lookup ends at the last stable offset for consumers: nothing beyond it is found.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeAlias
 
+from respool.broker.archive.archive import Archive
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import CLUSTER_ACTION, DESCRIBE_TOPIC
@@ -29,8 +32,10 @@ from respool.model.errors import (
     InvalidRequest,
     OffsetNotAvailable,
     RequestError,
+    RequestTimedOut,
     StorageError,
     StorageFailed,
+    UnsupportedVersion,
 )
 from respool.model.ids import Offset
 from respool.ports.disk import NotCached
@@ -46,6 +51,9 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 NO_OFFSET = -1
+BOUNDS = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD})
+# The first versions of ListOffsets with these.
+SINCE_VERSION = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 # Partitions of one request that are looked up on the event loop; more would block other requests.
 QUICK_LOOKUPS_MAX = 32
 
@@ -149,20 +157,30 @@ class _Answers:
                 # Another broker wants the age of the next record that a group reads.
                 return partial(self._with_time, latest, partition, Offset(time_at))
             return latest
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            log = partition.log
-            return ListedOffset(
-                asked.partition_index,
-                offset=log.log_start,
-                leader_epoch=log.epoch_at(log.log_start),
-            )
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return ListedOffset(asked.partition_index)
+        if timestamp in BOUNDS:
+            return self._bound(partition, timestamp)
         raise InvalidRequest(f"{timestamp} is neither a time nor a known special timestamp")
+
+    def _bound(self, partition: Partition, timestamp: int) -> ListedOffset | _Slow:
+        """A bound of the log or of one of its tiers."""
+        since = SINCE_VERSION.get(timestamp)
+        if since is not None and self._request.version < since:
+            raise UnsupportedVersion(f"{timestamp} needs ListOffsets version {since}")
+        log = partition.log
+        if timestamp == EARLIEST:
+            return _at(partition, log.log_start)
+        if timestamp == EARLIEST_LOCAL:
+            return _at(partition, log.local_start)
+        if self._broker.archive is None or not log.config.remote_storage_enable:
+            return ListedOffset(partition.name.partition)
+        return partial(self._archived_end, partition, timestamp)
 
     def _find(self, partition: Partition, timestamp: int, end: Offset) -> ListedOffset | _Slow:
         """A lookup by timestamp opens batches: too slow for the event loop, unless one is small and in memory."""
         log = partition.log
+        archive = self._broker.archive
+        if archive is not None and log.log_start < log.local_start:
+            return partial(self._find_in_both, archive, partition, timestamp, end)
         if timestamp == MAX_TIMESTAMP:
             return partial(
                 self._find_in_thread, partition, lambda: log.latest_timestamp(max_offset=end)
@@ -183,6 +201,44 @@ class _Answers:
             lambda: log.first_at_or_after(timestamp, max_offset=end),
         )
 
+    async def _find_in_both(
+        self, archive: Archive, partition: Partition, timestamp: int, end: Offset
+    ) -> ListedOffset:
+        """Look up what is archived only, then what is local; the archive may take its time."""
+        log = partition.log
+        try:
+            async with asyncio.timeout(self._broker.settings.archive.lookup_ms / 1000):
+                if timestamp == MAX_TIMESTAMP:
+                    archived = await archive.latest(partition)
+                else:
+                    archived = await archive.first_at_or_after(partition, timestamp, max_offset=end)
+        except TimeoutError:
+            raise RequestTimedOut(
+                f"{partition.name}: the archive does not answer in time"
+            ) from None
+        if timestamp != MAX_TIMESTAMP:
+            if archived is not None:
+                return _listed(partition, archived)
+            return await self._find_in_thread(
+                partition, lambda: log.first_at_or_after(timestamp, max_offset=end)
+            )
+        local = await self._find_in_thread(partition, lambda: log.latest_timestamp(max_offset=end))
+        # Of equal times, the first record.
+        is_archived = archived is not None and archived.timestamp >= local.timestamp
+        return _listed(partition, archived) if is_archived else local
+
+    async def _archived_end(self, partition: Partition, timestamp: int) -> ListedOffset:
+        archive = self._broker.archive
+        assert archive is not None
+        manifest = await archive.manifest(partition)
+        archived_end = manifest.archived_end or Offset(0)
+        if timestamp == EARLIEST_PENDING_UPLOAD:
+            return _at(partition, max(archived_end, partition.log_start))
+        if not manifest.segments:
+            return ListedOffset(partition.name.partition)
+        # As in Kafka, the last archived offset itself.
+        return _at(partition, Offset(archived_end - 1))
+
     async def _find_in_thread(
         self, partition: Partition, look_up: Callable[[], TimestampedOffset | None]
     ) -> ListedOffset:
@@ -202,6 +258,12 @@ class _Answers:
         except StorageError as error:
             raise StorageFailed(f"{partition.name}: {error}") from error
         return listed if found is None else listed._replace(timestamp=found)
+
+
+def _at(partition: Partition, offset: Offset) -> ListedOffset:
+    return ListedOffset(
+        partition.name.partition, offset=offset, leader_epoch=partition.log.epoch_at(offset)
+    )
 
 
 def _listed(partition: Partition, found: TimestampedOffset | None) -> ListedOffset:
