@@ -31,6 +31,7 @@ NOT_RUN = (
     "mirror",
     "pipeline",
     "log accept-loss",
+    "archive",
 )
 NOT_RUN_LINES = {
     "respool consume rides --follow --since '3 hours ago'",

@@ -74,6 +74,7 @@ LINES = [
     "group delete billing --yes",
     "log dump {data}/rides-0/00000000000000000000.log",
     "log verify {data}",
+    "archive status file://{data}",
 ]
 # In files of their own, with an etcd: the fixtures of this folder check what they print, too.
 WITH_ETCD = {

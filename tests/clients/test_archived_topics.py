@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -10,14 +9,24 @@ from confluent_kafka.admin import AdminClient
 
 from respool.testing import Broker
 from support.all_clients import each_client
+from support.archived_broker import (
+    FIRST_MS,
+    archived_topic,
+    archiving_broker,
+    local_bases,
+    messages,
+    segments_of,
+    wait_until_archived,
+    write,
+)
 from support.confluent_client import ConfluentClient
 from support.message import KafkaClient, Message
+from support.topics import Topics
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.xdist_group("archive")]
 
 COUNT = 1_000
-FIRST_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -31,74 +40,9 @@ def broker(folder: Path) -> Iterator[Broker]:
         yield running
 
 
-def archiving_broker(folder: Path) -> Broker:
-    return Broker(
-        settings={
-            "archive": folder.as_uri(),
-            "archive_check_ms": 20,
-            "archive_delete_delay_ms": 0,
-            "retention_check_ms": 20,
-        }
-    )
-
-
-def archived_topic(broker: Broker, **settings: Any) -> str:
-    """A topic that keeps next to nothing local: segments are closed and archived at once."""
-    all_settings: dict[str, Any] = {
-        "remote_storage_enable": "true",
-        "local_retention_ms": "1",
-        "segment_bytes": "20000",
-        "respool_archive_max_age_ms": "0",
-        "file_delete_delay_ms": "0",
-        "retention_ms": "-1",
-        **settings,
-    }
-    return broker.new_topic("rides", **all_settings)
-
-
-def messages(count: int = COUNT, *, begin: int = 0) -> list[Message]:
-    return [
-        Message(
-            value=b"%d" % at + b"." * 90,
-            key=b"ride-%d" % at,
-            timestamp_ms=FIRST_MS + at * 1_000,
-            headers=(("n", b"%d" % at),),
-        )
-        for at in range(begin, begin + count)
-    ]
-
-
-def write(broker: Broker, topic: str, sent: list[Message]) -> None:
-    """In batches of 50, so that segments have several."""
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap, "batch.num.messages": 50, "linger.ms": 5}
-    )
-    for message in sent:
-        producer.produce(
-            topic,
-            message.value,
-            message.key,
-            0,
-            timestamp=message.timestamp_ms or 0,
-            headers=list(message.headers),
-        )
-    assert producer.flush(30) == 0
-
-
-def local_bases(broker: Broker, topic: str) -> list[int]:
-    return sorted(int(one.stem) for one in (Path(broker.data) / f"{topic}-0").glob("*.log"))
-
-
-def wait_until_archived(broker: Broker, topic: str, end: int) -> None:
-    """Wait until no record before `end` is on the broker's disk."""
-    wait_until(
-        lambda: local_bases(broker, topic)[0] >= end, "everything is archived, and local no more"
-    )
-
-
 @pytest.fixture(scope="module")
 def archived(broker: Broker) -> tuple[str, list[Message]]:
-    topic, sent = archived_topic(broker), messages()
+    topic, sent = archived_topic(broker), messages(COUNT)
     write(broker, topic, sent)
     wait_until_archived(broker, topic, COUNT)
     return topic, sent
@@ -132,7 +76,7 @@ def test_a_reader_continues_from_the_archive_into_live_records(
     broker: Broker, client: KafkaClient
 ) -> None:
     topic = archived_topic(broker, respool_archive_max_age_ms="-1")
-    sent = messages()
+    sent = messages(COUNT)
     write(broker, topic, sent)
     wait_until(lambda: local_bases(broker, topic)[0] > 0, "older segments are archived")
     found = client.read_from(broker.bootstrap, (topic, 0), 3, count=COUNT - 3)
@@ -298,5 +242,11 @@ def test_two_clusters_do_not_mix_in_one_archive(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*.json")) == before
 
 
-def segments_of(folder: Path, topic: str) -> list[Path]:
-    return sorted((folder / "topics" / topic).rglob("*.seg"))
+@pytest.mark.parametrize("client", each_client())
+def test_a_view_shows_archived_records(broker: Broker, client: KafkaClient) -> None:
+    topic = archived_topic(broker)
+    view = Topics(broker.bootstrap).view(f"{topic}.v.paid", of=topic, where="tag = 'paid'")
+    write(broker, topic, messages(COUNT))
+    wait_until_archived(broker, topic, COUNT)
+    found = client.read(broker.bootstrap, [(view, 0)])[view, 0]
+    assert [one.offset for one in found] == list(range(7, COUNT, 100))

@@ -25,6 +25,7 @@ from respool.cli import (
     topic,
     transaction,
 )
+from respool.cli.archives import archive_commands as archive
 from respool.cli.cluster import commands as cluster
 from respool.cli.delays import delay_commands as delay
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
@@ -78,6 +79,7 @@ app.command("status", epilog=broker_status.EPILOG)(broker_status.status)
 app.add_typer(topic.app, name="topic")
 app.add_typer(view.app, name="view")
 app.add_typer(delay.app, name="delay")
+app.add_typer(archive.app, name="archive")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")

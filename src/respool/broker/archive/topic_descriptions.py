@@ -8,6 +8,7 @@ from respool.broker.partitions.partition import Partition
 from respool.model.archiving.archive_errors import ObjectMissing
 from respool.model.cluster import ClusterImage, TopicImage
 from respool.model.ids import TopicId
+from respool.model.view_config import WHERE
 from respool.ports.object_store import Creation, ObjectStore, list_all
 
 ATTEMPTS_MAX = 5
@@ -61,7 +62,7 @@ async def newest_description(store: ObjectStore, keys: TopicKeys) -> tuple[int, 
 
 def describe(topic: TopicImage, image: ClusterImage) -> TopicDescription:
     views = {
-        view.name: dict(view.overrides)
+        view.name: {**view.overrides, WHERE: str(view.view.where)}
         for view in image.views.values()
         if view.view is not None and view.view.parent_id == topic.id
     }
