@@ -74,7 +74,7 @@ def test_local_deletion_changes_no_log_start_epoch_or_producer() -> None:
     assert log.log_start == 0
     assert [log.end_of_epoch(LeaderEpoch(one)) for one in range(4)] == epochs
     assert log.epoch_at(Offset(0)) == 0
-    assert log.knows_producer(7)
+    assert 7 in log._parts.producers
 
 
 def test_an_offset_that_is_archived_is_not_out_of_range() -> None:

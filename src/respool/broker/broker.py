@@ -107,7 +107,6 @@ class Broker:
         self.catalog.on_deleted = self.deleted_topics.on_deleted
         # How many partitions the start has to open; None when all are open.
         self._partitions_to_open: int | None = None
-        # None for a single broker.
         self.member: ClusterMember | None = None
         # In start order, so that simulated runs are deterministic.
         self._background: dict[asyncio.Task[Any], None] = {}
@@ -167,13 +166,11 @@ class Broker:
             self.housekeeping.run_tag_indexing(),
         ):
             self.spawn(work)
-        if self.archive is not None:
-            self.spawn(self.archive.run())
 
     async def _open_folder(self) -> DataFolder:
         new_cluster_id = cluster_id_text(self.world.rng.uuid())
-        is_alone = self.member is None
-        cluster_id = None if is_alone else await self.catalog.cluster_id(new_cluster_id)
+        member, new_id = self.member, new_cluster_id
+        cluster_id = None if member is None else await self.catalog.cluster_id(new_id)
         return await self.offload.run(
             lambda: DataFolder.open(
                 disk=self.world.disk,
@@ -187,7 +184,6 @@ class Broker:
         )
 
     def _create_components(self) -> None:
-        """Create the components that need the data folder."""
         replication = self._new_replication()
         self.partitions = Partitions(
             folder=self.folder,
@@ -294,7 +290,6 @@ class Broker:
         return list(dict.fromkeys(topic.name for topic, _ in wanted))
 
     async def _take_roles(self, topics: list[str]) -> None:
-        """Lead everything, as a single broker does."""
         # Coordinators last, since their first records go to other partitions that must be led by then.
         await self.hosted_replicas.take_roles(one for one in topics if not is_internal(one))
         await self.hosted_replicas.take_roles(one for one in topics if is_internal(one))

@@ -163,6 +163,9 @@ class LogParts:
         self.archive_rule = ArchiveRule(config)
         self.update_roll_rule()
 
+    def roll_rule_of(self, *, to_archive: bool) -> RollRule | ArchiveRule:
+        return self.archive_rule if to_archive else self.roll_rule
+
     def update_roll_rule(self) -> None:
         """Update the rule after a change of the active segment or the settings."""
         self.roll_rule = RollRule(

@@ -247,9 +247,7 @@ class PartitionLog(LogReader):
 
     @property
     def is_empty(self) -> bool:
-        """True while the log holds no batch, not even a deleted one: `append_fetched` then accepts a batch that
-        starts before the log end.
-        """
+        """True while it holds no batch, not even a deleted one: `append_fetched` may then start before the log end."""
         return self._fetched.is_empty
 
     @property
@@ -277,10 +275,9 @@ class PartitionLog(LogReader):
         return producer_id in self._parts.producers.transactions
 
     def roll_if_due(self, now_ms: int, *, to_archive: bool = False) -> bool:
-        """Roll the active segment if it is too old, or so old that it is to be archived; return whether it rolled."""
+        """Roll the active segment if it is too old, or is to be archived; return whether it rolled."""
         parts = self._parts
-        rule = parts.archive_rule if to_archive else parts.roll_rule
-        if not rule.is_due_at(parts.segments.active, now_ms):
+        if not parts.roll_rule_of(to_archive=to_archive).is_due_at(parts.segments.active, now_ms):
             return False
         parts.roll(now_ms)
         return True
@@ -391,8 +388,8 @@ class PartitionLog(LogReader):
     ) -> list[RemovedSegment]:
         """Remove the segments that retention no longer needs; delete the returned files later, off the event loop.
 
-        Segments with records of an open transaction stay, those that `kept` names, and an archived topic's log
-        start. It also closes the files of segments that were not read since the last call.
+        Segments with records of an open transaction stay, and those that `kept` names. It also closes the files of
+        segments that were not read since the last call.
 
         Raises:
             DiskFull, HandlesExhausted: nothing was changed; try again later.

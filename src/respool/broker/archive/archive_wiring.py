@@ -40,7 +40,7 @@ def new_archive(broker: ArchivingBroker) -> Archive | None:
         has_delays = partition.config.respool_delay
         return broker.deliveries.deletable_to(partition) if has_delays else OFFSET_MAX
 
-    return Archive(
+    archive = Archive(
         me=BrokerId(settings.broker_id),
         cluster_id=broker.folder.cluster_id,
         store=world.objects,
@@ -55,6 +55,8 @@ def new_archive(broker: ArchivingBroker) -> Archive | None:
         deletable_to=deletable_to,
         spawn=broker.spawn,
     )
+    broker.spawn(archive.run())
+    return archive
 
 
 def archived_end_of(archive: Archive | None, partition: Partition) -> Offset:

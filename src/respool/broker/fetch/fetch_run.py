@@ -219,6 +219,12 @@ class FetchRun:
             self._release_when_charged(room)
         return answer
 
+    async def answer_later(self, answer: FetchAnswer) -> Reply:
+        """Wait for more records, or for those that are archived only."""
+        if self.archived.is_waited_for:
+            return await self.answer_from_archive(answer)
+        return await self.answer_when_more(answer)
+
     async def answer_from_archive(self, answer: FetchAnswer) -> Reply:
         """Wait for the records that are archived only; those of other partitions do not wait with them."""
         if answer.record_bytes and self.is_enough(answer):

@@ -89,13 +89,10 @@ def fetch(request: Request, broker: Broker) -> Outcome:
         answer = run.read(cached_only=True)
     except NotCached:
         return run.answer_from_disk(request)
-    if run.archived.is_waited_for:
-        request.waits_for_others = True
-        return run.answer_from_archive(answer)
-    if run.is_enough(answer):
+    if run.is_enough(answer) and not run.archived.is_waited_for:
         return run.encode(answer)
     request.waits_for_others = True
-    return run.answer_when_more(answer)
+    return run.answer_later(answer)
 
 
 def _without_records(request: Request, session_id: int) -> Reply:
