@@ -37,6 +37,8 @@ TO_BROKERS = {
     "topic list": "",
     "topic describe": "rides",
     "topic alter": "rides --partitions 3",
+    "topic shrink": "rides --to 1 --yes",
+    "topic retire": "rides --yes",
     "topic delete": "rides --yes",
     "view create": "rides.v.tagged --of rides --where exists(tag)",
     "view list": "",
@@ -168,6 +170,8 @@ def broker() -> Iterator[Broker]:
         "consume rides --partition 9",
         "topic describe none",
         "topic alter none --partitions 3",
+        "topic shrink none --to 1 --yes",
+        "topic retire none --yes",
         "topic delete none --yes",
         "group describe none",
         "group lag none",
@@ -386,6 +390,8 @@ def test_every_question_can_be_answered_on_the_command_line() -> None:
     """So that scripts never wait: each command that asks has --yes."""
     asking = [path for path, command in all_commands().items() if has_option(command, "--yes")]
     assert [" ".join(path) for path in asking] == [
+        "topic shrink",
+        "topic retire",
         "topic delete",
         "view delete",
         "group reset",

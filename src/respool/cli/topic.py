@@ -1,4 +1,4 @@
-"""`respool topic`: create, list, describe, alter and delete topics."""
+"""`respool topic`: create, list, describe, alter, shrink and delete topics."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from respool.cli import options, output
+from respool.cli import options, output, topic_partitions
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.exit_codes import ExitCode
 from respool.cli.output import confirm
@@ -267,6 +267,14 @@ def alter(
     else:
         output.note(f"altered {name}")
     _explain_settings(cluster, name, wanted)
+
+
+app.command(
+    epilog="Examples:\n"
+    "  respool topic shrink rides --to 2 --dry-run\n"
+    "  respool topic shrink rides --to 2 --yes"
+)(topic_partitions.shrink)
+app.command(epilog="Example:\n  respool topic retire rides --yes")(topic_partitions.retire)
 
 
 @app.command(epilog="Example:\n  respool topic delete rides --yes")

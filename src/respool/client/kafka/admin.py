@@ -19,6 +19,7 @@ from respool.client.kafka.list_offsets import (
 )
 from respool.client.kafka.metadata import Address, Place, metadata_fields
 from respool.wire.api_table import Api
+from respool.wire.layout_change import LayoutChangeKind
 
 # As the number of partitions or replicas: use the broker's default.
 BROKER_DEFAULT = -1
@@ -115,6 +116,35 @@ def create_partitions(cluster: Cluster, topic: str, *, count: int) -> None:
         Api.CREATE_PARTITIONS,
         {"topics": topics, "timeout": REQUEST_MS, "validate_only": False},
         doing=f"growing topic {topic!r} to {count} partitions",
+        answers_of=lambda reply: reply.results,
+    )
+
+
+def change_layout(
+    cluster: Cluster,
+    topic: str,
+    kind: LayoutChangeKind,
+    *,
+    count: int = 0,
+    validate_only: bool = False,
+) -> None:
+    """Shrink the topic to `count` partitions that take records, or retire its sealed ones.
+
+    Raises:
+        BrokerRefused: REASSIGNMENT_IN_PROGRESS while replicas are being aligned: ask again.
+        BrokerUnreachable
+    """
+    topics = [{"name": topic, "count": count, "assignments": None}]
+    request_controller(
+        cluster,
+        Api.CREATE_PARTITIONS,
+        {
+            "topics": topics,
+            "timeout": REQUEST_MS,
+            "validate_only": validate_only,
+            "layout_change": str(kind),
+        },
+        doing=f"changing the partitions of topic {topic!r}",
         answers_of=lambda reply: reply.results,
     )
 

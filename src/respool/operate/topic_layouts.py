@@ -1,0 +1,64 @@
+"""Shrinks topics, and retires their sealed partitions, for an operator."""
+
+import time
+from collections.abc import Callable
+
+from respool.client.kafka import admin
+from respool.client.kafka.codes import Code
+from respool.client.kafka.errors import BrokerRefused, ClientError
+from respool.operate.cluster_admin import ClusterAdmin
+from respool.operate.errors import operator_error_of
+from respool.wire.layout_change import LayoutChangeKind
+
+ASK_AGAIN_S = 0.5
+
+
+def shrink_topic(
+    cluster: ClusterAdmin,
+    name: str,
+    *,
+    to: int,
+    is_unkeyed: bool = False,
+    is_dry_run: bool = False,
+    on_aligning: Callable[[str], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Shrink the topic; return when it takes records in its first `to` partitions only.
+
+    `on_aligning` gets the broker's message, once, if replicas have to be aligned first, which may take long.
+
+    Raises:
+        UsageError: the number is none that the topic can be shrunk to.
+        OperatorError: the topic cannot be shrunk, or not now.
+    """
+    kind = LayoutChangeKind.SHRINK_UNKEYED if is_unkeyed else LayoutChangeKind.SHRINK
+    is_told = False
+    while True:
+        try:
+            admin.change_layout(cluster.cluster, name, kind, count=to, validate_only=is_dry_run)
+        except BrokerRefused as error:
+            if error.code != Code.reassignment_in_progress or is_dry_run:
+                raise operator_error_of(error) from error
+            if not is_told:
+                on_aligning(error.message or "replicas are being aligned")
+            is_told = True
+            sleep(ASK_AGAIN_S)
+        except ClientError as error:
+            raise operator_error_of(error) from error
+        else:
+            return
+
+
+def retire_partitions(
+    cluster: ClusterAdmin, name: str, *, is_forced: bool = False, is_dry_run: bool = False
+) -> None:
+    """Take the topic's sealed partitions away.
+
+    Raises:
+        OperatorError: they have messages, or groups have not read them; `is_forced` allows both.
+    """
+    kind = LayoutChangeKind.RETIRE_FORCED if is_forced else LayoutChangeKind.RETIRE
+    try:
+        admin.change_layout(cluster.cluster, name, kind, validate_only=is_dry_run)
+    except ClientError as error:
+        raise operator_error_of(error) from error
