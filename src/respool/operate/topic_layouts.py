@@ -32,16 +32,16 @@ def shrink_topic(
         OperatorError: the topic cannot be shrunk, or not now.
     """
     kind = LayoutChangeKind.SHRINK_UNKEYED if is_unkeyed else LayoutChangeKind.SHRINK
-    is_told = False
+    is_noted = False
     while True:
         try:
             admin.change_layout(cluster.cluster, name, kind, count=to, validate_only=is_dry_run)
         except BrokerRefused as error:
             if error.code != Code.reassignment_in_progress or is_dry_run:
                 raise operator_error_of(error) from error
-            if not is_told:
+            if not is_noted:
                 on_aligning(error.message or "replicas are being aligned")
-            is_told = True
+            is_noted = True
             sleep(ASK_AGAIN_S)
         except ClientError as error:
             raise operator_error_of(error) from error
