@@ -84,6 +84,7 @@ class SharePartition:
         spawn: Spawn,
         may_act: Callable[[], bool],
         on_discarded: Callable[["SharePartition"], None],
+        on_dying: Callable[["SharePartition"], None],
     ) -> None:
         self.key = key
         self.partition = partition
@@ -115,8 +116,7 @@ class SharePartition:
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at_ms = 0
         self._could_not_act = False
-        # Called after a write: dead letters are due.
-        self.on_dying: Callable[[SharePartition], None] = _ignore
+        self._on_dying = on_dying
         spawn(self._load())
 
     # -- loading -----------------------------------------------------------------------------------------------------
@@ -148,6 +148,8 @@ class SharePartition:
         if not self.loaded.done():
             self.loaded.set_result(None)
         self.after_change()
+        if machine.dying:
+            self._on_dying(self)
 
     async def _decide_start(self, state: ShareState) -> ShareState:
         """Store where the group begins before anything is delivered.
@@ -337,7 +339,7 @@ class SharePartition:
         if self.error is None:
             self._on_stored(machine.version)
             if machine.dying:
-                self.on_dying(self)
+                self._on_dying(self)
 
     def _take(self, machine: SharePartitionMachine) -> ShareStateUpdate:
         return machine.take_update(now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms())
@@ -410,6 +412,3 @@ class SharePartition:
         for waiter in waiters:
             waiter.wake()
         self._on_discarded(self)
-
-
-def _ignore(_: SharePartition) -> None: ...

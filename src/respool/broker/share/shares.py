@@ -1,11 +1,11 @@
 """The share partitions that this broker leads, and the sessions of the members that fetch them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from respool.broker.partitions.partition import Partition
-from respool.broker.partitions.registry import Partitions
+from respool.broker.share.dead_letters import DeadLetterBroker, DeadLetters
 from respool.broker.share.persister import SharePersister
 from respool.broker.share.share_partition import SharePartition, Spawn
 from respool.broker.share.share_sessions import (
@@ -16,30 +16,22 @@ from respool.broker.share.share_sessions import (
 )
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.share.share_state import ShareKey
-from respool.model.cluster import ClusterImage, TopicImage
+from respool.model.cluster import TopicImage
 from respool.model.coordinator_errors import GroupIdNotFound
 from respool.model.errors import NotLeader, RequestError, UnknownTopicId, UnknownTopicOrPartition
 from respool.model.ids import Offset
 from respool.model.internal_topics import SHARE_GROUP_STATE
-from respool.model.settings import Settings
 from respool.model.share.share_group_config import share_group_settings
 from respool.model.share.share_settings import ShareGroupSettings
-from respool.ports.offload import Offload
 
 # A share partition that no session has any more is unloaded; if something is still under way, after this long.
 BUSY_S = 1.0
 
 
-class ShareBroker(Protocol):
+class ShareBroker(DeadLetterBroker, Protocol):
     """What share groups need of the broker: `Broker`."""
 
-    settings: Settings
-    partitions: Partitions
     steady_clock: SteadyClock
-    offload: Offload
-
-    @property
-    def image(self) -> ClusterImage: ...
 
     def may_act(self) -> bool: ...
 
@@ -50,7 +42,7 @@ class Shares:
         self.persister = persister
         self._spawn = spawn
         self._partitions: dict[tuple[str, ShareTarget], SharePartition] = {}
-        self.on_loaded: Callable[[SharePartition], None] = _ignore
+        self._dead_letters = DeadLetters(broker, spawn=spawn)
         self.sessions = ShareSessions(
             sessions_max=broker.settings.shares.group_share_max_share_sessions,
             on_closed=self._on_closed,
@@ -106,10 +98,10 @@ class Shares:
             spawn=self._spawn,
             may_act=broker.may_act,
             on_discarded=self._on_discarded,
+            on_dying=self._dead_letters.on_dying,
         )
         found.session_count = self.sessions.count(group, target)
         self._partitions[group, target] = found
-        self.on_loaded(found)
         return found
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -173,6 +165,3 @@ class Shares:
             one.discard(NotLeader("nobody used it"))
         else:
             asyncio.get_running_loop().call_later(BUSY_S, self._unload_if_idle, one)
-
-
-def _ignore(_: SharePartition) -> None: ...
