@@ -2,9 +2,11 @@
 
 import pytest
 
-from broker.group_client import start_with_groups
+from broker.group_client import restart, start_with_groups
 from broker.handlers.share_groups.share_client import ShareMember, acquired, offsets_of
 from broker.running_broker import RunningBroker, StartBroker
+from respool.records.build import NewRecord, build_batch
+from respool.wire.api_table import Api
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -80,3 +82,30 @@ def test_records_of_a_view_are_those_that_it_shows(broker: RunningBroker) -> Non
     member.join()
     assert member.take() == [(0, 4, 1)]
     assert member.take((0, 4, ACCEPT)) == []
+
+
+def test_records_of_a_key_come_one_after_the_other(broker: RunningBroker) -> None:
+    broker.set_for_group(
+        "billing", {"share.auto.offset.reset": "earliest", "respool.share.order": "key"}
+    )
+    now_ms = broker.clock.now_ms()
+    keys = (b"a", b"a", b"b", None, b"a")
+    batch = build_batch([NewRecord(key=key, value=b"v", timestamp_ms=now_ms) for key in keys])
+    reply = broker.ask(
+        Api.PRODUCE,
+        9,
+        transactional_id=None,
+        acks=-1,
+        timeout=1000,
+        topic_data=[{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}],
+    )
+    assert reply.responses[0].partition_responses[0].error_code == 0
+    member = ShareMember(broker)
+    member.join()
+    assert member.take() == [(0, 0, 1), (2, 3, 1)]
+    assert other(member).take() == []
+    assert member.take((0, 0, ACCEPT)) == [(1, 1, 1)]
+    restart(broker, crash=True)
+    again = ShareMember(broker, name="again")
+    # What was unfinished comes again, and still in order.
+    assert again.take() == [(1, 3, 1)]

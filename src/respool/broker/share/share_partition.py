@@ -18,6 +18,7 @@ from respool.broker.partitions.commit_waiters import FetchWaiter
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
 from respool.broker.share.persister import SharePersister
+from respool.broker.share.stored_batches import key_hashes, stored_batches
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.share.share_machine import SharePartitionMachine
 from respool.coordination.share.share_state import (
@@ -26,6 +27,7 @@ from respool.coordination.share.share_state import (
     ShareState,
     ShareStateUpdate,
 )
+from respool.log.partition_log import ReadSpec
 from respool.model.errors import NotLeader, RequestError, StorageError, StorageFailed
 from respool.model.ids import Offset
 from respool.model.share.share_errors import FencedStateEpoch
@@ -38,6 +40,7 @@ logger = logging.getLogger(__name__)
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 # Until records were read, this is how large they are taken to be.
 RECORD_BYTES = 512.0
+KEYS_READ_BYTES = 1024 * 1024
 # While the broker may not act, time stands still for locks; then they are longer, since nobody could acknowledge.
 PAUSE_MS = 1_000
 LOCK_EXTENSION_MS = 10_000
@@ -136,6 +139,9 @@ class SharePartition:
                 now_ms=self._clock.now_ms(),
                 wall_ms=self._clock.wall_ms(),
             )
+            if machine.is_ordered:
+                start, end = machine.start, machine.end
+                machine.learn_keys(await self._offload.run(lambda: self._read_keys(start, end)))
             if machine.has_update:
                 await self._persister.write(self.key, self._take(machine))
             self._check_leader()
@@ -150,6 +156,18 @@ class SharePartition:
         self.after_change()
         if machine.dying:
             self._on_dying(self)
+
+    def _read_keys(self, start: Offset, end: Offset) -> dict[int, int]:
+        """The keys of records that may be unfinished; in another thread."""
+        log, position = self.partition.log, max(start, self.partition.log_start)
+        found: dict[int, int] = {}
+        while position < end:
+            batches = stored_batches(log.read(ReadSpec(position, log.log_end, KEYS_READ_BYTES)))
+            if not batches:
+                break
+            found |= key_hashes(batches, start)
+            position = Offset(batches[-1].last_offset + 1)
+        return {offset: key for offset, key in found.items() if offset < end}
 
     async def _decide_start(self, state: ShareState) -> ShareState:
         """Store where the group begins before anything is delivered.
@@ -235,7 +253,11 @@ class SharePartition:
         machine = self._machine
         if machine is None:
             raise NotLeader(f"{self.partition.name}: group {self.key.group} is being loaded")
-        machine.update_settings(self.settings)
+        settings = self.settings
+        if settings.order_by_key is not machine.is_ordered:
+            self.discard(NotLeader(f"{self.partition.name}: respool.share.order was changed"))
+            raise NotLeader(f"{self.partition.name}: respool.share.order was changed")
+        machine.update_settings(settings)
         machine.on_log_start(self.partition.log_start)
         return machine
 

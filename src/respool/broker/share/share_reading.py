@@ -10,7 +10,7 @@ from typing import Protocol
 from respool.broker.fetch.readers import FetchBroker
 from respool.broker.share.share_partition import SharePartition
 from respool.broker.share.share_sessions import SessionKey, ShareTarget
-from respool.broker.share.stored_batches import SharedBatch, deliverable, stored_batches
+from respool.broker.share.stored_batches import SharedBatch, deliverable, key_hashes, stored_batches
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.views.batch_filter import ViewCondition
 from respool.broker.views.filtered_records import FilteredRecords
@@ -146,9 +146,10 @@ class ShareReading:
             return offset
         # The leader may have changed during the read, and the group's state with it.
         machine = share.machine()
+        keys = key_hashes(batches, machine.end) if machine.is_ordered else None
         acquired = machine.acquire(
             self._key.member,
-            deliverable(batches, offset, aborted=aborted),
+            deliverable(batches, offset, aborted=aborted, keys=keys),
             mode=limits.mode,
             records_max=limits.records,
             batch_size=limits.batch_size,

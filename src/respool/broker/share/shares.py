@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from respool.broker.partitions.partition import Partition
-from respool.broker.share.dead_letters import DeadLetterBroker, DeadLetters
+from respool.broker.share.dead_letter_writer import DeadLetterBroker, DeadLetters
 from respool.broker.share.persister import SharePersister
 from respool.broker.share.share_partition import SharePartition, Spawn
 from respool.broker.share.share_sessions import (

@@ -3,7 +3,7 @@
 Nothing is decompressed, except batches that lost records to compaction: which ones are left is not in their headers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from respool.records.batch import (
     RecordBatch,
     read_header,
 )
-from respool.records.record import iterate_times
+from respool.records.record import iterate_records, iterate_times
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 _BASE_AND_LENGTH = Struct(">qi").unpack_from
@@ -90,6 +90,7 @@ def deliverable(
     first: Offset,
     *,
     aborted: Sequence[AbortedTransaction] = (),
+    keys: Mapping[int, int] | None = None,
 ) -> FoundRecords:
     """What of a read from `first` on may be delivered: no control records and none of aborted transactions."""
     spans: list[RecordSpan] = []
@@ -103,7 +104,27 @@ def deliverable(
         else:
             spans += _spans_of(_offsets(batch), index)
     end = Offset(batches[-1].last_offset + 1) if batches else first
-    return FoundRecords(first=first, end=max(first, end), spans=spans)
+    return FoundRecords(first=first, end=max(first, end), spans=spans, keys=keys or {})
+
+
+def key_hashes(batches: Sequence[SharedBatch], first: int) -> dict[int, int]:
+    """The hash of the key of each record from `first` on that has a key; for order by key.
+
+    Python's hashes of bytes have 64 bits and a secret of the process: nobody can make keys that collide.
+    """
+    found: dict[int, int] = {}
+    for batch in batches:
+        if batch.last_offset < first or batch.attributes & CONTROL_BIT or not batch.record_count:
+            continue
+        data = b"".join(batch.buffers)
+        stored = RecordBatch(read_header(data), data)
+        try:
+            for record in iterate_records(stored, limit=DECOMPRESSED_BYTES_MAX):
+                if record.offset >= first and record.key is not None:
+                    found[record.offset] = hash(record.key)
+        except (CorruptMessage, MessageTooLarge, UnsupportedCompressionType):
+            continue
+    return found
 
 
 def _offsets(batch: SharedBatch) -> Iterable[int]:

@@ -6,12 +6,13 @@ smaller and smaller parts of a batch are acquired at once, and for its last deli
 it are not worn out with it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from respool.coordination.share.in_flight import HELD, InFlight, Lock, RecordRun
+from respool.coordination.share.key_order import KeyOrder
 from respool.coordination.share.share_state import ARCHIVED, AVAILABLE
 from respool.model.ids import Offset
 from respool.model.share.share_settings import ShareGroupSettings
@@ -42,6 +43,8 @@ class FoundRecords:
     end: Offset
     # Sorted.
     spans: list[RecordSpan]
+    # With order by key: the hash of the key of each record that has one, of those that never were acquired.
+    keys: Mapping[int, int] = field(default_factory=dict)
 
     def parts(self, start: Offset) -> Iterator[RecordSpan]:
         """From `start` on without gaps: spans, and between them ones of batch -1, which have no records."""
@@ -107,8 +110,11 @@ class Acquisition:
         records_max: int,
         batch_size: int,
         now_ms: int,
+        order: KeyOrder | None = None,
     ) -> None:
         self._window = window
+        self._order = order
+        self._key_inflight_max = settings.key_inflight_max
         self._limit = settings.delivery_count_limit
         self._locks_max = settings.record_locks_max
         self._lock = lock
@@ -134,6 +140,10 @@ class Acquisition:
                 batch = part.batch
                 if acquired.record_count >= self._records_max:
                     break
+            if self._order is not None:
+                if not self._acquire_in_order(part, batch_records[batch], self._order, found.keys):
+                    break
+                continue
             self._acquire_again(part, batch_records[batch])
             if self._is_over or not self._acquire_new(part):
                 break
@@ -190,6 +200,33 @@ class Acquisition:
         window.extend(RecordRun(last, HELD, 1, self._lock))
         self._add(first, last, 1, part.batch)
         return last == part.last
+
+    def _acquire_in_order(
+        self, part: RecordSpan, batch_records: int, order: KeyOrder, keys: Mapping[int, int]
+    ) -> bool:
+        """Acquire what is the next of its key. What is passed over stays available. False: no more are acquired."""
+        window = self._window
+        if part.last >= window.end:
+            last = min(part.last, window.end + self._locks_max - window.unfinished - 1)
+            if last >= window.end:
+                order.add(window.end, last, keys)
+                window.extend(RecordRun(last, AVAILABLE))
+        for first, last, run in window.between(part.first, min(part.last, window.end - 1)):
+            if run.state != AVAILABLE or run.due_at_ms > self._now_ms:
+                continue
+            alone = self._records_at_once(run.delivery_count, batch_records) is not None
+            for offset in range(first, last + 1):
+                if self._is_exact and self._acquired.record_count >= self._records_max:
+                    return False
+                if not order.may_acquire(offset, self._lock.member, self._key_inflight_max):
+                    continue
+                if alone and self._acquired.record_count:
+                    return False
+                window.change(offset, offset, self._held)
+                self._add(offset, offset, run.delivery_count + 1, part.batch)
+                if alone:
+                    return False
+        return part.last < window.end
 
     def _add(self, first: int, last: int, delivery_count: int, batch: int) -> None:
         self._acquired.add(first, last, delivery_count, batch, self._batch_size)

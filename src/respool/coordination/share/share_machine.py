@@ -16,13 +16,14 @@ again: records that were held come again.
 `now_ms` is of a clock that does not jump.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from respool.coordination.share.acknowledged_ranges import AcknowledgedRange
 from respool.coordination.share.acknowledgement import apply_acknowledgements
 from respool.coordination.share.acquisition import Acquired, AcquireMode, Acquisition, FoundRecords
 from respool.coordination.share.in_flight import HELD, InFlight, RecordRun
+from respool.coordination.share.key_order import KeyOrder
 from respool.coordination.share.share_state import (
     ARCHIVED,
     ARCHIVING,
@@ -37,6 +38,9 @@ from respool.coordination.share.share_state import (
 from respool.coordination.share.transitions import ShareCounts, Transitions
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.share.share_settings import ShareGroupSettings
+
+# Fewer keys than this stay in memory though their records are finished.
+KEYS_MIN = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,7 @@ class SharePartitionMachine:
         # After an unclean election the log may end before the state does: records written there now are new ones.
         self._window = InFlight(min(state.start_offset, log_end))
         self._transitions = Transitions(self._window, settings)
+        self._order = KeyOrder(self._window) if settings.order_by_key else None
         self._stored_start = state.start_offset
         # What is stored of records beyond the log's end.
         self._beyond: list[StateBatch] = []
@@ -167,6 +172,28 @@ class SharePartitionMachine:
             if run.state == AVAILABLE and run.due_at_ms > now_ms
         )
 
+    @property
+    def is_ordered(self) -> bool:
+        """True if it was loaded for a group with order by key; that does not change."""
+        return self._order is not None
+
+    def learn_keys(self, keys: Mapping[int, int]) -> None:
+        """After loading, before anything is acquired: the keys of the records from `start` to `end`."""
+        assert self._order is not None
+        self._order.add(self.start, self.end - 1, keys)
+
+    def _next_in_order(self, order: KeyOrder, now_ms: int, at_least: int) -> Offset | None:
+        window = self._window
+        first = max(at_least, window.start)
+        for part_first, part_last, run in window.between(first, window.end - 1):
+            if run.state != AVAILABLE or run.due_at_ms > now_ms:
+                continue
+            for offset in range(part_first, part_last + 1):
+                # Nobody is called so: for whom holds others of the key, more may be available.
+                if order.may_acquire(offset, "", 1):
+                    return Offset(offset)
+        return None
+
     def next_offset(self, now_ms: int, *, at_least: int = 0) -> Offset | None:
         """The first offset from `at_least` on where a record may be acquired; `end` for one that never was.
 
@@ -174,10 +201,13 @@ class SharePartitionMachine:
         """
         window = self._window
         if window.unfinished > window.held + self.dying:
-            found = window.first_where(
-                lambda run: run.state == AVAILABLE and run.due_at_ms <= now_ms,
-                at_least=max(at_least, window.start),
-            )
+            if self._order is not None:
+                found: int | None = self._next_in_order(self._order, now_ms, at_least)
+            else:
+                found = window.first_where(
+                    lambda run: run.state == AVAILABLE and run.due_at_ms <= now_ms,
+                    at_least=max(at_least, window.start),
+                )
             if found is not None:
                 return Offset(found)
         if window.unfinished >= self.settings.record_locks_max:
@@ -206,7 +236,10 @@ class SharePartitionMachine:
             records_max=records_max,
             batch_size=batch_size,
             now_ms=now_ms,
+            order=self._order,
         ).run(found)
+        if self._order is not None and len(self._order) > 2 * self._window.unfinished + KEYS_MIN:
+            self._order.forget_finished()
         for first, last in acquired.ended:
             transitions.on_changed(first, last)
         if acquired.ended:

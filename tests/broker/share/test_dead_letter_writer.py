@@ -8,7 +8,7 @@ import pytest
 from broker.group_client import restart, start_with_groups
 from broker.handlers.share_groups.share_client import ShareMember
 from broker.running_broker import RunningBroker, StartBroker
-from respool.broker.share import dead_letters
+from respool.broker.share import dead_letter_writer
 from respool.broker.share.dead_letter_batch import DELIVERED_TOO_OFTEN, REJECTED, letters
 from respool.coordination.share.share_machine import DyingRecords
 from respool.log.partition_log import ReadSpec
@@ -24,7 +24,7 @@ LETTERS = "dlq.orders"
 
 @pytest.fixture
 def broker(start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> RunningBroker:
-    monkeypatch.setattr(dead_letters, "RETRY_S", Backoff(first=0.001, longest=0.001))
+    monkeypatch.setattr(dead_letter_writer, "RETRY_S", Backoff(first=0.001, longest=0.001))
     broker = start_with_groups(start_broker, share_coordinator_state_topic_partitions=2)
     broker.create_topic("orders")
     return broker
