@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from respool.client.arrow.errors import WriteFailed
     from respool.client.arrow.prepared import PreparedTransaction
-    from respool.client.arrow.reading.read import read_table, stream_batches
     from respool.client.arrow.write_result import WriteResult
     from respool.client.arrow.writing.arrow_producer import ArrowProducer
     from respool.client.arrow.writing.write_table import write_table
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from respool.replay.errors import ReplayError
     from respool.replay.handle import Replay
     from respool.replay.start_replay import start_replay
+    from respool.tables.reading.typed_read import read_table, stream_batches
 
 __version__ = "0.1.0"
 
@@ -89,8 +89,8 @@ _EXPORTS = {
     "WriteFailed": ("respool.client.arrow.errors", "arrow"),
     "WriteResult": ("respool.client.arrow.write_result", "arrow"),
     "write_table": ("respool.client.arrow.writing.write_table", "arrow"),
-    "read_table": ("respool.client.arrow.reading.read", "arrow"),
-    "stream_batches": ("respool.client.arrow.reading.read", "arrow"),
+    "read_table": ("respool.tables.reading.typed_read", "arrow"),
+    "stream_batches": ("respool.tables.reading.typed_read", "arrow"),
     # These need no extra.
     "Mirror": ("respool.mirror.mirror_handle", ""),
     "MirrorEvent": ("respool.mirror.progress", ""),

@@ -32,6 +32,7 @@ from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
 from respool.cli.replays import dlq, replay
 from respool.cli.shell import completion, man_pages
 from respool.cli.status import broker_status
+from respool.cli.tables import table_commands as table
 from respool.cli.users import user_commands
 from respool.cli.views import view_commands as view
 from respool.model.operator_errors import OperatorError
@@ -80,6 +81,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(view.app, name="view")
 app.add_typer(delay.app, name="delay")
 app.add_typer(archive.app, name="archive")
+app.add_typer(table.app, name="table")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")

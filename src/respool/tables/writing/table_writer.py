@@ -166,6 +166,12 @@ class TableWriter:
     # -- rows
 
     def _add(self, piece: SourcePiece) -> None:
+        decoder = self._parts.decoder
+        if decoder and piece.batch is not None and self._settings.respool_table_schema.evolves:
+            self._evolve(decoder, piece.batch.column("value"))
+            if self._result.overtaken:
+                return
+        # Looked up after new columns: these commit what was read before them.
         progress = self._progress[piece.partition]
         size = 0
         if piece.batch is not None and piece.batch.num_rows:
@@ -196,11 +202,8 @@ class TableWriter:
         decoder = self._parts.decoder
         if decoder is None:
             return shape_rows(batch, self._layout, ())
-        values = batch.column("value")
-        if self._settings.respool_table_schema.evolves:
-            self._evolve(decoder, values)
         fields = self._layout.value_fields(self._state.schema)
-        decoded = decoder.decode(values, fields)
+        decoded = decoder.decode(batch.column("value"), fields)
         if decoded.rejected:
             self._reject(batch, decoded, progress)
         return shape_rows(batch, self._layout, fields, decoded)

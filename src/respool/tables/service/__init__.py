@@ -1,0 +1,1 @@
+"""The service of `respool table run`."""
