@@ -10,6 +10,7 @@ from respool.records.build import NewRecord, build_batch
 from respool.wire.api_table import Api
 
 TOPIC, GROUP, TXN_ID, NEW_TOPIC = "orders", "billing", "mover", "fresh"
+SHARE_GROUP = "billing-shared"
 
 Op = AclOperation
 _T, _G, _C, _X = (
@@ -38,6 +39,8 @@ class Sample:
     fields: Callable[[RunningBroker, int], Mapping[str, Any]]
     versions: Callable[[int], bool] = lambda _: True
     is_silent: bool = False
+    # No ACL is enough: the client must have proved that it is a broker.
+    needs_broker: bool = False
     name: str = ""
 
     def __str__(self) -> str:
@@ -46,7 +49,7 @@ class Sample:
     def denial(self, held: HeldRight | None) -> int:
         """The code for a client that holds this right only; 0: none."""
         for step in self.steps:
-            if not any(_covers(held, right) for right in step):
+            if self.needs_broker or not any(_covers(held, right) for right in step):
                 return CODES[step[-1][1]]
         return 0
 
@@ -199,6 +202,82 @@ def _configs() -> Iterator[Sample]:
                 validate_only=True,
             )
             yield Sample(api=api, name=name, steps=(((operation, kind),),), fields=fields)
+
+
+def _share_groups() -> Iterator[Sample]:
+    yield Sample(
+        api=Api.SHARE_GROUP_HEARTBEAT,
+        steps=(((Op.READ, _G),), ((Op.DESCRIBE, _T),)),
+        fields=_static(
+            group_id=SHARE_GROUP,
+            member_id="m",
+            member_epoch=5,
+            rack_id=None,
+            subscribed_topic_names=[TOPIC],
+        ),
+    )
+    yield Sample(
+        api=Api.SHARE_GROUP_DESCRIBE,
+        steps=(((Op.DESCRIBE, _G),),),
+        fields=_static(group_ids=[SHARE_GROUP], include_authorized_operations=True),
+    )
+    for api, part in (
+        (Api.INITIALIZE_SHARE_GROUP_STATE, {"state_epoch": 0, "start_offset": 0}),
+        (Api.READ_SHARE_GROUP_STATE, {"leader_epoch": 0}),
+        (
+            Api.WRITE_SHARE_GROUP_STATE,
+            {
+                "state_epoch": 0,
+                "leader_epoch": 0,
+                "start_offset": 0,
+                "delivery_complete_count": 0,
+                "state_batches": [],
+            },
+        ),
+        (Api.DELETE_SHARE_GROUP_STATE, {}),
+        (Api.READ_SHARE_GROUP_STATE_SUMMARY, {"leader_epoch": 0}),
+    ):
+        yield Sample(
+            api=api,
+            steps=(((Op.CLUSTER_ACTION, _C),),),
+            fields=_state_request(part),
+            needs_broker=True,
+        )
+    group = {"group_id": SHARE_GROUP, "topics": [{"topic_name": TOPIC, "partitions": [0]}]}
+    yield Sample(
+        api=Api.DESCRIBE_SHARE_GROUP_OFFSETS,
+        # Topics that the client may not describe are left out.
+        steps=(((Op.DESCRIBE, _G),),),
+        fields=_static(groups=[group]),
+    )
+    start = {"partition_index": 0, "start_offset": 0}
+    yield Sample(
+        api=Api.ALTER_SHARE_GROUP_OFFSETS,
+        steps=(((Op.READ, _G),), ((Op.READ, _T),)),
+        fields=_static(group_id=SHARE_GROUP, topics=[{"topic_name": TOPIC, "partitions": [start]}]),
+    )
+    yield Sample(
+        api=Api.DELETE_SHARE_GROUP_OFFSETS,
+        # The right to the topic counts in groups that exist: this one does not.
+        steps=(((Op.DELETE, _G),),),
+        fields=_static(group_id=SHARE_GROUP, topics=[{"topic_name": TOPIC}]),
+    )
+
+
+def _state_request(
+    part: Mapping[str, Any],
+) -> Callable[[RunningBroker, int], Mapping[str, Any]]:
+    return lambda broker, _version: {
+        "group_id": SHARE_GROUP,
+        "topics": [
+            {
+                "topic_id": broker.topic_ref(TOPIC)["topic_id"],
+                "partitions": [{"partition": 0, **part}],
+            }
+        ],
+        "sender_id": -1,
+        "sender_epoch": -1,
+    }
 
 
 SAMPLES = (
@@ -661,4 +740,15 @@ SAMPLES = (
             validate_only=True,
         ),
     ),
+    Sample(
+        api=Api.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        steps=(_DESCRIBE_C,),
+        fields=_static(users=None),
+    ),
+    Sample(
+        api=Api.ALTER_USER_SCRAM_CREDENTIALS,
+        steps=(_ALTER_C,),
+        fields=_static(deletions=[{"name": "nobody", "mechanism": 1}], upsertions=[]),
+    ),
+    *_share_groups(),
 )

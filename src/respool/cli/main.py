@@ -25,6 +25,8 @@ from respool.cli import (
     topic,
     transaction,
 )
+from respool.cli.access import acl_commands as acl
+from respool.cli.access import quota_commands as quota
 from respool.cli.archives import archive_commands as archive
 from respool.cli.cluster import commands as cluster
 from respool.cli.delays import delay_commands as delay
@@ -86,6 +88,8 @@ app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(config_command.app, name="config")
+app.add_typer(acl.app, name="acl")
+app.add_typer(quota.app, name="quota")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(user_commands.app, name="user")
 app.add_typer(replay.app, name="replay")

@@ -82,6 +82,8 @@ class Catalog:
         """Read all metadata."""
         self.image = ClusterImage(cluster_id=cluster_id, brokers={me.id: me}, controller=me.id)
         await self._feed.load()
+        # Also if the store is empty: what the settings say is enforced from the first request on.
+        self.on_image()
         if self.is_alone:
             # There is no controller to remove strays, and no topic is being created now.
             for write in strays.collect(self.view()):

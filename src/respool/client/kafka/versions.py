@@ -78,6 +78,11 @@ VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
         Api.SHARE_FETCH: VersionRange(1, 2),
         Api.SHARE_ACKNOWLEDGE: VersionRange(2, 2),
         Api.DESCRIBE_SHARE_GROUP_OFFSETS: VersionRange(1, 1),
+        Api.DESCRIBE_ACLS: VersionRange(1, 3),
+        Api.CREATE_ACLS: VersionRange(1, 3),
+        Api.DELETE_ACLS: VersionRange(1, 3),
+        Api.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
+        Api.ALTER_CLIENT_QUOTAS: VersionRange(0, 1),
         Api.SASL_HANDSHAKE: VersionRange(1, 1),
         Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     }
