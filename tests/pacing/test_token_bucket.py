@@ -92,3 +92,10 @@ def test_without_a_limit_any_number_is_available() -> None:
     bucket.take(1_000_000, now_ms=1)
     assert bucket.available(now_ms=1) == NO_LIMIT
     assert bucket.seconds_until(1_000_000, now_ms=1) == 0
+
+
+def test_taking_and_waiting_in_one_step_is_the_same_as_in_two() -> None:
+    one, two = (TokenBucket(rate_per_s=10.0, burst_ms=1_000) for _ in range(2))
+    for now_ms, count in ((0, 4), (100, 9), (150, 0), (2_000, 25)):
+        two.take(count, now_ms=now_ms)
+        assert one.take_and_wait_ms(count, now_ms=now_ms) == two.wait_ms(now_ms=now_ms)

@@ -55,8 +55,8 @@ class QuotaBucket:
 
     def take(self, amount: float, *, now_ms: float) -> int:
         """Use this much, and return how long to wait then, in milliseconds."""
-        self._bucket.take(amount, now_ms=now_ms)
-        return self.wait_ms(now_ms=now_ms)
+        wait_ms = self._bucket.take_and_wait_ms(amount, now_ms=now_ms)
+        return min(WAIT_MS_MAX, wait_ms) if wait_ms else 0
 
     def wait_ms(self, *, now_ms: float) -> int:
         return min(WAIT_MS_MAX, self._bucket.wait_ms(now_ms=now_ms))

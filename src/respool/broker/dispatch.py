@@ -28,7 +28,8 @@ def handle(request: Request, broker: Broker) -> Outcome:
     quotas = broker.quotas
     if not quotas.is_on:
         return HANDLERS[request.api.key](request, broker)
-    quotas.begin(request)
+    if not quotas.begin(request):
+        return HANDLERS[request.api.key](request, broker)
     began_s = broker.clock.stopwatch_s()
     outcome = HANDLERS[request.api.key](request, broker)
     return quotas.timed(request, outcome, broker.clock.stopwatch_s() - began_s)

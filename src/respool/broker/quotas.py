@@ -75,20 +75,28 @@ class Quotas:
         self._image = image.quotas
         self.is_on = bool(image.quotas.by_entity)
 
-    def begin(self, request: Request) -> None:
-        """Count a request that is about to be handled, and note in it how long its client has to wait."""
+    def begin(self, request: Request) -> bool:
+        """Count a request that is about to be handled, and note in it how long its client has to wait.
+
+        Return True if the time that it takes must be counted, by `timed`.
+        """
         session = request.session
         if session is NO_SESSION or request.api.key in _EXEMPT:
-            return
+            return False
         if session.is_broker and session.method is not AuthenticationMethod.NONE:
             # Where brokers prove nothing, clients could claim to be one.
-            return
-        quotas, now_ms = self._of(session, request.client_id), self._clock.monotonic_ms()
+            return False
+        quotas = self._of(session, request.client_id)
         if quotas.produced is not None and request.api.key is Api.PRODUCE:
+            now_ms = self._clock.monotonic_ms()
             wait_ms = quotas.produced.take(request.size, now_ms=now_ms)
-            self.throttle(request, wait_ms, PRODUCER_BYTE_RATE)
-        if quotas.time is not None:
-            self.throttle(request, quotas.time.wait_ms(now_ms=now_ms), REQUEST_PERCENTAGE)
+            if wait_ms:
+                self.throttle(request, wait_ms, PRODUCER_BYTE_RATE)
+        if quotas.time is None:
+            return False
+        wait_ms = quotas.time.wait_ms(now_ms=self._clock.monotonic_ms())
+        self.throttle(request, wait_ms, REQUEST_PERCENTAGE)
+        return True
 
     def timed(self, request: Request, outcome: Outcome, spent_s: float) -> Outcome:
         """Count the time that the handler took, and will take."""

@@ -40,6 +40,13 @@ class TokenBucket:
             self._refill(now_ms)
             self._tokens -= count
 
+    def take_and_wait_ms(self, count: float, *, now_ms: float) -> int:
+        """`take`, and then `wait_ms`, in one step."""
+        self.take(count, now_ms=now_ms)
+        if self._tokens >= 0:
+            return 0
+        return math.ceil(-self._tokens * 1000 / self._rate_per_s)
+
     def wait_ms(self, *, now_ms: float) -> int:
         """Return how long until the debt is paid; 0: tokens may be taken now."""
         self._refill(now_ms)
