@@ -236,6 +236,8 @@ class RunningBroker:
                 metrics=self.metrics,
                 rng=SystemRandomSource(),
                 local_reader=self.local_reader,
+                # The world has the key, not the file.
+                token_secret=settings.security.delegation_token_secret_key_file.encode(),
             ),
         )
         await broker.start()

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.login_store import encode_user, user_key
+from respool.cluster.guarded_write import OPERATIONS_MAX, GuardedWrite
+from respool.cluster.login_store import encode_user, token_key, user_key
 from respool.cluster.view import ClusterView
 from respool.model.errors import PolicyViolation
+from respool.model.security.principal import Principal
 from respool.model.security.scram_credential import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -24,6 +25,7 @@ from respool.ports.metadata_store import Guard
 
 USERS_MAX = 50_000
 SALT_BYTES_MAX = 1_024
+TOKENS_PER_WRITE = OPERATIONS_MAX - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,9 @@ def change_user(view: ClusterView, changes: Sequence[CredentialChange]) -> list[
             )
     if before is None and len(view.image.users) >= USERS_MAX:
         raise PolicyViolation(f"there are {USERS_MAX} users, which is the limit")
-    return [_write(view, name, credentials, before)]
+    if credentials or before is None:
+        return [_write(view, name, credentials, before)]
+    return _removal(view, before)
 
 
 def remove_user(view: ClusterView, name: str) -> list[GuardedWrite]:
@@ -90,7 +94,23 @@ def remove_user(view: ClusterView, name: str) -> list[GuardedWrite]:
     before = view.image.users.get(name)
     if before is None:
         raise CredentialNotFound(f"there is no user {name!r}")
-    return [_write(view, name, {}, before)]
+    return _removal(view, before)
+
+
+def _removal(view: ClusterView, user: User) -> list[GuardedWrite]:
+    """Remove a user and the delegation tokens that log in as it."""
+    owner = Principal(user.name)
+    owned = [token_key(one.id) for one in view.image.tokens.values() if one.owner == owner]
+    # The user last: as long as it is there, an interrupted removal can be repeated.
+    writes = [
+        GuardedWrite(
+            guards=(view.guard,),
+            deletes=tuple(owned[at : at + TOKENS_PER_WRITE]),
+            why=f"delegation tokens of user {user.name!r} are removed",
+        )
+        for at in range(0, len(owned), TOKENS_PER_WRITE)
+    ]
+    return [*writes, _write(view, user.name, {}, user)]
 
 
 def _write(

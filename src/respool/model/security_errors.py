@@ -77,9 +77,7 @@ class TokenOwnerMismatch(RequestError):
 
 
 class TokenRequestNotAllowed(RequestError):
-    """Delegation tokens are made over connections that are encrypted or clients that showed a certificate, and not
-    with another token.
-    """
+    """Delegation tokens are for clients that logged in or showed a certificate, and not with another token."""
 
     code = 64
 

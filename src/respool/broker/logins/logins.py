@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from respool.broker.logins.delegation_tokens import DelegationTokens
+from respool.broker.logins.login_changes import LoginChanges
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.world import World
 from respool.cluster.login_store import LOGIN_SECRET, encode_login_secret
 from respool.model.security.delegation_token import DelegationToken, token_credential
 from respool.model.security.listener_settings import ListenerSettings
 from respool.model.security.principal import USER, AuthenticationMethod, ClientSession, Principal
-from respool.model.security.scram_credential import SCRAM_HASHES
+from respool.model.security.scram_credential import SCRAM_HASHES, ScramCredential
 from respool.model.settings import Settings
 from respool.pacing.failure_delays import FailureDelays
 from respool.ports.clock import Clock
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 SECRET_BYTES = 32
 # PBKDF2 takes milliseconds of a core each.
 PASSWORD_CHECKS_AT_ONCE = 2
+TOKEN_CREDENTIALS_MAX = 4_096
 _BY_PASSWORD = frozenset(
     {
         AuthenticationMethod.PLAIN,
@@ -54,6 +57,13 @@ class Logins:
         self._offload = world.offload
         # The key of delegation tokens; empty: there are none.
         self.token_secret = world.token_secret
+        self.delegation_tokens = DelegationTokens(
+            settings.security,
+            catalog=catalog,
+            world=world,
+            changes=LoginChanges(catalog, world.offload),
+        )
+        self._token_credentials: dict[tuple[str, str], ScramCredential] = {}
         self.delays = FailureDelays(
             first_ms=settings.security.connection_failed_authentication_delay_ms
         )
@@ -188,8 +198,15 @@ class Logins:
         token = self.tokens.get(token_id)
         if token is None or not self.token_secret or mechanism not in SCRAM_HASHES:
             return None
+        # Made once: it takes thousands of hashes, and this is the event loop.
+        credential = self._token_credentials.get((token_id, mechanism))
+        if credential is None:
+            if len(self._token_credentials) >= TOKEN_CREDENTIALS_MAX:
+                self._token_credentials.clear()
+            credential = token_credential(self.token_secret, token_id, mechanism)
+            self._token_credentials[token_id, mechanism] = credential
         return ScramToken(
-            credential=token_credential(self.token_secret, token_id, mechanism),
+            credential=credential,
             owner=token.owner.name,
             expires_ms=token.expires_ms,
         )

@@ -275,6 +275,9 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 _LINES: Mapping[str, KafkaLine] = {
     **_TUNING,
+    "delegation.token.expiry.check.interval.ms": KafkaLine(
+        why="expired delegation tokens are deleted when others are made", accepted=None
+    ),
     **_OF_KAFKAS_CLUSTERS,
     **{name: KafkaLine(why=why, accepted=values) for name, (values, why) in _FIXED.items()},
     "remote.log.storage.system.enable": KafkaLine(why=_TIERED, accepted=("false",)),
@@ -286,7 +289,10 @@ _LINES: Mapping[str, KafkaLine] = {
 
 _PREFIXES: Mapping[str, KafkaLine] = {
     "controller.": KafkaLine(why=_KRAFT, accepted=None),
-    "delegation.token.": KafkaLine(why="there are no delegation tokens", accepted=()),
+    "delegation.token.": KafkaLine(
+        why="the key of delegation tokens is in a file, which delegation_token_secret_key_file names",
+        accepted=(),
+    ),
     "group.streams.": KafkaLine(why=_STREAMS, accepted=None),
     "internal.metadata.": KafkaLine(why=_KRAFT, accepted=None),
     "listener.name.": KafkaLine(why=_SECURITY, accepted=()),

@@ -1,10 +1,6 @@
-"""The answers of a broker without logins, ACLs and delegation tokens."""
+"""The answers of a broker without logins and ACLs."""
 
-from respool.model.security_errors import (
-    DelegationTokensDisabled,
-    IllegalSaslState,
-    SecurityDisabled,
-)
+from respool.model.security_errors import IllegalSaslState, SecurityDisabled
 
 NO_ACLS = SecurityDisabled(
     "ACLs are off: every client that reaches this cluster may do everything. Switch them on with `respool acl observe` "
@@ -13,4 +9,3 @@ NO_ACLS = SecurityDisabled(
 NO_SASL = IllegalSaslState(
     "this listener has no logins: connect without SASL (security.protocol=PLAINTEXT)"
 )
-NO_TOKENS = DelegationTokensDisabled("this broker has no logins, so it has no delegation tokens")
