@@ -312,7 +312,7 @@ SAMPLES = (
     ),
     Sample(
         api=Api.OFFSET_FOR_LEADER_EPOCH,
-        steps=(((Op.CLUSTER_ACTION, _C), (Op.DESCRIBE, _T)),),
+        steps=(((Op.DESCRIBE, _T),),),
         fields=_static(
             replica_id=-1,
             topics=[
@@ -609,6 +609,7 @@ SAMPLES = (
         api=Api.ADD_PARTITIONS_TO_TXN,
         name="broker",
         steps=(((Op.CLUSTER_ACTION, _C),),),
+        needs_broker=True,
         fields=_static(transactions=[{**_PRODUCER, "verify_only": True, "topics": _PARTS}]),
         versions=lambda version: version >= 4,
     ),
@@ -631,7 +632,7 @@ SAMPLES = (
     ),
     Sample(
         api=Api.WRITE_TXN_MARKERS,
-        steps=(((Op.CLUSTER_ACTION, _C), (Op.ALTER, _C)),),
+        steps=(((Op.ALTER, _C),),),
         fields=_static(
             markers=[
                 {

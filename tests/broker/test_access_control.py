@@ -303,6 +303,49 @@ def test_a_claimed_replica_is_no_replica(secured: RunningBroker) -> None:
     assert codes(listed) == {31}
 
 
+@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
+@pytest.mark.parametrize("principal", [ALICE, "User:root"])
+def test_no_acl_makes_a_broker_of_a_client(
+    secured: RunningBroker, mode: str, principal: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What brokers ask of each other is for brokers, whatever ACLs and super users say."""
+    secured.set_acls(allow(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER))
+    secured.enforce(mode)
+    secured.log_in(principal)
+    asked = [one for one in SAMPLES if one.needs_broker]
+    assert {one.api for one in asked} == {
+        Api.INITIALIZE_SHARE_GROUP_STATE,
+        Api.READ_SHARE_GROUP_STATE,
+        Api.WRITE_SHARE_GROUP_STATE,
+        Api.DELETE_SHARE_GROUP_STATE,
+        Api.READ_SHARE_GROUP_STATE_SUMMARY,
+        Api.ADD_PARTITIONS_TO_TXN,
+    }
+    for sample in asked:
+        before = state(secured)
+        with caplog.at_level(logging.INFO, "respool.audit"):
+            assert codes(ask(secured, sample, versions(sample.api)[-1])) == {31}
+        event = json.loads(caplog.records[-1].message)
+        assert (event["event"], event["operation"]) == ("denied", "CLUSTER_ACTION")
+        assert state(secured) == before
+
+
+@pytest.mark.parametrize("mode", ["off", "observe"])
+def test_markers_need_a_right_that_was_given_in_every_mode(
+    secured: RunningBroker, mode: str
+) -> None:
+    sample = next(one for one in SAMPLES if one.api is Api.WRITE_TXN_MARKERS)
+    secured.enforce(mode)
+    secured.log_in(ALICE)
+    assert codes(ask(secured, sample, 2)) == {31}
+    if mode == "off":
+        return
+    secured.set_acls(allow(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER))
+    assert codes(ask(secured, sample, 2)) == {31}
+    secured.set_acls(allow(AclOperation.ALTER, AclResource.CLUSTER))
+    assert 31 not in codes(ask(secured, sample, 2))
+
+
 def test_observed_rights_are_logged_and_refuse_nothing(
     secured: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,9 @@
 
 A change of ACLs in the metadata store is seen by the next request, on every broker: each follows the store, and one
 that cannot stops serving when its lease ends. A session keeps the decisions about its client until the ACLs change.
+
+CLUSTER_ACTION is for brokers, in every mode: a broker proves that it is one (`ClientSession.is_broker`), and no ACL and
+no super user gives this to another principal.
 """
 
 from typing import Protocol
@@ -50,6 +53,11 @@ _DENIED: dict[AclResource, RequestError] = {
 }
 
 
+_NO_BROKER = AccessDecision(
+    is_allowed=False, why="the client did not prove that it is a broker of this cluster"
+)
+
+
 class NeededRight(Protocol):
     """An operation on resources of a type: see `handlers/support/rights.py`."""
 
@@ -93,14 +101,14 @@ class AccessControl:
         self.mode, self.is_on = mode, True
 
     def may(self, request: Request, right: NeededRight, name: str = CLUSTER_NAME) -> bool:
-        if not self.is_on:
-            return True
-        return self._may(request, right.operation, right.resource, name)
+        return self.refusal(request, right, name) is None
 
     def refusal(
         self, request: Request, right: NeededRight, name: str = CLUSTER_NAME
     ) -> RequestError | None:
         """The error for a client that may not; None: it may."""
+        if right.operation is AclOperation.CLUSTER_ACTION:
+            return None if self._is_broker(request, right) else _DENIED[right.resource]
         if not self.is_on or self._may(request, right.operation, right.resource, name):
             return None
         return _DENIED[right.resource]
@@ -114,15 +122,16 @@ class AccessControl:
         Raises:
             RequestError: the client may not do this.
         """
-        if self.is_on and not self._may(request, right.operation, right.resource, name):
-            raise _DENIED[right.resource]
+        refusal = self.refusal(request, right, name)
+        if refusal is not None:
+            raise refusal
 
     def has(self, request: Request, right: NeededRight, name: str = CLUSTER_NAME) -> bool:
         """True if the client has the right; nothing is logged: it is one of several rights, of which one is enough."""
         session = request.session
+        if right.operation is AclOperation.CLUSTER_ACTION:
+            return session.is_broker
         if not self.is_on or session is NO_SESSION:
-            return True
-        if right.operation is AclOperation.CLUSTER_ACTION and session.is_broker:
             return True
         return self._decide(session, right.operation, right.resource, name)
 
@@ -178,8 +187,6 @@ class AccessControl:
         session = request.session
         if session is NO_SESSION:
             return True
-        if operation is AclOperation.CLUSTER_ACTION and session.is_broker:
-            return True
         if self._decide(session, operation, resource, name):
             if self._settings.audit_allowed:
                 decision = self._explain(session, operation, resource, name)
@@ -187,6 +194,20 @@ class AccessControl:
             return True
         decision = self._explain(session, operation, resource, name)
         return self._on_denied(request, operation, resource, name, decision)
+
+    def _is_broker(self, request: Request, right: NeededRight) -> bool:
+        if request.session.is_broker:
+            return True
+        self._denied[right.resource].inc()
+        self._audit.denied(
+            request,
+            right.operation,
+            right.resource,
+            name=CLUSTER_NAME,
+            decision=_NO_BROKER,
+            is_enforced=True,
+        )
+        return False
 
     def _decide(
         self, session: ClientSession, operation: AclOperation, resource: AclResource, name: str

@@ -65,7 +65,7 @@ def fetch(request: Request, broker: Broker) -> Outcome:
             target.topic for target in scope.targets if target.topic not in rights.refused
         )
     # Nothing that a stranger claims about its log is believed.
-    if isinstance(reader, FollowerReader) and not rights.refused:
+    if isinstance(reader, FollowerReader) and request.session.is_broker and not rights.refused:
         request.is_of_follower = reader.is_registered
         reader.hear(scope.targets)
     run = FetchRun(

@@ -37,8 +37,7 @@ def _check_sender(request: Request, broker: Broker) -> None:
     body = request.body
     known = broker.image.brokers.get(BrokerId(body.sender_id))
     if (
-        not request.session.is_broker
-        or not broker.access.has(request, CLUSTER_ACTION)
+        not broker.access.may(request, CLUSTER_ACTION)
         or broker.member is None
         or known is None
         or known.epoch != body.sender_epoch

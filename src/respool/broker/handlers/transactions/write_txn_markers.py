@@ -4,7 +4,8 @@ Coordinators send it to the leaders of partitions. An operator sends it to end a
 coordinator has forgotten (`respool transaction abort`, Kafka's `kafka-transactions.sh abort`). The reply is sent when
 the markers are committed and durable. From version 2 on each marker carries its transaction version (KIP-1228).
 
-While ACLs are not enforced, any client that can connect may send it.
+Others need ALTER on the cluster; while ACLs are off nobody has that right, so only brokers may send it, and clients of
+the brokers' listener where that is open.
 """
 
 import asyncio
@@ -34,10 +35,7 @@ Written = RequestError | asyncio.Future[RequestError | None]
 
 @serves(Api.WRITE_TXN_MARKERS, versions=(1, 2), rights=(ALTER_CLUSTER | CLUSTER_ACTION,))
 async def write_txn_markers(request: Request, broker: Broker) -> Reply:
-    access = broker.access
-    refusal = None
-    if not access.has(request, CLUSTER_ACTION):
-        refusal = access.refusal(request, ALTER_CLUSTER)
+    refusal = _refusal(request, broker)
     written = [_begin(broker, one, refusal) for one in request.body.markers]
     waiting = [one for each in written for one in each.values() if isinstance(one, asyncio.Future)]
     if waiting:
@@ -47,6 +45,17 @@ async def write_txn_markers(request: Request, broker: Broker) -> Reply:
         for asked, each in zip(request.body.markers, written, strict=True)
     ]
     return [encode_reply(request, {"markers": results})]
+
+
+def _refusal(request: Request, broker: Broker) -> RequestError | None:
+    access = broker.access
+    if access.has(request, CLUSTER_ACTION):
+        return None
+    refusal = access.refusal(request, ALTER_CLUSTER)
+    # Markers end other clients' transactions: that was allowed explicitly, also where ACLs are off or observed.
+    if refusal is None and not (access.is_on and access.has(request, ALTER_CLUSTER)):
+        refusal = access.denial(ALTER_CLUSTER)
+    return refusal
 
 
 def _begin(
