@@ -17,9 +17,12 @@ from cli.running import Run
 from respool.cli.main import app
 from respool.client.kafka.admin import create_topic
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.configs import ConfigResource, alter_configs
 from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 from respool.client.kafka.producer_ids import init_producer_id
+from respool.client.kafka.share_groups import alter_share_starts, describe_share_group
 from respool.client.kafka.view_descriptions import all_views
+from respool.operate.queue_operations import TAKES_DEAD_LETTERS
 from respool.testing import Broker
 
 EXAMPLES = written_examples()
@@ -140,6 +143,11 @@ def furnish(run: Run, broker: Broker) -> None:
         if "rides.v.paid" not in all_views(cluster):
             of_rides = {"respool.view.of": "rides", "respool.view.where": "tag = 'paid'"}
             create_topic(cluster, "rides.v.paid", configs=of_rides)
+        if describe_share_group(cluster, "mailing") is None:
+            letters = {"errors.deadletterqueue.topic.name": "dlq.mailing"}
+            create_topic(cluster, "dlq.mailing", configs={TAKES_DEAD_LETTERS: "true"})
+            alter_configs(cluster, ConfigResource.GROUP, "mailing", values=letters)
+            alter_share_starts(cluster, "mailing", {("rides", 0): 0})
         for group in ("billing", "pricing"):
             commit_offsets(cluster, group, {("rides", 0): OffsetAndMetadata(0)})
         init_producer_id(cluster, "billing-1", timeout_ms=60_000)

@@ -25,6 +25,7 @@ from respool.replay.dead_letters import (
 from respool.replay.errors import InvalidReplay, ReplayNotFound
 from respool.replay.handle import Replay
 from respool.replay.letter_replay import plan_letters
+from respool.replay.letter_source import LetterSource
 from respool.replay.pace import parse_pace
 from respool.replay.request import MessageFilter
 from respool.replay.start_replay import resume_recorded, start
@@ -97,7 +98,7 @@ class Letters:
         pace: str = "max",
     ) -> list[Replay]:
         with Cluster(self.broker.bootstrap) as cluster:
-            plan = plan_letters(cluster, self.group, to=to, where=where)
+            plan = plan_letters(cluster, LetterSource.of_retries(self.group), to=to, where=where)
         wanted = TimeRange(since=Earliest(), to_ms=int(datetime.now(UTC).timestamp() * 1000))
         options = CopyOptions(pace=parse_pace(pace))
         return [
@@ -158,13 +159,17 @@ def test_the_newest_letters_are_shown_with_their_failure(letters: Letters) -> No
     letters.bury(*(b"%d" % number for number in range(10)))
     letters.bury_stray()
     with Cluster(letters.broker.bootstrap) as cluster:
-        found = read_letters(cluster, letters.group, where=None, letters_max=2)
+        found = read_letters(
+            cluster, LetterSource.of_retries(letters.group), where=None, letters_max=2
+        )
         assert [one.record.value for one in found] == [b"8", b"stray", b"7", b"9"]
         assert found[1].failure is None
         assert found[0].failure is not None
         assert found[0].failure.deliveries == 3
         where = parse_where("\"__dlq.errors.offset\" = '1'")
-        (one,) = read_letters(cluster, letters.group, where=where, letters_max=2)
+        (one,) = read_letters(
+            cluster, LetterSource.of_retries(letters.group), where=where, letters_max=2
+        )
         assert one.record.value == b"1"
 
 
@@ -173,15 +178,19 @@ def test_purged_letters_are_gone_and_later_ones_stay(letters: Letters) -> None:
     with Cluster(letters.broker.bootstrap) as cluster:
         purge_letters(cluster, letters.group, {0: 1, 1: 1})
         letters.bury(b"2")
-        found = read_letters(cluster, letters.group, where=None, letters_max=10)
+        found = read_letters(
+            cluster, LetterSource.of_retries(letters.group), where=None, letters_max=10
+        )
     assert [one.record.value for one in found] == [b"2"]
 
 
 def test_a_group_without_dead_letters_is_named(broker: Broker) -> None:
     with Cluster(broker.bootstrap) as cluster:
         for act in (
-            lambda: read_letters(cluster, "nobody", where=None, letters_max=1),
-            lambda: plan_letters(cluster, "nobody", to=None, where=None),
+            lambda: read_letters(
+                cluster, LetterSource.of_retries("nobody"), where=None, letters_max=1
+            ),
+            lambda: plan_letters(cluster, LetterSource.of_retries("nobody"), to=None, where=None),
         ):
             with pytest.raises(ReplayNotFound, match=r"dlq\.nobody"):
                 act()
@@ -219,7 +228,9 @@ def test_letters_go_back_to_the_topics_they_come_from(letters: Letters) -> None:
     letters.bury(b"3", origin="deleted")
     letters.bury_stray()
     with Cluster(letters.broker.bootstrap) as cluster:
-        plan = plan_letters(cluster, letters.group, to="origin", where=None)
+        plan = plan_letters(
+            cluster, LetterSource.of_retries(letters.group), to="origin", where=None
+        )
     assert (plan.missing, plan.left_out) == ({"deleted": 1}, 1)
     assert sorted(letters.replay_all("origin")) == [1, 2]
     assert letters.values(letters.origin) == [b"0", b"1"]
@@ -243,7 +254,12 @@ def test_letters_without_their_value_are_not_replayed_as_deletions(letters: Lett
     letters.bury(b"0")
     letters.bury(b"", truncated="value")
     with Cluster(letters.broker.bootstrap) as cluster:
-        assert plan_letters(cluster, letters.group, to=None, where=None).left_out == 1
+        assert (
+            plan_letters(
+                cluster, LetterSource.of_retries(letters.group), to=None, where=None
+            ).left_out
+            == 1
+        )
     assert letters.replay_all() == [1]
 
 
@@ -274,7 +290,12 @@ def test_targets_that_make_no_sense_are_refused(
         with Cluster(letters.broker.bootstrap) as cluster:
             delete_topic(cluster, letters.retry_topic)
     with Cluster(letters.broker.bootstrap) as cluster, pytest.raises(error, match=reason):
-        plan_letters(cluster, letters.group, to=letters.topic if to else None, where=None)
+        plan_letters(
+            cluster,
+            LetterSource.of_retries(letters.group),
+            to=letters.topic if to else None,
+            where=None,
+        )
 
 
 def test_an_interrupted_replay_continues_without_gaps_or_duplicates(letters: Letters) -> None:

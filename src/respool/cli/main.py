@@ -31,6 +31,7 @@ from respool.cli.archives import archive_commands as archive
 from respool.cli.cluster import commands as cluster
 from respool.cli.delays import delay_commands as delay
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
+from respool.cli.queues import queue_commands as queue
 from respool.cli.replays import dlq, replay
 from respool.cli.shell import completion, man_pages
 from respool.cli.status import broker_status
@@ -87,6 +88,7 @@ app.add_typer(table.app, name="table")
 app.command("produce", epilog=produce.EPILOG)(produce.produce)
 app.command("consume", epilog=consume.EPILOG)(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(queue.app, name="queue")
 app.add_typer(config_command.app, name="config")
 app.add_typer(acl.app, name="acl")
 app.add_typer(quota.app, name="quota")

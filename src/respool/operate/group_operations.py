@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Self
 
 from respool.client.kafka import groups as client_groups
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import (
     GroupDescription,
+    GroupList,
     GroupListing,
     MemberDescription,
     OffsetAndMetadata,
@@ -28,6 +30,16 @@ class KnownGroups:
     groups: list[GroupListing]
     # Why the list may be incomplete: brokers that did not answer, or coordinators that are moving.
     gaps: list[str]
+
+    @classmethod
+    def of(cls, found: GroupList) -> Self:
+        gaps = [
+            f"broker {number} did not list its groups ({why})"
+            for number, why in found.unheard.items()
+        ]
+        if found.unled:
+            gaps.append("the coordinators of some groups are moving")
+        return cls(groups=found.groups, gaps=gaps)
 
     @property
     def names(self) -> list[str]:
@@ -56,13 +68,7 @@ class GroupOperations:
         """
         with client_errors_translated():
             found = client_groups.list_groups(self._cluster)
-        gaps = [
-            f"broker {number} did not list its groups ({why})"
-            for number, why in found.unheard.items()
-        ]
-        if found.unled:
-            gaps.append("the coordinators of some groups are moving")
-        return KnownGroups(groups=found.groups, gaps=gaps)
+        return KnownGroups.of(found)
 
     def find(self, name: str) -> GroupDescription | None:
         """The group with its members; None if there is no such group.

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from respool.client.kafka.admin import delete_records
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.groups import list_groups
+from respool.client.kafka.groups import CONSUMERS, list_groups
 from respool.client.kafka.metadata import TopicMetadata
+from respool.client.kafka.share_groups import SHARE
 from respool.model.retry.failure_headers import FailureRecord
 from respool.model.retry.group_topics import (
     DEAD_LETTER_PREFIX,
@@ -17,8 +18,9 @@ from respool.model.retry.group_topics import (
 from respool.model.where import Where
 from respool.records.record import Record
 from respool.replay.copy_plan import Span
-from respool.replay.errors import ReplayNotFound, ReplayUnreachable, client_errors_translated
+from respool.replay.errors import ReplayUnreachable, client_errors_translated
 from respool.replay.letter_rules import LetterRules, failure_of
+from respool.replay.letter_source import LetterSource, no_letters
 from respool.replay.record_reader import RecordRangeReader
 from respool.replay.topic_lookup import check_leaders, held_spans
 
@@ -69,7 +71,7 @@ def list_letters(cluster: Cluster) -> list[GroupLetters]:
 
 
 def read_letters(
-    cluster: Cluster, group: str, *, where: Where | None, letters_max: int
+    cluster: Cluster, source: LetterSource, *, where: Where | None, letters_max: int
 ) -> list[DeadLetter]:
     """The newest letters of each partition that match, in the order of partitions and offsets.
 
@@ -77,13 +79,14 @@ def read_letters(
         ReplayNotFound: the group has no dead letters.
         ReplayError: they cannot be read.
     """
-    rules = LetterRules(to="topic", where=where)
+    rules = LetterRules(to="topic", where=where, group=source.only_group)
     with client_errors_translated():
-        topic, held = letters_held(cluster, group)
-        # Without a condition older ones need not be read.
-        spans = held if where is not None else _ends_of(held, letters_max)
+        held = letters_held(cluster, source)
+        # If all are selected, older ones need not be read.
+        selects_all = where is None and source.only_group is None
+        spans = _ends_of(held, letters_max) if selects_all else held
         newest: dict[int, deque[DeadLetter]] = defaultdict(lambda: deque(maxlen=letters_max))
-        reader = RecordRangeReader(cluster, topic, spans)
+        reader = RecordRangeReader(cluster, source.topic, spans)
         try:
             for fetched in reader.batches():
                 for partition, records in fetched:
@@ -108,21 +111,17 @@ def purge_letters(cluster: Cluster, group: str, before: Mapping[int, int]) -> No
         delete_records(cluster, {(topic, number): offset for number, offset in before.items()})
 
 
-def letters_held(cluster: Cluster, group: str) -> tuple[str, dict[int, Span]]:
-    """The topic of a group's dead letters, and its offsets now.
+def letters_held(cluster: Cluster, source: LetterSource) -> dict[int, Span]:
+    """The offsets now of the topic of a group's dead letters.
 
     Raises:
         ReplayNotFound: the group has none.
     """
-    name = dead_letter_topic(group)
-    topic = cluster.retrying(cluster.refresh_all).get(name)
+    topic = cluster.retrying(cluster.refresh_all).get(source.topic)
     if topic is None:
-        raise ReplayNotFound(
-            f"group {group!r} has no dead letters: there is no topic {name}",
-            hint="which groups have some: respool dlq list",
-        )
+        raise no_letters(source)
     check_leaders(cluster, topic)
-    return name, held_spans(cluster, name, topic.leaders)
+    return held_spans(cluster, source.topic, topic.leaders)
 
 
 def _topics_by_part(topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -136,7 +135,8 @@ def _topics_by_part(topics: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def _groups_by_part(cluster: Cluster) -> dict[str, str]:
-    listed = list_groups(cluster)
+    """Share groups usually have topics of these names, too."""
+    listed = list_groups(cluster, protocol_types=CONSUMERS | {SHARE})
     if listed.unheard or listed.unled:
         raise ReplayUnreachable(
             "not all groups are known now, so that topics of groups would look like those of none",

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from respool.client.kafka.cluster import Cluster
-from respool.model.retry.group_topics import RETRY_PREFIX, dead_letter_topic, retry_topic
+from respool.model.retry.group_topics import RETRY_PREFIX, retry_topic
 from respool.model.where import Where
 from respool.replay.audit import AuditEntry
 from respool.replay.copy_plan import Span
 from respool.replay.errors import InvalidReplay, ReplayNotFound, client_errors_translated
-from respool.replay.letter_rules import LetterRules, failure_of
+from respool.replay.letter_rules import LetterRules, LetterTarget, failure_of
+from respool.replay.letter_source import LetterSource, no_letters
 from respool.replay.record_reader import RecordRangeReader
 from respool.replay.repeated_request import not_copied_yet
 from respool.replay.request import ReplayRequest
@@ -32,7 +33,7 @@ class LetterPlan:
 
 
 def plan_letters(
-    cluster: Cluster, group: str, *, to: str | None, where: Where | None
+    cluster: Cluster, source: LetterSource, *, to: str | None, where: Where | None
 ) -> LetterPlan:
     """`to`: None for the group's retry topic, "origin", or the name of a topic.
 
@@ -41,7 +42,7 @@ def plan_letters(
         InvalidReplay: the letters would be copied to the dead letters.
     """
     with client_errors_translated():
-        return _Planning(cluster, group, where).plan(to)
+        return _Planning(cluster, source, where).plan(to)
 
 
 def letters_left(
@@ -55,22 +56,19 @@ def letters_left(
 
 
 class _Planning:
-    def __init__(self, cluster: Cluster, group: str, where: Where | None) -> None:
+    def __init__(self, cluster: Cluster, source: LetterSource, where: Where | None) -> None:
         self._cluster = cluster
-        self._group = group
+        self._source = source
         self._where = where
-        self._letters = dead_letter_topic(group)
+        self._letters = source.topic
         self._topics = cluster.retrying(cluster.refresh_all)
 
     def plan(self, to: str | None) -> LetterPlan:
         if self._letters not in self._topics:
-            raise ReplayNotFound(
-                f"group {self._group!r} has no dead letters: there is no topic {self._letters}",
-                hint="which groups have some: respool dlq list",
-            )
+            raise no_letters(self._source)
         if to == "origin":
             return self._to_origins()
-        target = retry_topic(self._group) if to is None else to
+        target = retry_topic(self._source.group) if to is None else to
         if target == self._letters:
             raise InvalidReplay("dead letters are not copied to themselves")
         if to is None and target not in self._topics:
@@ -80,7 +78,7 @@ class _Planning:
             )
         # Of another group, too: the one that this group was renamed to.
         is_retry = target.startswith(RETRY_PREFIX)
-        rules = LetterRules(to="retry" if is_retry else "topic", where=self._where)
+        rules = self._rules("retry" if is_retry else "topic")
         left_out = 0 if rules.to == "topic" else self._count_origins()[None]
         return LetterPlan(requests=(self._request(target, rules),), missing={}, left_out=left_out)
 
@@ -93,11 +91,14 @@ class _Planning:
             if topic is not None and topic not in self._topics
         }
         requests = [
-            self._request(topic, LetterRules(to="origin", where=self._where, origin=topic))
+            self._request(topic, self._rules("origin", origin=topic))
             for topic in sorted(str(one) for one in counts)
             if topic in self._topics
         ]
         return LetterPlan(requests=tuple(requests), missing=missing, left_out=left_out)
+
+    def _rules(self, to: LetterTarget, *, origin: str | None = None) -> LetterRules:
+        return LetterRules(to=to, where=self._where, origin=origin, group=self._source.only_group)
 
     def _request(self, target: str, rules: LetterRules) -> ReplayRequest:
         return ReplayRequest(
@@ -112,7 +113,7 @@ class _Planning:
     def _count_origins(self) -> Counter[str | None]:
         """The numbers of selected letters by the topic they come from; None: those that are left out."""
         counts: Counter[str | None] = Counter()
-        rules = LetterRules(to="topic", where=self._where)
+        rules = self._rules("topic")
         topic = describe_topic(self._cluster, self._letters)
         check_leaders(self._cluster, topic)
         spans = held_spans(self._cluster, topic.name, topic.leaders)

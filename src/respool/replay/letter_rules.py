@@ -13,10 +13,12 @@ from typing import Any, Literal, get_args
 
 from respool.model.conditions.clause_parser import InvalidWhere
 from respool.model.retry.failure_headers import (
+    GROUP_BYTES_MAX,
     FailureRecord,
     UnreadableFailure,
     own_headers,
     read_failure,
+    shortened,
 )
 from respool.model.where import Where, parse_where
 from respool.records.plain_match import RecordCondition
@@ -32,6 +34,8 @@ class LetterRules:
     where: Where | None = None
     # With "origin": only letters that come from this topic.
     origin: str | None = None
+    # Only letters of this group: other groups may have theirs in the same topic.
+    group: str | None = None
     _condition: RecordCondition | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -42,9 +46,11 @@ class LetterRules:
     def selects(self, record: Record) -> bool:
         if not self._matches(record):
             return False
+        failure = failure_of(record)
+        if self.group is not None and not _is_of(failure, self.group):
+            return False
         if self.to == "topic":
             return True
-        failure = failure_of(record)
         return (
             failure is not None and not failure.truncated and self.origin in {None, failure.topic}
         )
@@ -73,7 +79,7 @@ class LetterRules:
 
     def to_document(self) -> dict[str, Any]:
         where = None if self.where is None else str(self.where)
-        return {"to": self.to, "where": where, "origin": self.origin}
+        return {"to": self.to, "where": where, "origin": self.origin, "group": self.group}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any] | None) -> "LetterRules | None":
@@ -82,7 +88,15 @@ class LetterRules:
         assert document["to"] in get_args(LetterTarget)
         text = document["where"]
         where = None if text is None else parse_where(text)
-        return cls(to=document["to"], where=where, origin=document["origin"])
+        # Documents of earlier versions have no group.
+        return cls(
+            to=document["to"], where=where, origin=document["origin"], group=document.get("group")
+        )
+
+
+def _is_of(failure: FailureRecord | None, group: str) -> bool:
+    """A header has no room for a long group id: what is there of it counts."""
+    return failure is not None and failure.group.encode() == shortened(group, GROUP_BYTES_MAX)
 
 
 def failure_of(record: Record) -> FailureRecord | None:

@@ -30,7 +30,7 @@ from respool.wire.api_table import Api
 CLASSIC, CONSUMER = "classic", "consumer"
 # Protocol types of consumer groups; Kafka Connect's workers, for example, have another. Groups with offsets committed
 # only by non-members have none.
-_CONSUMERS = {"consumer", ""}
+CONSUMERS = frozenset({"consumer", ""})
 # The state of a group that does not exist.
 DEAD = "Dead"
 # As Kafka spells them; classic groups prepare and complete rebalances, KIP-848 groups assign and reconcile.
@@ -70,8 +70,8 @@ class GroupList:
     unled: int = 0
 
 
-def list_groups(cluster: Cluster) -> GroupList:
-    """List all consumer groups of the brokers that answer. Each broker in the current metadata is asked once.
+def list_groups(cluster: Cluster, *, protocol_types: frozenset[str] = CONSUMERS) -> GroupList:
+    """List all groups of these types, of the brokers that answer. Each broker in the current metadata is asked once.
 
     Raises:
         BrokerUnreachable: no broker answers.
@@ -81,7 +81,7 @@ def list_groups(cluster: Cluster) -> GroupList:
     before, brokers = _coordinators(cluster), cluster.refresh_brokers()
     for broker in sorted(brokers):
         try:
-            listed = _groups_of(cluster, broker)
+            listed = _groups_of(cluster, broker, protocol_types)
         except (BrokerUnreachable, BrokerRefused, Untrusted, VersionUnsupported) as error:
             unheard[broker] = error
             continue
@@ -387,7 +387,7 @@ def _coordinators(cluster: Cluster) -> Mapping[int, PartitionLeader | None]:
         return {}
 
 
-def _groups_of(cluster: Cluster, broker: int) -> list[GroupListing]:
+def _groups_of(cluster: Cluster, broker: int, protocol_types: frozenset[str]) -> list[GroupListing]:
     fields: dict[str, Any] = {"states_filter": [], "types_filter": []}
     reply = cluster.request(broker, Api.LIST_GROUPS, fields)
     if reply.error_code:
@@ -399,5 +399,5 @@ def _groups_of(cluster: Cluster, broker: int) -> list[GroupListing]:
             type=getattr(one, "group_type", CLASSIC).lower(),
         )
         for one in reply.groups
-        if one.protocol_type in _CONSUMERS
+        if one.protocol_type in protocol_types
     ]

@@ -83,6 +83,7 @@ VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
         Api.DELETE_ACLS: VersionRange(1, 3),
         Api.DESCRIBE_CLIENT_QUOTAS: VersionRange(0, 1),
         Api.ALTER_CLIENT_QUOTAS: VersionRange(0, 1),
+        Api.ALTER_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
         Api.SASL_HANDSHAKE: VersionRange(1, 1),
         Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     }
