@@ -194,7 +194,7 @@ def test_peek_shows_the_oldest_of_each_partition_and_takes_none(story: QueueStor
         (1, 0, "other"),
     ]
     with story.work() as queue:
-        values = set()
+        values: set[bytes | None] = set()
         while len(values) < 4:
             message = queue.receive(30)
             assert message is not None
