@@ -20,7 +20,7 @@ from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import ConfigResource, alter_configs
 from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 from respool.client.kafka.producer_ids import init_producer_id
-from respool.client.kafka.share_groups import alter_share_starts, describe_share_group
+from respool.client.kafka.share_group_admin import alter_share_starts, describe_share_group
 from respool.client.kafka.view_descriptions import all_views
 from respool.operate.queue_operations import TAKES_DEAD_LETTERS
 from respool.testing import Broker

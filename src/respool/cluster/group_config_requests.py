@@ -44,8 +44,9 @@ def configure_group(
     # What a newer version stored stays, and blocks no change.
     own = {name: text for name, text in wanted.items() if not _is_foreign(name, text, before)}
     config = GroupConfig.parse(own)
-    check_group_config(config, settings, shares or ShareBrokerSettings())
-    _check_dead_letter_topic(config, view)
+    shares = shares or ShareBrokerSettings()
+    check_group_config(config, settings, shares)
+    _check_dead_letter_topic(config, view, shares)
     texts = {
         name: str(value)
         for name in own
@@ -63,7 +64,9 @@ def configure_group(
     return in_writes([change], guard=view.guard)
 
 
-def _check_dead_letter_topic(config: GroupConfig, view: ClusterView) -> None:
+def _check_dead_letter_topic(
+    config: GroupConfig, view: ClusterView, shares: ShareBrokerSettings
+) -> None:
     """A mistake is reported when it is made, and not when the first letter is due."""
     name = config.errors_deadletterqueue_topic_name
     if not name:
@@ -75,6 +78,8 @@ def _check_dead_letter_topic(config: GroupConfig, view: ClusterView) -> None:
     elif name in view.image.views:
         problem = "is a view, which cannot be written"
     elif topic is None:
+        if shares.errors_deadletterqueue_auto_create_topics_enable:
+            return
         problem = "does not exist; create it with errors.deadletterqueue.group.enable=true"
     elif not topic.config.errors_deadletterqueue_group_enable:
         problem = "takes no dead letters: set errors.deadletterqueue.group.enable=true for it"

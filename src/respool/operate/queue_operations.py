@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
-from respool.client.kafka import share_groups
+from respool.client.kafka import share_group_admin
 from respool.client.kafka.configs import (
     ConfigResource,
     ConfigSource,
@@ -14,7 +14,7 @@ from respool.client.kafka.configs import (
 )
 from respool.client.kafka.groups import GroupListing, list_groups
 from respool.client.kafka.metadata import Place, TopicMetadata
-from respool.client.kafka.share_groups import ShareGroupDescription, ShareStart
+from respool.client.kafka.share_group_admin import ShareGroupDescription, ShareProgress
 from respool.model.operator_errors import NotFound, OperatorError
 from respool.operate.cluster_admin import ClusterAdmin
 from respool.operate.errors import client_errors_translated
@@ -30,7 +30,7 @@ QueueStart = Literal["earliest", "latest"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedQueue:
     group: GroupListing
-    starts: Mapping[Place, ShareStart]
+    starts: Mapping[Place, ShareProgress]
 
     @property
     def topics(self) -> list[str]:
@@ -44,7 +44,7 @@ class ListedQueue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedQueue:
     group: ShareGroupDescription
-    starts: Mapping[Place, ShareStart]
+    starts: Mapping[Place, ShareProgress]
     # The group's own settings of share groups; for others the broker's apply.
     settings: Mapping[str, str]
 
@@ -78,7 +78,7 @@ class QueueOperations:
             NotFound: there is no such share group; the hint names a similarly spelled one.
         """
         with client_errors_translated():
-            group = share_groups.describe_share_group(self._cluster, name)
+            group = share_group_admin.describe_share_group(self._cluster, name)
         if group is None:
             known = self._known()
             alike = get_close_matches(name, known.names, n=1)
@@ -109,7 +109,7 @@ class QueueOperations:
         """
         found = [self._admin.topic(topic) for topic in topics]
         with client_errors_translated():
-            group = share_groups.describe_share_group(self._cluster, name)
+            group = share_group_admin.describe_share_group(self._cluster, name)
         if group is not None or self._own_settings(name):
             what = "is a share group" if group is not None else "are settings of a share group"
             raise OperatorError(
@@ -138,7 +138,7 @@ class QueueOperations:
         self._alter(name, settings)
         if offsets:
             with client_errors_translated():
-                share_groups.alter_share_starts(self._cluster, name, offsets)
+                share_group_admin.alter_share_starts(self._cluster, name, offsets)
         return offsets
 
     def _offsets(self, topics: Iterable[TopicMetadata], start: QueueStart) -> dict[Place, int]:
@@ -160,12 +160,12 @@ class QueueOperations:
 
     def _known(self) -> KnownGroups:
         with client_errors_translated():
-            found = share_groups.list_share_groups(self._cluster)
+            found = share_group_admin.list_share_groups(self._cluster)
         return KnownGroups.of(found)
 
-    def _starts(self, name: str) -> dict[Place, ShareStart]:
+    def _starts(self, name: str) -> dict[Place, ShareProgress]:
         with client_errors_translated():
-            return share_groups.fetch_share_starts(self._cluster, name)
+            return share_group_admin.fetch_share_starts(self._cluster, name)
 
     def _own_settings(self, name: str) -> dict[str, str]:
         with client_errors_translated():
@@ -181,5 +181,5 @@ class QueueOperations:
         }
 
 
-def total_lag(starts: Mapping[Place, ShareStart]) -> int:
+def total_lag(starts: Mapping[Place, ShareProgress]) -> int:
     return sum(one.lag or 0 for one in starts.values())

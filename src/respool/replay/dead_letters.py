@@ -8,7 +8,7 @@ from respool.client.kafka.admin import delete_records
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import CONSUMERS, list_groups
 from respool.client.kafka.metadata import TopicMetadata
-from respool.client.kafka.share_groups import SHARE
+from respool.client.kafka.share_group_admin import SHARE
 from respool.model.retry.failure_headers import FailureRecord
 from respool.model.retry.group_topics import (
     DEAD_LETTER_PREFIX,

@@ -5,7 +5,7 @@ from typing import Self
 
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import ConfigResource, describe_configs
-from respool.client.kafka.share_groups import describe_share_group
+from respool.client.kafka.share_group_admin import describe_share_group
 from respool.model.retry.group_topics import dead_letter_topic
 from respool.replay.errors import ReplayNotFound, client_errors_translated
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import ConfigResource, describe_configs
 from respool.client.kafka.list_offsets import Isolation
-from respool.client.kafka.share_groups import describe_share_group, fetch_share_starts
+from respool.client.kafka.share_group_admin import describe_share_group, fetch_share_starts
 from respool.records.record import Record
 from respool.replay.copy_plan import Span
 from respool.replay.errors import ReplayNotFound, client_errors_translated

@@ -10,7 +10,7 @@ from respool.model.times import format_ms
 
 if TYPE_CHECKING:
     from respool.client.kafka.metadata import Place
-    from respool.client.kafka.share_groups import ShareStart
+    from respool.client.kafka.share_group_admin import ShareProgress
     from respool.operate.queue_operations import DescribedQueue, ListedQueue
     from respool.replay.waiting_messages import WaitingMessage
 
@@ -143,7 +143,7 @@ def _queue_document(found: "DescribedQueue") -> dict[str, object]:
     }
 
 
-def _partition_document(place: "Place", start: "ShareStart") -> dict[str, object]:
+def _partition_document(place: "Place", start: "ShareProgress") -> dict[str, object]:
     topic, number = place
     return {
         "topic": topic,

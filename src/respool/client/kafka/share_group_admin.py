@@ -33,7 +33,7 @@ class ShareGroupDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareStart:
+class ShareProgress:
     """Where a share group is in a partition."""
 
     # The first record that is not finished; None: not decided yet.
@@ -77,7 +77,7 @@ def describe_share_group(cluster: Cluster, group: str) -> ShareGroupDescription 
     )
 
 
-def fetch_share_starts(cluster: Cluster, group: str) -> dict[Place, ShareStart]:
+def fetch_share_starts(cluster: Cluster, group: str) -> dict[Place, ShareProgress]:
     """The group's start in each partition that it has state of; empty for a group that does not exist.
 
     Raises:
@@ -90,7 +90,7 @@ def fetch_share_starts(cluster: Cluster, group: str) -> dict[Place, ShareStart]:
         code_of=lambda reply: reply.groups[0].error_code or _first_code(reply.groups[0].topics),
     )
     return {
-        (str(topic.topic_name), int(one.partition_index)): ShareStart(
+        (str(topic.topic_name), int(one.partition_index)): ShareProgress(
             offset=None if one.start_offset == NONE else int(one.start_offset),
             lag=None if one.lag == NONE else int(one.lag),
         )
