@@ -122,3 +122,20 @@ def test_a_topic_with_its_flag_takes_dead_letters() -> None:
     cluster = ClusterWorld({ONE: None})
     cluster.create("dlq.rides", partitions=1, factor=1, overrides={LETTERS_ENABLED: "true"})
     assert configure(cluster, {LETTERS: "dlq.rides"}) == {GROUP: {LETTERS: "dlq.rides"}}
+
+
+def test_missing_topic_that_brokers_create_takes_dead_letters() -> None:
+    cluster = ClusterWorld({ONE: None})
+    creates = ShareBrokerSettings(errors_deadletterqueue_auto_create_topics_enable=True)
+    cluster.apply(
+        configure_group(
+            cluster.view(),
+            GROUP,
+            lambda _: {LETTERS: "dlq.missing"},
+            settings=GroupSettings(),
+            shares=creates,
+        )
+    )
+    assert (
+        cluster.view().image.group_configs[GROUP].errors_deadletterqueue_topic_name == "dlq.missing"
+    )
