@@ -4,7 +4,7 @@ import fcntl
 import os
 from typing import Self
 
-from respool.drivers.local_files import FILE_MODE, failure
+from respool.drivers.local_files import DATA_FOLDER_MODE, FILE_MODE, failure
 from respool.drivers.read_ahead import Descriptor
 from respool.model.errors import DataFolderInUse, DiskFailed
 
@@ -21,7 +21,7 @@ class FolderLock:
     def __init__(self, folder: str) -> None:
         path = os.path.join(folder, LOCK_NAME)
         try:
-            os.makedirs(folder, exist_ok=True)
+            os.makedirs(folder, mode=DATA_FOLDER_MODE, exist_ok=True)
             # Never deleted: otherwise a second process could lock the old file while a third creates a new one.
             descriptor = Descriptor(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
             fcntl.flock(descriptor.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

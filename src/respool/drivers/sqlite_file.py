@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from respool.drivers.local_files import FILE_MODE, failure, sync_folder
+from respool.drivers.local_files import PRIVATE_FILE_MODE, failure, sync_folder
 from respool.drivers.read_ahead import Descriptor
 from respool.model.errors import DataFolderInUse, DataFolderMismatch, DiskFailed
 from respool.ports.metadata_store import StoredValue
@@ -151,12 +151,16 @@ class SqliteFile:
 
 
 def _make_file(path: str) -> None:
-    """Create an empty file with restricted permissions; SQLite creates its log with the same mode.
+    """Create an empty file for this user only: it has what passwords are checked with.
+
+    SQLite creates its log with the same mode.
 
     An existing one is not opened: closing any handle of it in this process would release SQLite's locks.
     """
     try:
-        Descriptor(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+        Descriptor(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE_MODE)
+        )
         sync_folder(os.path.dirname(path) or ".")
     except FileExistsError:
         return

@@ -40,6 +40,7 @@ from respool.model.security.scram_credential import SALT_BYTES
 from respool.model.settings import Settings
 from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
+from respool.node.folder_access import make_data_folder
 from respool.node.log_format import set_up_logging
 from respool.node.peer_security import peer_security_of
 from respool.node.record_scanner import ScannerOnDemand
@@ -145,7 +146,7 @@ async def serve(
     """
     drivers = drivers or Drivers()
     with ExitStack() as stack:
-        os.makedirs(settings.data, exist_ok=True)
+        make_data_folder(settings)
         lock = FolderLock(settings.data)
         stack.callback(lock.release)
         metrics, health = PrometheusMetrics(), Health()

@@ -39,6 +39,8 @@ PASSWORD_BYTES = 18
 def secure_flags(settings: Settings) -> dict[str, object]:
     """Make what is missing, and return the settings with which the broker is secured."""
     folder = Path(settings.data).absolute() / FOLDER
+    # Both may be new: with one call the data folder would have the mode of the umask.
+    os.makedirs(folder.parent, mode=0o700, exist_ok=True)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     os.chmod(folder, 0o700)
     client = settings.listeners[0]

@@ -17,6 +17,7 @@ from respool.broker.archive.ownership import newest_owner, owner_content
 from respool.cluster import keys
 from respool.cluster.keys import TopicRecord, ViewRecord
 from respool.drivers.local_disk import LocalDisk
+from respool.drivers.local_files import DATA_FOLDER_MODE
 from respool.drivers.sqlite_store import SqliteStore
 from respool.log.file_names import EPOCHS_NAME, LOG, SNAPSHOT, offset_name
 from respool.log.folder.data_folder import DataFolder, cluster_id_text
@@ -87,7 +88,7 @@ async def restore(
     topics = [await _plan(store, one) for one in await read_contents(store)]
     if not topics:
         raise OperatorError(f"{store.address} has no topics")
-    os.makedirs(data, exist_ok=True)
+    os.makedirs(data, mode=DATA_FOLDER_MODE, exist_ok=True)
     disk = LocalDisk(str(data))
     cluster_id = cluster_id_text(rng.uuid())
     claim = owner_content(cluster_id, broker=broker_id, at_ms=clock.now_ms())
