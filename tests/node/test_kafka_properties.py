@@ -225,7 +225,7 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("listeners=SSL://:9093", "listeners: SSL is not served: clients"),
+        ("listeners=SSL://:9093", "listeners: SSL is not read: only PLAINTEXT is"),
         ("listeners=PLAINTEXT://:9092,SSL://:9093", "one listener of clients, not PLAINTEXT, SSL"),
         ("listeners=IN://:9092\nlistener.security.protocol.map=IN:SASL_PLAINTEXT", "SASL_PLAIN"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "not an address that clients can"),

@@ -356,5 +356,5 @@ class _Reader:
 
 
 def _not_plaintext(listener: str, protocol: str) -> str:
-    what = f"{listener} is {protocol}: " if listener != protocol else f"{protocol} is not served: "
-    return f"{what}clients are not authenticated and not encrypted yet, only PLAINTEXT is served"
+    what = f"{listener} is {protocol}: " if listener != protocol else f"{protocol} is not read: "
+    return f"{what}only PLAINTEXT is; TLS and logins have settings of Respool's own: see docs/security.md"

@@ -36,7 +36,7 @@ _METRICS = "metrics are counters for Prometheus (metrics_listen), without window
 _STREAMS = "streams groups (KIP-1071) are not served"
 _TIERED = "the archive has settings of its own, which begin with archive; see docs/archive.md"
 _KRAFT = "metadata is in metadata.sqlite of the data folder, or in etcd"
-_SECURITY = "clients are not authenticated and not encrypted yet"
+_SECURITY = "TLS and logins have settings of Respool's own: see docs/security.md"
 _JAVA = "Java classes cannot be loaded"
 _ZOOKEEPER = "there is no ZooKeeper: " + _KRAFT
 
