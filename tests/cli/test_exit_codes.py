@@ -73,6 +73,10 @@ TO_BROKERS = {
     "dlq replay": "billing",
     "dlq purge": "billing --yes",
     "rides generate": "--count 5",
+    "user list": "",
+    "user add": "etl",
+    "user password": "etl",
+    "user remove": "etl",
 }
 BETWEEN_CLUSTERS = {"mirror run": "--topics rides --once", "mirror status": "--topics rides"}
 TO_ETCD = {
@@ -92,6 +96,11 @@ ON_FILES = {
     "pipeline report": f"--data {MISSING}",
     "pipeline clean": f"--data {MISSING}",
     "serve": f"--config {MISSING}",
+    "archive status": f"file://{MISSING}",
+    "archive verify": f"file://{MISSING}",
+    "archive get": f"file://{MISSING} --topic rides --to copies",
+    "archive restore": f"file://{MISSING} --to restored",
+    "archive collect": f"file://{MISSING}",
     "cluster status": f"--config {MISSING}",
     "produce": f"rides --file {MISSING}",
 }

@@ -8,12 +8,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.exit_codes import ExitCode
-from respool.model.archiving.archive_errors import (
-    ArchiveCorrupt,
-    ArchiveRefused,
-    ArchiveUnavailable,
-)
-from respool.model.operator_errors import OperatorError, Unreachable, UsageError
+from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
@@ -125,6 +120,7 @@ def verify(
     credentials_file: Credentials = "",
 ) -> None:
     """Read everything and compare every checksum; name what is damaged or missing."""
+    from respool.model.archiving.archive_errors import ArchiveCorrupt
     from respool.operate.archives.archived_segments import verify_segment
     from respool.operate.archives.bucket_contents import read_contents
 
@@ -310,6 +306,12 @@ def _with_store(
 ) -> T:
     import asyncio
 
+    from respool.broker.archive.ownership import newest_owner
+    from respool.model.archiving.archive_errors import (
+        ArchiveCorrupt,
+        ArchiveRefused,
+        ArchiveUnavailable,
+    )
     from respool.object_stores.open_store import open_store, read_options
 
     async def run() -> T:
@@ -317,6 +319,12 @@ def _with_store(
             address, endpoint=endpoint, region=region, options=read_options(credentials_file)
         )
         try:
+            # A mistyped address is an empty store, in which nothing is damaged or missing.
+            if (await newest_owner(store))[0] is None:
+                raise NotFound(
+                    f"there is no archive at {address}",
+                    hint="a cluster that archives there writes its id first; look at the setting archive",
+                )
             return await work(store)
         finally:
             await store.close()

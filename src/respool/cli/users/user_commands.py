@@ -11,7 +11,6 @@ import typer
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.model.operator_errors import NotFound, UsageError
-from respool.model.security.scram_credential import name_problem
 
 RANDOM_PASSWORD_BYTES = 18
 
@@ -172,6 +171,8 @@ def _escaped(text: str) -> str:
 
 
 def _check_name(name: str) -> None:
+    from respool.model.security.scram_credential import name_problem
+
     problem = name_problem(name)
     if problem is not None:
         raise UsageError(f"{name!r}: {problem}")
