@@ -67,9 +67,16 @@ def test_collect_lists_before_it_deletes(run: Run, folder: Path, topic: str) -> 
     assert not stray.exists()
 
 
-def test_a_wrong_address_is_a_usage_error(run: Run, tmp_path: Path) -> None:
+def test_a_wrong_address_is_a_usage_error(run: Run) -> None:
     assert run("archive", "status", "ftp://nowhere").code == 2
-    assert run("archive", "status", f"file://{tmp_path}/nothing").out == ""
-    result = run("archive", "restore", tmp_path.as_uri(), "--to", str(tmp_path / "data"))
-    assert result.code == 1
-    assert "has no topics" in result.err
+
+
+def test_a_mistyped_address_is_not_found_instead_of_sound(run: Run, tmp_path: Path) -> None:
+    """`verify` said "0 segments verified, 0 problems" of a folder that is no archive."""
+    for command in ("status", "verify", "collect"):
+        ended = run("archive", command, f"file://{tmp_path}/nothing")
+        assert (ended.code, ended.out) == (3, "")
+        assert "there is no archive at" in ended.err
+    restored = run("archive", "restore", tmp_path.as_uri(), "--to", str(tmp_path / "data"))
+    assert restored.code == 3
+    assert not (tmp_path / "data").exists()
