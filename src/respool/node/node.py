@@ -22,6 +22,7 @@ from respool.broker.handlers.support.registration import Handler
 from respool.broker.membership.broker_lifecycle import NotAdmitted
 from respool.broker.world import World
 from respool.drivers.allocator import keep_freed_memory
+from respool.drivers.audit_file import open_audit
 from respool.drivers.folder_lock import FolderLock
 from respool.drivers.local_disk import LocalDisk, ThreadedLocalReader
 from respool.drivers.prometheus_metrics import PrometheusMetrics
@@ -177,6 +178,7 @@ async def serve(
             identity_keys=identity_keys,
             token_secret=token_secret_of(settings),
             objects=_open_archive(settings),
+            audit=open_audit(settings.access.audit_file, stack),
         )
         try:
             if not settings.metadata_store.addresses and not (await store.snapshot("")).revision:

@@ -31,7 +31,7 @@ class AccessSettings:
         10_000, "Maximum number of quotas, and of clients that are counted at a time.", low=1
     )
     audit_file: str = setting(
-        "", "File to append the audit log to, one JSON object per line; empty: standard error."
+        "", "File to append the audit log to, one JSON object per line; empty: the broker's log."
     )
     audit_allowed: bool = setting(
         False, "Write to the audit log also what was allowed, not only what was denied or changed."
