@@ -124,7 +124,7 @@ class IcebergLog:
             if snapshot is None:
                 raise NoTable(
                     f"the table has no snapshot {version}",
-                    hint="it may have expired; respool table status --versions lists them",
+                    hint="it may have expired: respool table expire removes old snapshots",
                 )
             schema = table.schemas()[snapshot.schema_id or 0]
         topic = TopicIdentity(name=properties.get(TOPIC, ""), id=properties.get(TOPIC_ID, ""))
