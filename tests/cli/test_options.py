@@ -64,6 +64,14 @@ def test_times_and_sizes_of_settings_may_have_units(pair: str, sent: str) -> Non
     assert list(settings_in_plain_numbers([pair]).values()) == [sent]
 
 
+def test_list_of_durations_was_refused_in_plain_numbers_too() -> None:
+    name = "respool.share.retry.delays.ms"
+    for text in ("1000,10000,60000", "1s,10s,1m"):
+        assert settings_in_plain_numbers([f"{name}={text}"]) == {name: "1000,10000,60000"}
+    with pytest.raises(UsageError, match="soon"):
+        settings_in_plain_numbers([f"{name}=1s,soon"])
+
+
 def test_a_time_setting_that_is_no_time_is_refused_before_the_broker_is_asked() -> None:
     with pytest.raises(UsageError, match=r"retention\.ms"):
         settings_in_plain_numbers(["retention.ms=long"])

@@ -261,6 +261,9 @@ def settings_in_plain_numbers(pairs: Sequence[str] | None) -> dict[str, str]:
 
 
 def _plain_number(name: str, text: str) -> str:
+    if name.endswith(".ms") and "," in text:
+        # A list of durations, such as respool.share.retry.delays.ms.
+        return ",".join(_plain_number(name, one) for one in text.split(","))
     if name.endswith(".ms") and not _is_whole_number(text):
         try:
             return str(parse_duration_ms(text))

@@ -111,3 +111,18 @@ def test_a_stored_value_gives_way_to_limits_that_have_changed() -> None:
     # What the operator gives all groups is within the limits.
     settings = ShareBrokerSettings(group_share_record_lock_duration_ms=2_000)
     assert share_group_settings(None, settings).lock_duration_ms == 2_000
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "other", "why"),
+    [
+        ("share.assignment.interval.ms", "1000", "500", "with the request that causes it"),
+        ("share.assignor.offload.enable", "False", "true", "no threads"),
+    ],
+)
+def test_settings_without_effect_have_only_their_defaults(
+    name: str, default: str, other: str, why: str
+) -> None:
+    GroupConfig.parse({name: default})
+    with pytest.raises(InvalidConfig, match=why):
+        GroupConfig.parse({name: other})

@@ -4,7 +4,7 @@
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from respool.model.config_rules import (
@@ -128,6 +128,19 @@ def _topic_or_none(doc: str) -> dict[str, ConfigRule]:
     return {"rule": ConfigRule(kind=ConfigKind.STRING, doc=doc, parse=parse)}
 
 
+def _only(default: object, rule: dict[str, ConfigRule], *, why: str) -> dict[str, ConfigRule]:
+    """A setting of Kafka's whose other values would be without effect."""
+    usual = rule["rule"]
+
+    def parse(text: str) -> object:
+        value = usual.parse(text)
+        if value != default:
+            raise InvalidConfig(f"{text.strip()[:40]} would be without effect: {why}")
+        return value
+
+    return {"rule": replace(usual, parse=parse)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShareGroupConfig:
     """None: the broker's setting for all groups applies."""
@@ -180,13 +193,19 @@ class ShareGroupConfig:
     )
     share_assignment_interval_ms: int = field(
         default=1_000,
-        metadata=int_between(
-            0, INT_MAX, "Without effect: an assignment is computed with the request that causes it."
+        metadata=_only(
+            1_000,
+            int_between(0, INT_MAX, "Only the default: an assignment is computed at once."),
+            why="an assignment is computed with the request that causes it",
         ),
     )
     share_assignor_offload_enable: bool = field(
         default=False,
-        metadata=yes_or_no("Without effect: there are no threads that could compute assignments."),
+        metadata=_only(
+            False,
+            yes_or_no("Only the default: there are no threads that could compute assignments."),
+            why="there are no threads that could compute assignments",
+        ),
     )
     errors_deadletterqueue_topic_name: str = field(
         default="",
