@@ -240,6 +240,11 @@ WITHOUT_BROKER = {
     ("cluster", "throttle"): "writes to etcd",
     ("pipeline", "report"): "reads tables",
     ("pipeline", "clean"): "changes tables",
+    ("archive", "status"): "reads the store",
+    ("archive", "verify"): "reads the store",
+    ("archive", "get"): "reads the store",
+    ("archive", "restore"): "reads the store",
+    ("archive", "collect"): "changes the store",
     ("completion",): "prints a script",
     ("man",): "writes files",
 }

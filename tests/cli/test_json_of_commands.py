@@ -95,10 +95,15 @@ LINES = [
     "group delete billing --yes",
     "log dump {data}/rides-0/00000000000000000000.log",
     "log verify {data}",
-    "archive status file://{data}",
 ]
-# In files of their own, with an etcd: the fixtures of this folder check what they print, too.
-WITH_ETCD = {
+# In files of their own, with an etcd, a table or an archive: the fixtures of this folder check what they print, too.
+ELSEWHERE = {
+    "archive status": "archives/test_archive_commands.py",
+    "table create": "tables/test_table_commands.py",
+    "table run": "tables/test_table_commands.py",
+    "table status": "tables/test_table_commands.py",
+    "table compact": "tables/test_table_commands.py",
+    "table expire": "tables/test_table_commands.py",
     "cluster status": "cluster/test_commands.py",
     "cluster drain": "cluster/test_commands.py",
     "cluster remove": "cluster/test_commands.py",
@@ -134,16 +139,17 @@ def test_the_page_says_what_each_command_prints() -> None:
 
 
 def test_every_command_with_json_is_run() -> None:
-    assert commands_with_json() == {command_of(line) for line in LINES} | WITH_ETCD.keys() | {
+    assert commands_with_json() == {command_of(line) for line in LINES} | ELSEWHERE.keys() | {
         ON_SPARK
     }
 
 
-@pytest.mark.parametrize("command", WITH_ETCD)
-def test_commands_on_etcd_are_run_with_json_by_their_tests(command: str) -> None:
-    text = (HERE / WITH_ETCD[command]).read_text()
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_commands_with_files_of_their_own_are_run_with_json_there(command: str) -> None:
+    text = (HERE / ELSEWHERE[command]).read_text()
     _, name = command.split()
-    assert any(f'"{name}"' in line and '"--json"' in line for line in text.splitlines())
+    calls = [*text.splitlines(), *re.findall(r"\.json\([^)]*\)", text)]
+    assert any(f'"{name}"' in call and ('"--json"' in call or ".json(" in call) for call in calls)
 
 
 @pytest.fixture(scope="module")

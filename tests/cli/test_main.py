@@ -117,6 +117,10 @@ def test_help_and_version_import_nothing_heavy() -> None:
         "respool.model.json_bytes",
         "respool.model.operator_errors",
         "respool.model.quantities",
+        "respool.model.security",
+        "respool.model.security.acl",
+        "respool.model.security.principal",
+        "respool.model.security.quota",
         "respool.model.seek_target",
         "respool.model.times",
     }
