@@ -88,14 +88,16 @@ def test_the_file_it_writes_leads_other_commands_to_the_cluster(
 ) -> None:
     monkeypatch.setenv("RESPOOL_ETCD", "production.example:2379")
     monkeypatch.setenv("RESPOOL_DATA", "/elsewhere")
-    plan = planned(tmp_path, given={"etcd_user": "u", "etcd_password": "secret"}).with_etcd(
+    plan = planned(tmp_path, given={"etcd_user": "u", "etcd_password": "of-the-cluster"}).with_etcd(
         "127.0.0.1:7"
     )
     plan.write_file()
-    assert "secret" not in plan.file.read_text()
-    assert plan.environ["RESPOOL_ETCD_PASSWORD"] == "secret"
+    assert "of-the-cluster" not in plan.file.read_text()
+    assert plan.environ["RESPOOL_ETCD_PASSWORD"] == "of-the-cluster"
     assert "RESPOOL_ETCD" not in plan.environ
-    read = load_settings(file=plan.file, environ={"RESPOOL_ETCD_PASSWORD": "secret"}, flags={})
+    read = load_settings(
+        file=plan.file, environ={"RESPOOL_ETCD_PASSWORD": "of-the-cluster"}, flags={}
+    )
     assert read.metadata_store.endpoints == ("http://127.0.0.1:7",)
     assert read.metadata_store.allow_old_versions
     assert read.topic_defaults.min_insync_replicas == 2

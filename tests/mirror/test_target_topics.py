@@ -79,11 +79,9 @@ def test_settings_of_kafka_that_respool_refuses_are_left_out_and_do_not_stop_the
         "respool.mirror": "true",
         "retention.ms": "1000",
     }
-    # The target decides about flushing, and what has no effect is not worth a word.
+    # The target decides about flushing and its archive, and what has no effect is not worth a word.
     assert topics.left_out["rides"] == [
-        "local.retention.ms",
         "preallocate",
-        "remote.storage.enable",
         "segment.bytes",
         "some.vendors",
     ]

@@ -18,7 +18,7 @@ from respool.testing import Broker
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker() as running:
+    with Broker(topics={"contradicted": 1}) as running:
         yield running
 
 
@@ -118,4 +118,4 @@ def test_what_contradicts_itself_is_refused(
     broker: Broker, options: dict[str, object], why: str
 ) -> None:
     with pytest.raises(BadArgument, match=why):
-        respool.read_table("typed", bootstrap=broker.bootstrap, **options)  # type: ignore[arg-type]
+        respool.read_table("contradicted", bootstrap=broker.bootstrap, **options)  # type: ignore[arg-type]

@@ -25,7 +25,6 @@ from respool.model.seek_target import AtOffset, AtTime, Earliest, Latest
 from respool.model.tables.value_schema import ValueSchema, parse_value_schema
 from respool.tables.errors import RecordRejected
 from respool.tables.layout import OFFSET, PARTITION, TIMESTAMP, Layout
-from respool.tables.reading.hybrid_read import HybridRead
 from respool.tables.values.decoding import make_decoder
 from respool.tables.writing.row_shaper import shape_rows
 from respool.tables.writing.topic_source import COLUMNS, BrokerSource
@@ -175,6 +174,9 @@ def _read_hybrid(
     ) as cluster:
         source = BrokerSource(cluster, topic)
         partitions = sorted(source.ends())
+        # It loads pyarrow.dataset, and that pandas: a plain read does not wait for them.
+        from respool.tables.reading.hybrid_read import HybridRead
+
         read = HybridRead(
             source,
             since=_offsets("since", since, partitions),
