@@ -36,8 +36,8 @@ _SHARE = "1/1"
     "--set respool.table.interval.ms=10s\n\n"
     "Examples:\n"
     "  respool table create rides --at /data/lake/rides\n"
-    "  respool table create rides --format iceberg --at s3://lake/rides --catalog glue --schema infer\n"
-    "  respool table create rides --at /data/lake/rides --schema 'declared:ride_id string, fare double'"
+    "  respool table create rides --format iceberg --at s3://b/rides --catalog glue\n"
+    "  respool table create rides --at /lake/rides --schema 'declared:fare double'"
 )
 @to_broker
 def create(
@@ -125,7 +125,8 @@ def create(
     "Examples:\n"
     "  respool table run rides\n"
     "  respool table run rides --once\n"
-    "  respool table run rides --share 1/2 & respool table run rides --share 2/2"
+    "  respool table run rides --share 1/2\n"
+    "  respool table run rides --share 2/2"
 )
 @to_broker
 def run(
