@@ -1,5 +1,6 @@
 """`kill -9` of table writers and of the broker, over and over: every record is in the table once."""
 
+import os
 import random
 import subprocess
 import sys
@@ -47,6 +48,7 @@ def test_every_record_is_in_the_table_once_after_kills(tmp_path: Path, kind: str
 
 @pytest.mark.crash
 @pytest.mark.long
+@pytest.mark.skipif(os.environ.get("RESPOOL_FUZZ") != "long", reason="make fuzz")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_every_record_is_in_the_table_once_after_a_hundred_kills(tmp_path: Path, kind: str) -> None:

@@ -1,6 +1,7 @@
 """Brokers of a cluster archive to one bucket, on simulated time."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from random import Random
 
@@ -193,6 +194,7 @@ def test_whatever_fails_no_acknowledged_record_is_lost(seed: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.skipif(os.environ.get("RESPOOL_FUZZ") != "long", reason="make fuzz")
 @pytest.mark.parametrize("seed", range(100, 400))
 def test_whatever_fails_no_acknowledged_record_is_lost_in_many_runs(seed: int) -> None:
     story(seed, brokers=2 + seed % 2, steps=80)
