@@ -113,16 +113,23 @@ def test_client_metrics_are_none(tools: KafkaTools) -> None:
 
 
 @pytest.mark.parametrize("entity", ["users", "clients", "ips"])
-def test_quotas_and_passwords_are_none(tools: KafkaTools, entity: str) -> None:
+def test_quotas_are_none_until_they_are_set_and_again_after_they_are_deleted(
+    tools: KafkaTools, entity: str
+) -> None:
     of_all = ("--describe", "--entity-type", entity)
     assert tools("kafka-configs", *of_all) == ""
     assert tools("kafka-configs", *of_all, "--entity-default") == ""
     name = "127.0.0.1" if entity == "ips" else "etl"
     setting = "connection_creation_rate" if entity == "ips" else "producer_byte_rate"
+    kind = entity.removesuffix("s")
     of_one = ("--entity-type", entity, "--entity-name", name)
-    refused = tools.ask("kafka-configs", "--alter", *of_one, "--add-config", f"{setting}=1000")
-    assert refused.code == 1
-    assert "UnknownServerException" not in refused.everything
+    changed = tools("kafka-configs", "--alter", *of_one, "--add-config", f"{setting}=1000000")
+    assert changed == f"Completed updating config for {kind} {name}.\n"
+    shown = tools("kafka-configs", "--describe", *of_one)
+    assert f"{name}" in shown
+    assert f"{setting}=1000000.0" in shown
+    tools("kafka-configs", "--alter", *of_one, "--delete-config", setting)
+    assert tools("kafka-configs", *of_all) == ""
 
 
 def test_settings_of_a_broker_are_shown(tools: KafkaTools) -> None:

@@ -249,7 +249,8 @@ def test_settings_of_groups_are_changed_and_shown(tools: KafkaTools) -> None:
     assert setting not in tools("kafka-configs", "--describe", *of_group)
 
 
-def test_what_is_not_served_of_share_and_streams_groups_is_said(tools: KafkaTools) -> None:
-    for tool in ("kafka-share-groups", "kafka-streams-groups"):
-        printed = tools.ask(tool, "--describe", "--group", "nobody")
-        assert "UnsupportedVersionException" in printed.everything
+def test_groups_that_are_not_there_or_not_served_are_said(tools: KafkaTools) -> None:
+    of_nobody = ("--describe", "--group", "nobody")
+    assert "GroupIdNotFoundException" in tools.ask("kafka-share-groups", *of_nobody).everything
+    streams = tools.ask("kafka-streams-groups", *of_nobody)
+    assert "UnsupportedVersionException" in streams.everything
