@@ -6,13 +6,15 @@ from architecture.tree import (
     ROOT,
     SOURCE,
     TESTS,
-    imported_by,
     imported_by_tests,
-    late_imports,
     modules,
+    outline,
     own_tests_of,
     packages,
 )
+
+# In one process, which parses each file once.
+pytestmark = pytest.mark.xdist_group("architecture")
 
 LINES_MAX = 450
 MODULES_MAX = 35
@@ -117,7 +119,7 @@ def test_imports_come_before_everything_else() -> None:
         f"{file.relative_to(ROOT).as_posix()}:{line}"
         for folder in (SOURCE, TESTS)
         for file in sorted(folder.rglob("*.py"))
-        for line in late_imports(file)
+        for line in outline(file).late_imports
     ]
     assert late == []
 
@@ -166,5 +168,5 @@ def _modules_without_tests() -> set[str]:
         for name, file in modules().items()
         if own_tests_of(file).exists() or name in imported_by_tests()
     }
-    through_an_importer = {name for one in tested for name in imported_by(modules()[one])}
+    through_an_importer = {name for one in tested for name in outline(modules()[one]).imports}
     return modules().keys() - tested - through_an_importer

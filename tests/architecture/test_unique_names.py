@@ -1,13 +1,13 @@
 """No two modules and no two classes share a name, so that a search for one finds one."""
 
-import ast
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache
 
 import pytest
 
-from architecture.tree import SOURCE, modules
+from architecture.tree import SOURCE, modules, outline
+
+pytestmark = pytest.mark.xdist_group("architecture")
 
 SAME_MODULES = {
     "errors": "the errors of each package, by which programs import them",
@@ -43,13 +43,11 @@ def test_every_exception_of_modules_is_needed(name: str) -> None:
     assert [file.stem for file in modules().values()].count(name) > 1
 
 
-@cache
 def _shared_classes() -> dict[str, list[str]]:
     return _shared(
-        (node.name, f"{file.relative_to(SOURCE).as_posix()}:{node.lineno}")
+        (name, f"{file.relative_to(SOURCE).as_posix()}:{line}")
         for file in modules().values()
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.ClassDef)
+        for name, line in outline(file).classes
     )
 
 

@@ -1,9 +1,10 @@
 """The source tree and the test tree, as the tests of structure see them."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "respool"
@@ -43,24 +44,33 @@ def own_tests_of(module: Path) -> Path:
     return TESTS / module.relative_to(SOURCE).parent / f"test_{module.name}"
 
 
+class Outline(NamedTuple):
+    """What the tests of structure want to know of a file: parsing takes most of their time, so it is done once."""
+
+    # The modules of `respool` that the file imports, wherever in it.
+    imports: frozenset[str]
+    # The lines of imports that follow `if TYPE_CHECKING:`, a definition or an assignment.
+    late_imports: Sequence[int]
+    # Name and line of each class, nested ones too.
+    classes: Sequence[tuple[str, int]]
+
+
 @cache
-def imported_by(file: Path) -> frozenset[str]:
-    """The modules of `respool` that a file imports, wherever in it."""
-    found: set[str] = set()
-    for node in _statements(ast.parse(file.read_text()).body):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return frozenset(found & modules().keys())
-
-
-def late_imports(file: Path) -> list[int]:
-    """The lines of a file's imports that follow `if TYPE_CHECKING:`, a definition or an assignment."""
+def outline(file: Path) -> Outline:
     body = ast.parse(file.read_text()).body
+    imports: set[str] = set()
+    classes = []
+    for node in _statements(body):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            imports |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            imports |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ClassDef):
+            classes.append((node.name, node.lineno))
     others = [number for number, one in enumerate(body) if isinstance(one, _AFTER_IMPORTS)]
     after = body[others[0] :] if others else []
-    return [one.lineno for one in after if isinstance(one, ast.Import | ast.ImportFrom)]
+    late = [one.lineno for one in after if isinstance(one, ast.Import | ast.ImportFrom)]
+    return Outline(frozenset(imports & modules().keys()), late, classes)
 
 
 _AFTER_IMPORTS = (
@@ -85,4 +95,4 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 @cache
 def imported_by_tests() -> frozenset[str]:
-    return frozenset().union(*(imported_by(file) for file in TESTS.rglob("*.py")))
+    return frozenset().union(*(outline(file).imports for file in TESTS.rglob("*.py")))
