@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from bench import (
@@ -26,6 +27,7 @@ from bench import (
     transactions,
 )
 from bench.broker_process import BrokerFailed, free_bytes
+from bench.delays import MESSAGES_PER_BATCH
 from bench.load_client import LoadFailed
 from bench.report import Report
 from bench.requests import RequestFailed
@@ -57,6 +59,8 @@ FREE_BYTES_MIN = 8 * GB
 def main() -> None:
     options = _parser().parse_args()
     scale = QUICK if options.quick else FULL if options.full else DEFAULT
+    if options.delayed is not None:
+        scale = replace(scale, delayed_messages=options.delayed)
     report = Report(settings={"scale": scale.name, "seconds a figure": scale.seconds})
     if free_bytes() < FREE_BYTES_MIN:
         raise SystemExit(
@@ -95,6 +99,13 @@ def _profiled_load(scale: Scale, options: argparse.Namespace) -> profiling.Load:
     return profiling.produce_load(scale, batch_bytes=batch_bytes, flush=options.flush)
 
 
+def _delayed_messages(text: str) -> int:
+    count = int(text)
+    if count < 10 * MESSAGES_PER_BATCH or count % (10 * MESSAGES_PER_BATCH):
+        raise argparse.ArgumentTypeError(f"a multiple of {10 * MESSAGES_PER_BATCH:,}, not {text}")
+    return count
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench",
@@ -110,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_true", help="fewer and shorter figures")
     sizes.add_argument("--full", action="store_true", help="longer figures, and a log of 20 GB")
+    parser.add_argument(
+        "--delayed",
+        type=_delayed_messages,
+        metavar="COUNT",
+        help="so many messages wait in `delays`, instead of 10 million; 100 million take half an hour and 10 GB",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument(
         "--profile",

