@@ -43,4 +43,6 @@ def test_the_tour_has_a_step_for_each_promise() -> None:
         "replay",
         "repaired",
         "purge",
+        "ordered",
+        "in-order",
     ]
