@@ -1,6 +1,8 @@
 import com.sun.management.OperatingSystemMXBean;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.io.PrintStream;
 import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -35,8 +37,24 @@ public class RocketMqLoad {
     private static final long SILENCE_SECONDS_MAX = 60;
     // The first level: a second.
     private static final int LEVEL = 1;
+    // Its logging describes itself on standard output, where the parent reads.
+    private static final PrintStream OUT = System.out;
 
-    public static void main(String[] arguments) throws Exception {
+    static {
+        System.setOut(new PrintStream(OutputStream.nullOutputStream()));
+    }
+
+    public static void main(String[] arguments) {
+        try {
+            run(arguments);
+        } catch (Exception error) {
+            fail(error.toString());
+        }
+        // Its threads stay otherwise.
+        System.exit(0);
+    }
+
+    private static void run(String[] arguments) throws Exception {
         String names = arguments[1];
         String topic = arguments[2];
         switch (arguments[0]) {
@@ -48,8 +66,6 @@ public class RocketMqLoad {
             case "until-handled" -> untilHandled(names, topic, number(arguments, 3), arguments[4]);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
-        // Its threads stay otherwise.
-        System.exit(0);
     }
 
     private static int number(String[] arguments, int index) {
@@ -267,8 +283,8 @@ public class RocketMqLoad {
     }
 
     private static void print(String format, Object... values) {
-        System.out.println(String.format(Locale.ROOT, format, values));
-        System.out.flush();
+        OUT.println(String.format(Locale.ROOT, format, values));
+        OUT.flush();
     }
 
     private static void fail(String reason) {

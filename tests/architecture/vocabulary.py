@@ -123,6 +123,7 @@ RETIRED = [
             "docs/retries.md": "the same",
             "src/respool/sim/clients/retrying_member.py": "the same",
             "examples/retries/": "the same",
+            "bench/versus/retry_load.py": "the same",
         },
     ),
     Retired(pattern=r"taken back|takes? back", instead="offline replica is cleared"),
