@@ -30,6 +30,17 @@ def test_grouped(): pass
 def test_in_the_longest_group(slow_to_make, address): pass
 """
 
+GROUPED_TESTS = """
+import os
+import pytest
+
+@pytest.mark.xdist_group("together")
+@pytest.mark.parametrize("number", range(8))
+def test_grouped(number):
+    with open("workers", "a") as file:
+        file.write(os.environ["PYTEST_XDIST_WORKER"] + " ")
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -75,6 +86,14 @@ def test_long_groups_start_first_and_short_cases_last(project: Path) -> None:
         "test_with_a_process",
         "test_short",
     ]
+
+
+def test_cases_of_a_group_run_on_one_worker(project: Path) -> None:
+    """With pytest 9.2, xdist 3.8.0 distributed them one by one: each worker started a Spark of its own."""
+    (project / "test_some.py").write_text(GROUPED_TESTS)
+    run(project, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+    assert len((project / "workers").read_text().split()) == 8
+    assert len(set((project / "workers").read_text().split())) == 1
 
 
 def test_three_workers_share_a_core_unless_all_they_do_is_compute(
