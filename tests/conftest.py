@@ -4,6 +4,7 @@ A change that passes here passes in CI too. New examples are looked for by `make
 finds becomes a test of its own.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from hypothesis import settings
 
 from support.compiled_once import CompiledOnce
 from support.durations import Durations
-from support.running_order import in_running_order
+from support.running_order import group_by_shared_fixture, in_running_order
 from support.spark import prepare_jvms
 
 settings.register_profile("same", derandomize=True, deadline=None, print_blob=True)
@@ -35,6 +36,19 @@ def _signal_handlers_restored() -> Iterator[None]:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@pytest.fixture(autouse=True)
+def _leaks_found_in_their_test() -> Iterator[None]:
+    """What a test forgot to close fails that test. It would fail a later one, in which the garbage is collected."""
+    before = open_files()
+    yield
+    if open_files() > before:
+        gc.collect()
+
+
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A worker's reports are recorded by the controller.
     if not hasattr(config, "workerinput"):
@@ -48,6 +62,21 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if os.environ.get("RESPOOL_FUZZ") == "long" or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return 3 * (os.cpu_count() or 1)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    group_by_shared_fixture(item)
+
+
+def pytest_collection_finish() -> None:
+    """The modules and cases, half a gigabyte, stay to the end: no collection of garbage needs to look at them."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """At the interpreter's end all is collected: DuckDB reports what was not."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(trylast=True)

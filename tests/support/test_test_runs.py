@@ -41,6 +41,31 @@ def test_grouped(number):
         file.write(os.environ["PYTEST_XDIST_WORKER"] + " ")
 """
 
+SHARING_TESTS = """
+import os
+import pytest
+
+@pytest.fixture(scope="module")
+def worker():
+    return os.environ["PYTEST_XDIST_WORKER"]
+
+@pytest.mark.parametrize("number", range(8))
+def test_sharing(worker, number):
+    with open("workers", "a") as file:
+        file.write(worker + " ")
+"""
+LEAKING_TESTS = """
+import gc
+import socket
+
+def test_guilty():
+    both = [socket.socket()]
+    both.append(both)
+
+def test_innocent():
+    gc.collect()
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -51,16 +76,18 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(project: Path, *arguments: str) -> str:
-    return subprocess.run(
+def run(project: Path, *arguments: str, fails: bool = False) -> str:
+    done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=project,
         env=os.environ | {"PYTHONPATH": str(TESTS)},
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
+        check=False,
         timeout=120,
-    ).stdout
+    )
+    assert done.returncode == int(fails), done.stdout
+    return done.stdout
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
@@ -88,12 +115,20 @@ def test_long_groups_start_first_and_short_cases_last(project: Path) -> None:
     ]
 
 
-def test_cases_of_a_group_run_on_one_worker(project: Path) -> None:
+@pytest.mark.parametrize("tests", [GROUPED_TESTS, SHARING_TESTS], ids=["group", "shared fixture"])
+def test_cases_of_a_group_run_on_one_worker(project: Path, tests: str) -> None:
     """With pytest 9.2, xdist 3.8.0 distributed them one by one: each worker started a Spark of its own."""
-    (project / "test_some.py").write_text(GROUPED_TESTS)
+    (project / "test_some.py").write_text(tests)
     run(project, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
     assert len((project / "workers").read_text().split()) == 8
     assert len(set((project / "workers").read_text().split())) == 1
+
+
+def test_a_socket_left_open_fails_the_test_that_opened_it(project: Path) -> None:
+    (project / "test_some.py").write_text(LEAKING_TESTS)
+    said = run(project, "-W", "error", "-rA", fails=True)
+    assert "ERROR test_some.py::test_guilty" in said
+    assert "2 passed, 1 error in" in said
 
 
 def test_three_workers_share_a_core_unless_all_they_do_is_compute(
