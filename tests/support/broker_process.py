@@ -1,4 +1,4 @@
-"""A real broker: `respool serve` as a child process on its own folder, which a test may stop, kill and start again.
+"""A real broker: `respool serve` as a process on its own folder, which a test may stop, kill and start again.
 
 It has a port of its own and keeps it over restarts, so that clients find it again. What it logs is kept: a test
 that did not foresee an ERROR line, a traceback or an early end fails (`check`).
@@ -18,6 +18,7 @@ from threading import Thread
 from types import TracebackType
 from typing import IO, Self
 
+from support.forked import ForkedProcess
 from support.ports import reserve_port
 
 LISTENING = "respool listening on "
@@ -48,7 +49,7 @@ class BrokerProcess:
         self.settings = dict(settings or {})
         self.host = "127.0.0.1"
         self.port = reserve_port()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | ForkedProcess | None = None
         self._errors_path = data.parent / f"{data.name}.stderr"
         self._foreseen: list[re.Pattern[str]] = []
 
@@ -104,9 +105,13 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start it, without waiting for anything."""
         assert not self.is_running
-        self._process = subprocess.Popen(
-            self.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        python, *arguments = self.command()
+        if python == sys.executable:
+            self._process = ForkedProcess(arguments)
+        else:
+            self._process = subprocess.Popen(
+                [python, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
         assert self._process.stderr is not None
         # Through a pipe: a limit on the broker's own files must not cut its log.
         self._log_keeper = Thread(
@@ -233,7 +238,7 @@ class BrokerProcess:
         ready, _, _ = select.select([process.stdout], [], [], START_SECONDS_MAX)
         return process.stdout.readline().strip() if ready else "nothing said in time"
 
-    def _alive(self) -> "subprocess.Popen[str]":
+    def _alive(self) -> "subprocess.Popen[str] | ForkedProcess":
         assert self._process is not None, "the broker was not started"
         return self._process
 
