@@ -1,4 +1,7 @@
-"""The runnable blocks of a page: ```` ```python kind ```` or ```` ```sh kind ````, run as they are written."""
+"""The runnable blocks of a page: ```` ```python kind ```` or ```` ```sh kind ````, run as they are written.
+
+In `make test` their commands are forked (see `forked_commands`); in `make fuzz` each starts a Python of its own.
+"""
 
 import os
 import re
@@ -6,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from support.forked_commands import forked_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDRESS_IN_DOCS = "127.0.0.1:9092"
@@ -53,14 +58,14 @@ def try_block(
     block: Block, broker: Served, *, timeout_s: float = 60, python: str = sys.executable
 ) -> "subprocess.CompletedProcess[str]":
     text = block.text.replace(ADDRESS_IN_DOCS, broker.address)
+    path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
+    if python == sys.executable and os.environ.get("RESPOOL_FUZZ") != "long":
+        path = os.pathsep.join([str(forked_commands()), path])
+        python = str(forked_commands() / "python")
     command = (
         ["bash", "-euo", "pipefail", "-c", text] if block.language == "sh" else [python, "-c", text]
     )
-    environment = {
-        **os.environ,
-        "RESPOOL_BROKER": broker.address,
-        "PATH": f"{Path(python).parent}:{os.environ['PATH']}",
-    }
+    environment = {**os.environ, "RESPOOL_BROKER": broker.address, "PATH": path}
     return subprocess.run(
         command,
         cwd=broker.data.parent,

@@ -33,7 +33,7 @@ class Request(NamedTuple):
     # As for `python`: `-c TEXT`, `-m MODULE` or a file, and its arguments.
     arguments: list[str]
     folder: str
-    environment: dict[str, str]
+    environment: dict[bytes, bytes]
     # As a shell starts what runs in the background.
     ignores_ctrl_c: bool
 
@@ -105,8 +105,8 @@ class ForkServer:
         on_ctrl_c: Any = signal.default_int_handler
         signal.signal(signal.SIGINT, signal.SIG_IGN if request.ignores_ctrl_c else on_ctrl_c)
         os.chdir(request.folder)
-        os.environ.clear()
-        os.environ.update(request.environment)
+        os.environb.clear()
+        os.environb.update(request.environment)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
@@ -39,7 +39,7 @@ class ForkedProcess:
         nothing = os.open(os.devnull, os.O_RDONLY)
         try:
             self._link.connect(server_with(modules))
-            ask(self._link, arguments, os.getcwd(), os.environ, [nothing, out[1], err[1]])
+            ask(self._link, arguments, [nothing, out[1], err[1]])
         finally:
             for file in (nothing, out[1], err[1]):
                 os.close(file)
@@ -93,14 +93,8 @@ def server_with(modules: tuple[str, ...]) -> str:
     return str(folder / "socket")
 
 
-def ask(
-    link: socket.socket,
-    arguments: Sequence[str],
-    folder: str,
-    environment: Mapping[str, str],
-    files: Sequence[int],
-) -> None:
-    request = marshal.dumps((list(arguments), folder, dict(environment), False))
+def ask(link: socket.socket, arguments: Sequence[str], files: Sequence[int]) -> None:
+    request = marshal.dumps((list(arguments), os.getcwd(), dict(os.environb), False))
     socket.send_fds(link, [WORD.pack(len(request))], files)
     link.sendall(request)
 

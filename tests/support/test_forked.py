@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from support.forked import ForkedProcess
+from support.forked_commands import forked_commands
 from support.waiting import wait_until
 
 ENV = """
@@ -88,3 +89,60 @@ os.kill(os.getpid(), signal.SIGKILL)
     pid = int(done.stdout)
     assert pid != os.getpid()
     wait_until(lambda: not psutil.pid_exists(pid), "it is gone too")
+
+
+# -- commands of a shell
+
+
+def shell(text: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PATH": f"{forked_commands()}:{os.environ['PATH']}", **more}
+    return subprocess.run(
+        ["bash", "-c", text], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_shell_runs_commands_with_its_streams_and_gets_their_exit_codes() -> None:
+    ran = shell(
+        """
+        respool --version
+        echo hello | NAME=Ann python -c 'import os, sys; print(input(), sys.argv[1], os.environ["NAME"])' there
+        python -c 'import sys; print("no", file=sys.stderr); sys.exit(7)'
+        """
+    )
+    assert ran.stdout.splitlines()[1:] == ["hello there Ann"]
+    assert ran.stdout.startswith("respool ")
+    assert (ran.returncode, ran.stderr) == (7, "no\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_command_reaches_the_process(number: signal.Signals) -> None:
+    program = (
+        "import signal, sys, time\n"
+        f"signal.signal({number:d}, lambda *_: sys.exit(9))\n"
+        "print(flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [forked_commands() / "python", "-c", program], stdout=subprocess.PIPE
+    ) as command:
+        assert command.stdout is not None
+        assert command.stdout.readline() == b"\n"
+        command.send_signal(number)
+        assert command.wait(30) == 9
+
+
+def test_who_kills_the_command_kills_the_process() -> None:
+    ran = shell(
+        """
+        coproc python -c 'import os, time; print(os.getpid(), flush=True); time.sleep(600)'
+        read number <&"${COPROC[0]}"
+        kill -9 $COPROC_PID
+        echo $number
+        """
+    )
+    pid = int(ran.stdout)
+    wait_until(lambda: not psutil.pid_exists(pid), "it is gone too")
+
+
+def test_a_command_that_is_killed_ends_as_killed() -> None:
+    assert shell("exec python -c 'import os; os.kill(os.getpid(), 9)'").returncode == -9
