@@ -35,7 +35,7 @@ class FareCalculator:
             "bootstrap.servers": bootstrap,
             "client.id": name,
             "log_level": 0,
-            # Else, when all brokers were away for a moment, send_offsets_to_transaction may wait for ever
+            # Else, when all brokers were away for a moment, send_offsets_to_transaction may wait forever
             # (librdkafka issue 5511).
             "metadata.recovery.strategy": "none",
         }

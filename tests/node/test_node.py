@@ -157,7 +157,7 @@ def test_partitions_without_the_metadata_that_names_their_topics_are_left_alone(
     ("listen", "data", "words"),
     [
         ("nowhere.invalid:9092", "data", "nowhere.invalid:9092 cannot be listened on: "),
-        ("192.0.2.1:9092", "data", "192.0.2.1:9092 is no address of this machine"),
+        ("192.0.2.1:9092", "data", "192.0.2.1:9092 is not an address of this machine"),
         ("127.0.0.1:0", "/proc/none/data", "the data folder /proc/none/data cannot be made"),
         ("127.0.0.1:0", "file", "is not a folder"),
     ],

@@ -1,4 +1,4 @@
-"""Which requests ACLs allow: Kafka's rules on an immutable index, so that a decision costs about a microsecond.
+"""Decides by ACLs, with Kafka's rules. The index is immutable; a decision takes about a microsecond.
 
 In this order: a super user may do everything; a DENY that applies refuses; an ALLOW that applies allows; otherwise the
 request is refused. An ACL applies if its pattern matches the resource, and its entry the principal, the host and the
@@ -33,7 +33,7 @@ class AccessDecision:
     is_allowed: bool
     # The ACL that decided; None: a super user, or no ACL applies.
     acl: AclBinding | None = None
-    # A sentence for people.
+    # A sentence for the operator.
     why: str
 
 
@@ -46,8 +46,8 @@ class Authorizer:
         allows_without_acl: bool = False,
         index: "_Index | None" = None,
     ) -> None:
-        """`allows_without_acl`: everyone may do everything with a resource that no ACL names, as Kafka's
-        `allow.everyone.if.no.acl.found`. `index` is that of these ACLs, if there is one already."""
+        """`allows_without_acl`: resources without ACLs are open to everyone, as with Kafka's
+        `allow.everyone.if.no.acl.found`. `index`: the index of these ACLs, if it exists already."""
         self._acls = acls or AclImage()
         self._super_users = frozenset(super_users)
         self._allows_without_acl = allows_without_acl
@@ -55,7 +55,7 @@ class Authorizer:
         self._rules, self._named = self._index.rules, self._index.named
 
     def with_changes(self, acls: AclImage, changed: Iterable[ResourcePattern]) -> "Authorizer":
-        """The authorizer of another image that differs in these patterns only; this one stays as it is."""
+        """Return an authorizer for an image that differs in these patterns only. This one is unchanged."""
         return Authorizer(
             acls,
             super_users=self._super_users,
@@ -103,7 +103,7 @@ class Authorizer:
         if any(rules.any_masks(resource, caller)[0] & bit for rules in caller.rules):
             return False
         if self._allows_without_acl and not self._named.names(resource, ANY):
-            # Some name is not named by any ACL.
+            # There are always names that no ACL mentions.
             return True
         for rules in caller.rules:
             for name, is_prefix in rules.names_allowed(resource, bit, caller):

@@ -37,11 +37,11 @@ _NOTHING: Masks = (0, 0)
 class Caller:
     """A principal at a host, as the decisions of one authorizer need it."""
 
-    # Of the principal and of everyone, those that exist.
+    # Rules of the principal and of `User:*`, if there are any.
     rules: "Sequence[PrincipalRules]"
     is_super_user: bool
     host: str
-    # The host's address as a number, and its bits; -1: it is no address.
+    # The host's address as a number, and its bits; -1: it is not an address.
     address: int
     address_bits: int
 
@@ -180,10 +180,10 @@ class _ResourceRules:
 
     def __init__(self) -> None:
         self.literals: dict[str, _Compiled] = {}
-        # That of `*`, which is in `literals` as well.
+        # The rules of `*`, which are in `literals` as well.
         self.any_name: _Compiled | None = None
         self.prefixes: dict[str, _Compiled] = {}
-        # The lengths of the prefixes, ascending, with how many prefixes have each.
+        # How many prefixes have each length, in ascending order of length.
         self.lengths: dict[int, int] = {}
 
     def copy(self) -> "_ResourceRules":
@@ -241,7 +241,7 @@ class _Compiled:
     __slots__ = ("hosts", "networks", "plain")
 
     def __init__(self, entries: Iterable[AclEntry]) -> None:
-        # Of the entries for any host.
+        # From the entries for any host.
         self.plain = _NOTHING
         hosts: dict[str, Masks] = {}
         networks: dict[tuple[int, int], dict[int, Masks]] = {}
@@ -255,9 +255,9 @@ class _Compiled:
                 of_mask[number] = _union(of_mask.get(number, _NOTHING), masks)
             else:
                 hosts[one.host] = _union(hosts.get(one.host, _NOTHING), masks)
-        # None: no entry is for particular hosts.
+        # None: no entry names a host.
         self.hosts = hosts if hosts or networks else None
-        # By the address's bits and the number of those that a mask leaves out: the networks.
+        # Networks by prefix and by the number of bits that the mask leaves out.
         self.networks = tuple((bits, shift, of_mask) for (bits, shift), of_mask in networks.items())
 
     def masks(self, caller: Caller) -> Masks:

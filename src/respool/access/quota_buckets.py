@@ -1,7 +1,7 @@
 """The buckets of quotas: how much each client has used, and how long it has to wait. Pure: the caller brings the time.
 
-A client that has used more than its quota has a debt, and waits until it is paid; what it did is done. Requests that
-can be refused, such as changes of topics, are refused while there is a debt.
+A client that exceeds its quota is in debt, and waits until the debt is paid. The request that exceeded it is still
+served. Requests that can be refused, such as changes of topics, are refused while there is a debt.
 """
 
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from collections import OrderedDict
 from respool.access.quota_table import AppliedQuota
 from respool.pacing.token_bucket import TokenBucket
 
-# Longer waits would exceed clients' request timeouts and sessions of members. The debt stays.
+# A longer wait would exceed clients' request timeouts and group members' session timeouts. The debt stays.
 WAIT_MS_MAX = 10_000
 
 
@@ -17,7 +17,7 @@ class QuotaBuckets:
     def __init__(self, *, burst_ms: int, buckets_max: int) -> None:
         self._burst_ms = burst_ms
         self._buckets_max = buckets_max
-        # Least recently used first. One that left had nothing to forgive for long, or too many clients are counted.
+        # Least recently used first. An evicted bucket was idle for long, or too many clients are tracked.
         self._buckets: OrderedDict[tuple[object, ...], QuotaBucket] = OrderedDict()
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class QuotaBucket:
             self._bucket.set_rate(rate, now_ms=now_ms)
 
     def take(self, amount: float, *, now_ms: float) -> int:
-        """Use this much, and return how long to wait then, in milliseconds."""
+        """Use this much, and return how long to wait afterwards, in milliseconds."""
         wait_ms = self._bucket.take_and_wait_ms(amount, now_ms=now_ms)
         return min(WAIT_MS_MAX, wait_ms) if wait_ms else 0
 

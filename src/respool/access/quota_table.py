@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from respool.model.security.quota import CLIENT_ID, IP, USER, QuotaEntity, QuotaImage
 
-# Longer names are counted together: clients choose them.
+# Longer names share one bucket: clients choose their names.
 NAME_LENGTH_MAX = 255
 OTHERS = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedQuota:
-    """A limit of a client, and the bucket that it takes from: None in it stands for any."""
+    """A limit of a client, and the key of its bucket. None in the key stands for any name."""
 
     limit: str
     rate: float

@@ -105,7 +105,7 @@ def entry_fields(entry: ManifestEntry) -> dict[str, object]:
 def decode_entry(data: bytes | memoryview, keys: PartitionKeys, *, name: str) -> ManifestEntry:
     """
     Raises:
-        ArchiveCorrupt: it is no entry of this partition, or of a newer format.
+        ArchiveCorrupt: it is not an entry of this partition, or its format is newer.
     """
     fields = open_json(data, name=name, bytes_max=ENTRY_BYTES_MAX)
     return entry_of(fields, keys, name=name)
@@ -138,7 +138,7 @@ def entry_of(fields: Any, keys: PartitionKeys, *, name: str) -> ManifestEntry:
 def _segment(read: "_Fields", by: EntryAuthor, keys: PartitionKeys) -> ArchivedSegment:
     name, key = read.name, read.text("key")
     if not keys.is_segment(key):
-        raise ArchiveCorrupt(f"{name}: {key!r} is no segment of this partition")
+        raise ArchiveCorrupt(f"{name}: {key!r} is not a segment of this partition")
     base = read.offset("base")
     log_bytes = read.integer("log_bytes", 1, _LONG_MAX)
     size = read.integer("size", log_bytes + FOOTER_BYTES, log_bytes + TRAILER_BYTES_MAX)
@@ -190,6 +190,6 @@ class _Fields:
                 or len(one) != 2
                 or any(type(number) is not int or number < 0 for number in one)
             ):
-                raise ArchiveCorrupt(f"{self.name}: {field} is no list of epochs")
+                raise ArchiveCorrupt(f"{self.name}: {field} is not a list of epochs")
             found.append(EpochStart(LeaderEpoch(one[0]), Offset(one[1])))
         return tuple(found)

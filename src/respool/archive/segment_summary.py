@@ -89,7 +89,7 @@ class SegmentSummary:
         head = self._rest + bytes(view[:needed])
         header = read_header(head)
         expected = self._base if self._next is None else self._next
-        # The first batch may begin before `base`, which the log start cut. A compacted log's gaps are no damage.
+        # The first batch may begin before `base`, which the log start cut. A compacted log's gaps are not damage.
         first = header.next_offset - 1 if self._next is None else header.base_offset
         is_next = first >= expected
         if header.magic != MAGIC or header.length < LENGTH_MIN or not is_next:

@@ -38,7 +38,7 @@ from respool.wire.codec import Request
 # Decisions that a session keeps.
 DECISIONS_MAX = 4_096
 
-# Fixed texts, as Kafka's: a text that says more would tell strangers what exists.
+# Fixed texts, as in Kafka: a more specific text would reveal what exists.
 _DENIED: dict[AclResource, RequestError] = {
     AclResource.TOPIC: TopicAuthorizationFailed("Topic authorization failed."),
     AclResource.GROUP: GroupAuthorizationFailed("Group authorization failed."),
@@ -73,15 +73,15 @@ class AccessControl:
         self._settings = settings
         self._audit = audit
         self.mode = AccessMode.OFF
-        # Requests of clients are authorized. What waited for data or others is authorized again if `authorizer` has
-        # changed meanwhile.
+        # True: requests of clients are authorized. A request that has waited is authorized again if `authorizer` has
+        # changed.
         self.is_on = False
         self.authorizer = Authorizer()
         self._acls = AclImage()
         self._denied = {
             kind: metrics.counter(
                 "respool_authorization_denied_total",
-                "Operations that ACLs do not allow; with authorization = observe they were served.",
+                "Operations that ACLs deny; in the mode observe they are served all the same.",
                 resource=kind.name.lower(),
             )
             for kind in AclResource
@@ -106,7 +106,7 @@ class AccessControl:
     def refusal(
         self, request: Request, right: NeededRight, name: str = CLUSTER_NAME
     ) -> RequestError | None:
-        """The error for a client that may not; None: it may."""
+        """The error for an unauthorized client; None: it is authorized."""
         if right.operation is AclOperation.CLUSTER_ACTION:
             return None if self._is_broker(request, right) else _DENIED[right.resource]
         if not self.is_on or self._may(request, right.operation, right.resource, name):
@@ -144,7 +144,7 @@ class AccessControl:
         return self.authorizer.allows_any(caller, right.operation, right.resource)
 
     def sees(self, request: Request, right: NeededRight, name: str = CLUSTER_NAME) -> bool:
-        """True unless something is left out of the reply, because the client has not the right. Nothing is logged."""
+        """True unless something is left out of the reply, because the client is not authorized. Nothing is logged."""
         return self.mode is not AccessMode.ENFORCE or self.has(request, right, name)
 
     def operations(
@@ -177,7 +177,7 @@ class AccessControl:
         *,
         acls: AclImage,
     ) -> AccessDecision:
-        """What would be decided, in any mode, and why."""
+        """Return the decision that would be made, whatever the mode, and the reason."""
         authorizer = self.authorizer if self._acls is acls else self._authorizer_of(acls)
         return authorizer.explain(principal, host, operation, resource, name)
 
@@ -244,7 +244,7 @@ class AccessControl:
         name: str,
         decision: AccessDecision,
     ) -> bool:
-        """Return True if the request is served all the same."""
+        """Return True if the request is served anyway."""
         self._denied[resource].inc()
         is_enforced = self.mode is AccessMode.ENFORCE
         self._audit.denied(

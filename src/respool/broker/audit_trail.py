@@ -1,11 +1,11 @@
-"""The audit log: what was denied, and what was changed by whom. One JSON object for each event.
+"""The audit log: denied operations, and changes with their authors. One JSON object for each event.
 
 ```
 {"time": "2026-11-19T20:14:03.120Z", "event": "denied", "principal": "User:alice", "host": "10.0.0.7",
  "listener": "client", "client_id": "billing", "api": "PRODUCE", "operation": "WRITE", "resource": "TOPIC",
  "name": "orders", "acl": null, "count": 1}
 ```
-A denial is written at once; the same one again is counted, and the count is written once a minute. What clients choose
+A denial is written at once. Repetitions are counted, and the count is written once a minute. What clients choose
 is shortened, and escaped by JSON, so that no client can forge a line.
 """
 
@@ -28,12 +28,12 @@ logger = logging.getLogger("respool.audit")
 
 TEXT_LENGTH_MAX = 256
 REPEATED_EVERY_S = 60.0
-# Different denials that are counted at a time; beyond it, the oldest one's count is written early.
+# Maximum number of different denials counted at a time; beyond it, the oldest count is written early.
 COUNTED_MAX = 1_000
 
 
 class LoggedAudit:
-    """The audit log as lines of the log."""
+    """Writes the audit log to the broker's log."""
 
     def write(self, event: Mapping[str, object]) -> None:
         logger.info("%s", json.dumps(event))
@@ -98,7 +98,7 @@ class AuditTrail:
         self._write(request.session, fields)
 
     def changed(self, request: Request, what: str, **fields: object) -> None:
-        """A client has changed something; `what` says it in a few words."""
+        """A client has changed something; `what` describes the change."""
         self.record(
             "changed",
             request.session,
@@ -113,7 +113,7 @@ class AuditTrail:
         self._write(session, {"event": event, **fields})
 
     def flush(self) -> None:
-        """Write the counts of what was repeated, and forget what was not."""
+        """Write the counts of repeated denials, and forget the others."""
         self._flush = None
         repeated, self._repeated = self._repeated, {}
         now_s = asyncio.get_running_loop().time()

@@ -30,12 +30,12 @@ from respool.wire.codec import Request
 
 # 100 % of a second, in milliseconds of the event loop.
 _MS_PER_PERCENT = 10.0
-# Not of clients, or needed by those who are muted.
+# APIs that only brokers use, or that a muted client needs.
 _EXEMPT = frozenset({Api.WRITE_TXN_MARKERS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
 
 
 class SessionQuotas:
-    """The buckets of one session's client, and until when its connection is muted."""
+    """The buckets of one session's client, and the end of its connection's mute."""
 
     __slots__ = ("client_id", "fetched", "image", "mutations", "muted_until_ms", "produced", "time")
 

@@ -107,10 +107,16 @@ def generate(
             show_default="by the number of rides",
         ),
     ] = None,
-    fraud_share: Annotated[float, _share("Of rides: fraud, in four patterns.")] = 0.01,
-    late_share: Annotated[float, _share("Of events: minutes to more than a day late.")] = 0.02,
-    malformed_share: Annotated[float, _share("Of events: broken in one of eight ways.")] = 0.001,
-    duplicate_share: Annotated[float, _share("Of events: sent twice.")] = 0.005,
+    fraud_share: Annotated[
+        float, _share("Share of rides that are fraud, in four patterns.")
+    ] = 0.01,
+    late_share: Annotated[
+        float, _share("Share of events that arrive late, by minutes up to more than a day.")
+    ] = 0.02,
+    malformed_share: Annotated[
+        float, _share("Share of events that are malformed, in one of eight ways.")
+    ] = 0.001,
+    duplicate_share: Annotated[float, _share("Share of events that are sent twice.")] = 0.005,
     seed: Annotated[int, typer.Option(metavar="N", help="Another one gives other rides.")] = 0,
     compression: Annotated[
         Compression, typer.Option(help="How batches are compressed.")

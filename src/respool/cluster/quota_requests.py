@@ -22,7 +22,7 @@ def alter_quotas(
 ) -> tuple[list[RequestError | None], list[GuardedWrite]]:
     """Return what becomes of each change, and the writes. A change is made as a whole or not at all.
 
-    `changes` has an error in the place of what is no quota.
+    `changes` has an error in place of each invalid quota.
     """
     results: list[RequestError | None] = []
     written: list[KeyChange] = []

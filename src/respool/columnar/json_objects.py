@@ -3,7 +3,7 @@
 ```
 {"id": 7, "new": [1], "at": {"x": 1}}   ->   {"#respool":0,"id":7,"at":{"x": 1}}\n      and aside: "new":[1]
 ```
-So a parser that reads lines cannot shift rows: what is no object, or more than one, never reaches it, and each line
+So a parser that reads lines cannot shift rows: only single objects reach it, and each line
 says which row it is. The rest of the grammar (numbers, escapes, matching brackets) is left to that parser.
 """
 

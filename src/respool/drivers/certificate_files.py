@@ -153,7 +153,7 @@ class CertificateFiles:
         return ends_ms
 
     def _password(self) -> str:
-        """Always given: without it OpenSSL would prompt on the terminal for a missing password."""
+        """Always passed: without it, OpenSSL would ask for a missing password on the terminal."""
         path = self._settings.ssl_key_password_file
         if not path:
             return ""
@@ -177,7 +177,7 @@ def first_certificate(path: str) -> bytes:
     """The first certificate of a PEM file, in DER.
 
     Raises:
-        NotACertificate: there is none.
+        NotACertificate: the file has no certificate.
         OSError
     """
     with open(path, encoding="utf-8", errors="replace") as file:

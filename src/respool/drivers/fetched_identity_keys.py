@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 DOCUMENT_BYTES_MAX = 1 << 20
 TIMEOUT_S = 10.0
-# Unknown keys, which anybody may name, ask for the document at most this often.
+# Tokens with unknown keys, which anybody may send, cause a fetch at most this often.
 REFRESH_S_MIN = 10.0
 OK = 200
 
@@ -47,7 +47,7 @@ class FetchedIdentityKeys:
             try:
                 self._document = await loop.run_in_executor(None, fetch_keys, self._url)
             except KeysNotFetched as error:
-                # Those before stay valid: an outage of the provider must not lock anybody out.
+                # The old keys stay valid: an outage of the provider must not lock anybody out.
                 logger.warning("the identity provider's keys cannot be fetched: %s", error)
             self._is_wanted.clear()
             await asyncio.sleep(min(REFRESH_S_MIN, self._refresh_s))

@@ -26,7 +26,7 @@ def accept_loss(data: Path, partition: str, confirm: Callable[[LogLoss], None]) 
         )
     if not (data / IDENTITY_NAME).is_file():
         raise NotFound(
-            f"{str(data)!r} is no data folder: it has no {IDENTITY_NAME}",
+            f"{str(data)!r} is not a data folder: it has no {IDENTITY_NAME}",
             hint="give the folder that the broker has as --data",
         )
     try:

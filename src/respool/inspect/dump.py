@@ -52,7 +52,7 @@ def check_are_log_files(files: Sequence[Path]) -> None:
             raise NotFound(f"{str(path)!r} is not a file", hint=hint)
         if kind_of(path) is None:
             raise UsageError(
-                f"{path.name!r} is no log file",
+                f"{path.name!r} is not a log file",
                 hint="known are .log, .index, .timeindex, .txnindex, .snapshot (named by an offset) and *-checkpoint",
             )
 

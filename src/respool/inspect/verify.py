@@ -110,7 +110,7 @@ def _gather(path: Path) -> list[list[Path]]:
     if path.is_file():
         if kind_of(path) is None:
             raise UsageError(
-                f"{path.name!r} is no log file",
+                f"{path.name!r} is not a log file",
                 hint="give a data folder, a partition's folder or a .log",
             )
         suffixes = (".log", ".index", ".timeindex", ".txnindex")

@@ -148,7 +148,7 @@ class TopicAlreadyExists(RequestError):
 
 
 class InvalidPartitions(RequestError):
-    """The number of partitions cannot be had."""
+    """The number of partitions is invalid."""
 
     code = 37
 
@@ -160,7 +160,7 @@ class InvalidReplicationFactor(RequestError):
 
 
 class InvalidReplicaAssignment(RequestError):
-    """The replicas named for a partition cannot be had."""
+    """The replicas named for a partition are invalid."""
 
     code = 39
 

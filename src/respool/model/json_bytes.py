@@ -24,7 +24,7 @@ def bytes_from_json(value: object, name: str) -> bytes | None:
         try:
             return value.encode("utf-8")
         except UnicodeEncodeError:
-            raise BadInput(f"{name} holds half of a surrogate pair, which is no text") from None
+            raise BadInput(f"{name} holds half of a surrogate pair, which is not text") from None
     if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
         try:
             return base64.b64decode(value["base64"], validate=True)

@@ -4,13 +4,13 @@ from respool.model.errors import RequestError
 
 
 class UnsupportedSaslMechanism(RequestError):
-    """The broker has no logins by this mechanism."""
+    """The broker does not offer this login mechanism."""
 
     code = 33
 
 
 class IllegalSaslState(RequestError):
-    """A login where none is possible: this listener has no SASL, or the client has logged in."""
+    """A login out of place: this listener has no SASL, or the client has already logged in."""
 
     code = 34
 
@@ -28,31 +28,31 @@ class SecurityDisabled(RequestError):
 
 
 class TopicAuthorizationFailed(RequestError):
-    """The client has not the right to do this with the topic, which may not even exist."""
+    """The client is not authorized to do this with the topic, which may not even exist."""
 
     code = 29
 
 
 class GroupAuthorizationFailed(RequestError):
-    """The client has not the right to do this with the group, which may not even exist."""
+    """The client is not authorized to do this with the group, which may not even exist."""
 
     code = 30
 
 
 class ClusterAuthorizationFailed(RequestError):
-    """The client has not the right to do this with the cluster."""
+    """The client is not authorized to do this with the cluster."""
 
     code = 31
 
 
 class DelegationTokenAuthorizationFailed(RequestError):
-    """The client has not the right to do this with delegation tokens."""
+    """The client is not authorized to do this with delegation tokens."""
 
     code = 65
 
 
 class ThrottlingQuotaExceeded(RequestError):
-    """The client has used up its quota of changes; it may try again after the reply's throttle time."""
+    """The client has used up its quota of changes; it may retry after the reply's throttle time."""
 
     code = 89
     retriable = True
@@ -77,7 +77,7 @@ class TokenOwnerMismatch(RequestError):
 
 
 class TokenRequestNotAllowed(RequestError):
-    """Delegation tokens are for clients that logged in or showed a certificate, and not with another token."""
+    """Only clients that authenticated by a login or a certificate, and not by a token, may manage delegation tokens."""
 
     code = 64
 

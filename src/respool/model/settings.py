@@ -131,7 +131,7 @@ class Settings:
         if between is None:
             known = ", ".join(one.name for one in listeners)
             raise SettingsError(
-                f"inter_broker_listener_name = {name!r} is no listener; there are: {known}"
+                f"inter_broker_listener_name = {name!r} is not a listener; known are: {known}"
             )
         if self.metadata_store.addresses and between.is_authenticated and not self.security.brokers:
             raise SettingsError(

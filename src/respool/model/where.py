@@ -161,7 +161,7 @@ def _tag_clause(name: object, given: object) -> HeaderIn:
         given = [given]
     if isinstance(given, Mapping) or not isinstance(given, Iterable):
         raise InvalidWhere(
-            f"{name_text(name)}: {given!r} is no value; give text, bytes, or several"
+            f"{name_text(name)}: {given!r} is not a value; give text, bytes, or several"
         )
     values = in_order([_tag_value(name, one) for one in given])
     if not values:
@@ -175,4 +175,4 @@ def _tag_value(name: str, value: object) -> bytes:
             return value
         case str():
             return _encoded(value)
-    raise InvalidWhere(f"{name_text(name)}: {value!r} is no value; give text or bytes")
+    raise InvalidWhere(f"{name_text(name)}: {value!r} is not a value; give text or bytes")

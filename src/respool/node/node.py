@@ -363,9 +363,7 @@ def _describe(error: Exception, settings: Settings) -> str:
     if isinstance(error, socket.gaierror):
         return f"{settings.network.listen} cannot be listened on: {error.strerror}; choose another with --listen"
     if number == errno.EADDRNOTAVAIL:
-        return (
-            f"{settings.network.listen} is no address of this machine; choose another with --listen"
-        )
+        return f"{settings.network.listen} is not an address of this machine; choose another with --listen"
     if number in (errno.EEXIST, errno.ENOTDIR):
         return f"the data folder {settings.data} is not a folder; choose another with --data"
     # OSErrors of sockets have no file name.

@@ -1,4 +1,4 @@
-"""How this broker connects to the others of its cluster: by the client properties of `inter_broker_config`.
+"""How this broker connects to the other brokers: with the client properties of `inter_broker_config`.
 
 Files are read for each connection, so renewed certificates are used without a restart.
 """
@@ -56,7 +56,7 @@ class ClientSecurity:
                 message = conversation.answer(_auth_bytes(reply))
             except ClientError as error:
                 raise PeerLoginFailed(f"the login of {login.username!r}: {error}") from error
-        raise PeerLoginFailed("the peer does not end the login")
+        raise PeerLoginFailed("the peer does not complete the login")
 
 
 def _frame(api: Api, body: bytes) -> bytes:
@@ -64,7 +64,7 @@ def _frame(api: Api, body: bytes) -> bytes:
 
 
 def _auth_bytes(reply: memoryview) -> bytes:
-    """What a SaslAuthenticate reply of version 1 says.
+    """Decode a SaslAuthenticate reply of version 1.
 
     Raises:
         PeerLoginFailed
@@ -77,7 +77,7 @@ def _auth_bytes(reply: memoryview) -> bytes:
             raise PeerLoginFailed(f"the peer refuses this broker's login: {text} ({code})")
         (size,) = struct.unpack_from(">i", reply, at)
     except struct.error:
-        raise PeerLoginFailed("what the peer says is no login") from None
+        raise PeerLoginFailed("the peer's reply is not a SASL reply") from None
     return bytes(reply[at + 4 : at + 4 + max(0, size)])
 
 

@@ -19,7 +19,7 @@ def read_options(path: str) -> dict[str, str]:
     """Read a file of lines `name=value`; none if the path is empty.
 
     Raises:
-        ArchiveRefused: it cannot be read, or a line is no such line. No value is in the message.
+        ArchiveRefused: it cannot be read, or a line is malformed. No value is in the message.
     """
     if not path:
         return {}

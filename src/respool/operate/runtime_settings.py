@@ -118,7 +118,7 @@ def _known_names(admin: ClusterAdmin, target: ConfigTarget) -> list[str]:
 
 def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
     """Raises:
-    UsageError: a name is no setting; brokers ignore unknown names, as Kafka does.
+    UsageError: a name is not a setting; brokers ignore unknown names, as Kafka does.
     """
     for name in names:
         if name not in known:

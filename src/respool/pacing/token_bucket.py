@@ -1,7 +1,7 @@
 """A token bucket: at most `rate_per_s` tokens a second on average. Pure: the caller brings the time.
 
-Tokens are whatever the caller counts: bytes, messages. They may be taken before they are there, for what a fetch brings
-is known only afterwards; the bucket is in debt then, and `wait_ms` says until when.
+Tokens are whatever the caller counts: bytes, messages. Tokens may be taken in advance, because the size of a fetch is
+known only afterwards; the bucket is then in debt, and `wait_ms` says how long.
 """
 
 import math

@@ -75,7 +75,7 @@ def build_marker(marker: EndTransactionMarker, *, timestamp_ms: int) -> RecordBa
 
 
 def read_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """Decode a control batch; None if it is no transaction marker, or compaction left only its header."""
+    """Decode a control batch; None if it is not a transaction marker, or compaction left only its header."""
     header = batch.header
     if not header.is_control or not header.record_count:
         return None

@@ -110,7 +110,7 @@ def failure_of(record: Record) -> FailureRecord | None:
 def parse_letters_where(text: str | None) -> Where | None:
     """
     Raises:
-        InvalidReplay: the text is no condition.
+        InvalidReplay: the text is not a condition.
     """
     try:
         return None if text is None else parse_where(text)

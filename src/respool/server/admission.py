@@ -1,7 +1,7 @@
-"""One connection's way in, on a listener with TLS or a login: until then it may ask for next to nothing.
+"""Admission of one connection, on a listener with TLS or logins: until it is admitted, it may send hardly any request.
 
-The connection asks it before each request is parsed. A listener in the clear without logins has none, so its requests
-cost nothing more.
+The connection asks before it parses a request. A plaintext listener without logins has no admission, and no such
+cost.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _KEY = Struct(">h")
 
 
 class LoginRequired(ProtocolViolation):
-    """The client asks for something before it has logged in, or after its login has ended."""
+    """The client sent a request before its login, or after its session expired."""
 
 
 class Admission:
@@ -66,7 +66,7 @@ class Admission:
     def on_secured(self, certificate: bytes | None) -> str | None:
         """The handshake is done. Return why the client is refused, or None.
 
-        With a login, the certificate lets in, and the login decides who the client is.
+        On a listener with logins, the certificate only admits; the login determines the principal.
         """
         why = None if self._has_login else self._map_certificate(certificate)
         self._endpoint.on_handshake(is_done=why is None)
@@ -123,7 +123,7 @@ class Admission:
         mechanism = str(request.body.mechanism)
         error: RequestError | None = None
         if request.version == 0:
-            # Its tokens would follow without frames of requests.
+            # Its tokens would follow without request frames.
             error, self.closes = UnsupportedVersion(), True
         elif mechanism not in offered:
             self._note_failure("", f"its mechanism {mechanism[:32]!r} is not offered")
@@ -197,7 +197,7 @@ class Admission:
 def first_session(
     endpoint: ListenerEndpoint | None, host: str
 ) -> tuple[ClientSession, Admission | None]:
-    """The session of a new connection, and its way in; None: it is served at once."""
+    """The session of a new connection, and its admission; None: it is served at once."""
     if endpoint is None:
         return ClientSession(host=host, listener=CLIENT_LISTENER), None
     session = endpoint.logins.first_session(endpoint.settings, host)

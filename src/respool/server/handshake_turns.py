@@ -1,4 +1,4 @@
-"""How many TLS handshakes begin a second: in all, and from one network. A handshake costs most of a millisecond."""
+"""Limits the TLS handshakes per second, in total and per network. A handshake costs most of a millisecond."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from respool.pacing.failure_delays import network_of
 from respool.pacing.token_bucket import TokenBucket
 
 NETWORKS_MAX = 10_000
-# Clients stop waiting after about as long.
+# Clients give up after about this time.
 WAIT_S_MAX = 8.0
 
 
@@ -29,7 +29,7 @@ class HandshakeTurnsPerSecond:
         self._networks[network] = own
         if len(self._networks) > NETWORKS_MAX:
             self._networks.popitem(last=False)
-        # Those that came first have taken their turns already, so nobody is overtaken.
+        # Earlier connections have reserved their turns already, so turns are first come, first served.
         wait_s = max(one.seconds_until(1, now_ms=now_ms) for one in (own, self._all))
         if wait_s > WAIT_S_MAX:
             return None

@@ -3,9 +3,8 @@
     socket --ciphertext--> TlsLine --plaintext--> the connection's buffers
     the connection's replies --> waiting, uncopied --> at most SEALED_BYTES ahead of the kernel --> socket
 
-The event loop has TLS of its own, but its write buffers cannot be measured, and connections appear only after their
-handshake. Here a connection is counted when it is accepted, and replies that the client does not read stay in memory
-that is charged.
+asyncio's own TLS is not used: its write buffers cannot be measured, and connections appear only after their handshake.
+Here a connection counts from when it is accepted, and unread replies stay in accounted memory.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ logger = logging.getLogger(__name__)
 RECEIVED_BYTES = 64 * 1024
 SEALED_BYTES = 256 * 1024
 _HANDSHAKE_RECORD = 0x16
-# How many times as much one call may receive from the TLS library before others get a turn.
+# One call decrypts at most this many times as much before other connections get a turn.
 _PIECES_AT_ONCE = 16
 
 
@@ -91,7 +90,7 @@ class TlsLine(asyncio.BufferedProtocol):
         # The connection is counted before the client has sent anything.
         self._inner.connection_made(cast("asyncio.BaseTransport", self))
         if not self._socket.is_closing():
-            # After the connection, which sets limits of its own.
+            # After `connection_made`, because the connection sets its own limits.
             self._socket.set_write_buffer_limits(high=0)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -140,7 +139,7 @@ class TlsLine(asyncio.BufferedProtocol):
             self._send_sealed()
             return
         except (ssl.SSLError, OSError, ValueError) as error:
-            # The client learns the reason by an alert.
+            # The alert tells the client the reason.
             self._send_sealed()
             self._fail(_reason(error))
             return
@@ -191,7 +190,7 @@ class TlsLine(asyncio.BufferedProtocol):
 
     def _decrypt(self) -> None:
         """Pass on what was received, until the connection has enough."""
-        # A resumed connection asks for more from within `buffer_updated`.
+        # A connection may resume reading within `buffer_updated`.
         if self._is_decrypting or self._tls is None:
             return
         self._is_decrypting = True
@@ -287,7 +286,7 @@ class TlsLine(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._is_reading_paused = False
-        # Not from here: the connection may be in the middle of something. The socket is resumed after it.
+        # Deferred: the connection may be in the middle of a call. The socket is resumed after it.
         self._loop.call_soon(self._decrypt_more)
 
     def _pause_socket(self) -> None:
@@ -314,7 +313,7 @@ class TlsLine(asyncio.BufferedProtocol):
         if not self._is_closing or self._is_full or self._socket.is_closing():
             return
         if self._tls is not None and self._is_secured:
-            # It writes its close_notify; the client's is not waited for.
+            # Sends close_notify; it does not wait for the client's.
             with suppress(ssl.SSLError, OSError):
                 self._tls.unwrap()
             self._send_sealed()

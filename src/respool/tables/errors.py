@@ -1,8 +1,8 @@
-"""What goes wrong with tables, by who can act. All are `TableError`; the hint says what to do.
+"""Errors of tables. All are `TableError`; the hint says what to do.
 
 - `TableConflict` and `CommitUnknown` are resolved by the writer itself: it reloads and decides again.
-- `RegistryUnavailable` passes: the writer waits, and guesses nothing.
-- The others need an operator; the writer stops, and the table stays as its last commit left it.
+- `RegistryUnavailable` is transient: the writer waits for the registry.
+- For the others an operator must act; the writer stops, and the table stays as the last commit left it.
 """
 
 from respool.model.operator_errors import OperatorError
@@ -17,7 +17,7 @@ class NoTable(TableError):
 
 
 class TableExists(TableError):
-    """There is a table already, or something else, where one should be made."""
+    """The location already has a table, or other files."""
 
 
 class ForeignTable(TableError):
@@ -25,7 +25,7 @@ class ForeignTable(TableError):
 
 
 class TableAltered(TableError):
-    """Someone else changed the table's columns or settings in a way that the writer cannot continue with."""
+    """Another program changed the table's columns or settings, so that the writer cannot continue."""
 
 
 class RecordsDeleted(TableError):
@@ -33,23 +33,23 @@ class RecordsDeleted(TableError):
 
 
 class PositionBeyondLog(TableError):
-    """The table has more of a partition than the log ever had: the log was truncated, or is another one."""
+    """The table's position is beyond the log's end: the log was truncated or replaced."""
 
 
 class RecordRejected(TableError):
-    """A record cannot be read as the schema says, and `respool.table.errors` is stop."""
+    """A record does not match the schema, and `respool.table.errors` is stop."""
 
 
 class SchemaInvalid(TableError):
-    """A schema cannot be used: it is malformed, or has types that no column can have."""
+    """A schema is malformed, or has types without a column type."""
 
 
 class RegistryUnavailable(TableError):
-    """The schema registry does not answer, or answers with something else."""
+    """The schema registry does not answer, or its reply is invalid."""
 
 
 class DependencyMissing(TableError):
-    """A package is missing that this kind of table or value needs."""
+    """A package that this kind of table or value needs is not installed."""
 
 
 class TableConflict(TableError):

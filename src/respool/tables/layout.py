@@ -1,10 +1,10 @@
-"""The columns of a table: where a message was, what it carried beside its value, and then the value.
+"""The columns of a table: the message's position, its metadata, and its value.
 
 ```
 _partition _offset _timestamp _timestamp_type _key _headers | _value | the value's fields | _rest | _date
                                                               raw      typed                typed   by day
 ```
-A field that is named as one of ours becomes `value_<name>`. `_rest` has, as JSON, what fits no column.
+A field with the name of one of our columns becomes `value_<name>`. `_rest` has the fields without a column, as JSON.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Layout:
     keeps_raw: bool
     is_struct: bool
     by_day: bool
-    # The columns of what was rejected: bytes and the reason.
+    # The columns of rejected records: the bytes and the reason.
     is_rejected: bool = False
 
     @classmethod

@@ -192,6 +192,6 @@ def _code_of(error: str | int) -> int:
         code = error_code_named(error)
     if not code:
         raise UnknownFault(
-            f"{error!r} is no error of Kafka's; they have names such as NOT_LEADER_OR_FOLLOWER"
+            f"{error!r} is not an error of Kafka; names look like NOT_LEADER_OR_FOLLOWER"
         )
     return code

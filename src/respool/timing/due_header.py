@@ -1,7 +1,7 @@
 """The delay headers of a record -> when it is due. Pure: the same on every replica, whatever the time is there.
 
 A delay counts from the record's timestamp, which is the broker's time with `message.timestamp.type=LogAppendTime`. A
-time that has passed is no error: the record is delivered at once.
+time in the past is not an error: the record is delivered at once.
 """
 
 import re

@@ -153,7 +153,7 @@ def _error_code(value: int) -> ErrorCode:
     try:
         return _ERROR_CODES[value]
     except KeyError:
-        raise ValueError(f"{value} is no error code of Kafka's") from None
+        raise ValueError(f"{value} is not an error code of Kafka") from None
 
 
 def _duration(value: int | timedelta) -> timedelta:

@@ -64,7 +64,7 @@ class Archive:
         deletable_to: Callable[[Partition], Offset],
         spawn: Callable[[Coroutine[Any, Any, Any]], "asyncio.Task[Any]"],
     ) -> None:
-        """`deletable_to`: from where on delayed records of a partition wait."""
+        """`deletable_to`: the first offset of a partition that delayed records still need."""
         self.me = me
         self.store = store
         self.settings = settings

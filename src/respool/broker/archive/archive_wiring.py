@@ -60,5 +60,5 @@ def new_archive(broker: ArchivingBroker) -> Archive | None:
 
 
 def archived_end_of(archive: Archive | None, partition: Partition) -> Offset:
-    """Up to where a partition is archived for certain."""
+    """The offset below which a partition is certainly archived."""
     return Offset(0) if archive is None else archive.archived_end(partition)

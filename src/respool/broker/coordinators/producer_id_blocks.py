@@ -64,7 +64,7 @@ class ProducerIds:
                     # Retrying is safe: a block that was claimed in vain is never used. All clients retry at this code;
                     # some treat a timeout as fatal.
                     raise CoordinatorLoadInProgress(
-                        f"no producer id can be had now: {error}"
+                        f"no producer id is available now: {error}"
                     ) from error
             producer_id, self._block = self._block[0], self._block[1:]
             return ProducerId(producer_id)

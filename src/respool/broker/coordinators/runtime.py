@@ -273,7 +273,7 @@ class CoordinatorRuntime:
             # earlier appends, and one of them has stopped the coordinator.
             return
         # The machine is dropped: it may have state that was never written, and only what is in the log survives.
-        # A change of leader is no error: clients are redirected to the new leader.
+        # A change of leader is not an error: clients are redirected to the new leader.
         level = logging.INFO if isinstance(error, NotLeader) else logging.ERROR
         logger.log(level, "%s: the coordinator stops: %s", self._partition.name, error)
         self._state = _State.STOPPED

@@ -52,7 +52,7 @@ class FetchRights:
         refused: dict[TopicRef, RequestError] = {}
         for ref in self._topics:
             name = self._name(ref)
-            # That an id exists is no secret, and one that does not is answered as such.
+            # Ids are not secret: whether one exists may be seen in the reply.
             refusal = None if name is None else access.refusal(request, self._read, name)
             if refusal is not None:
                 refused[ref] = refusal

@@ -1,7 +1,7 @@
-"""Delegation tokens of this cluster (KIP-48): who may make, see, renew and expire them, and what is stored of them.
+"""Delegation tokens of this cluster (KIP-48): who may create, see, renew and expire them, and how they are stored.
 
 A token is a login as its owner, so the right to act for somebody else must be given explicitly: without ACLs, clients
-make and see their own tokens only. What is expired is deleted when the next token is made.
+create and see their own tokens only. Expired tokens are deleted when the next one is created.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ TOKENS_MAX = 10_000
 TOKENS_PER_OWNER_MAX = 1_000
 RENEWERS_MAX = 100
 NAME_LENGTH_MAX = 1_024
-# Expired ones, deleted with one write.
+# Maximum number of expired tokens deleted with one write.
 SWEPT_MAX = 50
 
 
@@ -48,7 +48,7 @@ class TokenRequest:
     def check(self) -> None:
         """
         Raises:
-            RequestError: nobody gets such a token.
+            RequestError: such a token cannot exist.
         """
         named = (self.owner, *self.renewers)
         if any(one.type != USER for one in named):
@@ -71,7 +71,7 @@ class DelegationTokens:
         self._rng = world.rng
         self._secret = world.token_secret
         self._changes = changes
-        # The ids by HMAC, of the tokens in `_known`.
+        # The ids of the tokens in `_known`, by HMAC.
         self._ids: dict[bytes, str] = {}
         self._known: Mapping[str, DelegationToken] = {}
 
@@ -113,7 +113,7 @@ class DelegationTokens:
         return token
 
     async def renew(self, session: ClientSession, hmac: bytes, *, period_ms: int) -> int:
-        """Return until when the token is valid now; a period of 0 or less is that of the settings.
+        """Return the new expiry time of the token; a period of 0 or less stands for the setting.
 
         Raises:
             RequestError
@@ -199,7 +199,7 @@ def store_token(view: ClusterView, token: DelegationToken, *, now_ms: int) -> li
     guards = [view.guard, Guard(key=token_key(token.id), revision=0)]
     user = view.image.users.get(token.owner.name)
     if user is not None:
-        # A user that is removed meanwhile leaves no token.
+        # If the user is removed in the meantime, no token is left.
         guards.append(Guard(key=user_key(user.name), revision=user.revision))
     swept = expired[:SWEPT_MAX]
     return [

@@ -24,7 +24,7 @@ class LoginChanges:
     async def change_users(
         self, changes: Mapping[str, Sequence[CredentialChange]]
     ) -> dict[str, RequestError | None]:
-        """Change the credentials of each user, all or none of a user's; return why that was refused."""
+        """Change the credentials of each user, all or none of a user's; return the errors."""
         return {
             user: await _error_of(self.write(partial(change_user, changes=asked)))
             for user, asked in changes.items()

@@ -81,7 +81,7 @@ class Logins:
         return self._clock
 
     async def prepare(self) -> None:
-        """Make the secret of the logins, unless another broker or an earlier run has.
+        """Create the secret of the logins, unless another broker or an earlier run has created it.
 
         Raises:
             StoreUnavailable: try again.
@@ -94,7 +94,7 @@ class Logins:
             )
 
     def random_bytes(self, count: int) -> bytes:
-        """At least 7 of 8 bits of these are random."""
+        """At least 7 of every 8 bits are random."""
         data = b"".join(self._rng.uuid().bytes for _ in range(-(-count // 16)))
         return data[:count]
 
@@ -140,7 +140,7 @@ class Logins:
         now_ms = self._clock.now_ms()
         expires_ms = accepted.expires_ms
         if expires_ms is not None and expires_ms <= now_ms:
-            raise AuthenticationFailed("what it showed has expired")
+            raise AuthenticationFailed("its credential has expired")
         left_ms = lifetime_ms(
             now_ms=now_ms,
             credential_expires_ms=expires_ms,
@@ -163,7 +163,7 @@ class Logins:
     # -- sessions ----------------------------------------------------------------------------------------------------
 
     def first_session(self, listener: ListenerSettings, host: str) -> ClientSession:
-        """The session of a connection that has shown nothing yet."""
+        """The session of a connection that has not authenticated yet."""
         session = ClientSession(
             host=host, listener=listener.name, is_encrypted=listener.protocol.has_tls
         )
@@ -171,9 +171,9 @@ class Logins:
         return session
 
     def is_broker(self, session: ClientSession) -> bool:
-        """True if requests between brokers are believed from this session.
+        """True if this session may send requests that only brokers send.
 
-        Where the brokers' listener authenticates, only the principals of brokers are; a token never is.
+        If the brokers' listener authenticates, only principals of brokers may; a delegation token never may.
         """
         if session.listener != self._settings.inter_broker_listener or session.token_id:
             return False
@@ -198,7 +198,7 @@ class Logins:
         token = self.tokens.get(token_id)
         if token is None or not self.token_secret or mechanism not in SCRAM_HASHES:
             return None
-        # Made once: it takes thousands of hashes, and this is the event loop.
+        # Computed once: it takes thousands of hashes, and this runs in the event loop.
         credential = self._token_credentials.get((token_id, mechanism))
         if credential is None:
             if len(self._token_credentials) >= TOKEN_CREDENTIALS_MAX:
@@ -235,7 +235,7 @@ class Logins:
             try:
                 self._parsed = document, parse_keys(document) if document else NO_KEYS
             except KeysUnusable as error:
-                # The keys before stay: a provider's bad answer must not lock everybody out.
+                # The old keys stay valid: an invalid answer of the provider must not lock everybody out.
                 logger.warning("the identity provider's keys cannot be used: %s", error)
                 self._parsed = document, self._parsed[1]
         return self._parsed[1]

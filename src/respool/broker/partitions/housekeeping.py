@@ -47,7 +47,7 @@ class Housekeeping:
         deliveries: DelayedRecords,
         archived_end: Callable[[Partition], Offset],
     ) -> None:
-        """`archived_end`: up to where a partition is archived for certain."""
+        """`archived_end`: the offset below which a partition is certainly archived."""
         self._partitions = partitions
         self._folder = folder
         self._deferred_deletion = deferred_deletion

@@ -59,7 +59,7 @@ def create(
         str,
         typer.Option(
             metavar="SCHEMA",
-            help="What values are read as: raw, infer (JSON), 'declared:COLUMNS' (JSON), registry, registry:latest, "
+            help="How values are decoded: raw, infer (JSON), 'declared:COLUMNS' (JSON), registry, registry:latest, "
             "'avro:SCHEMA' or 'protobuf:TEXT'; or @FILE with that text in it.",
         ),
     ] = "raw",
@@ -70,19 +70,21 @@ def create(
         str | None,
         typer.Option(
             metavar="CATALOG",
-            help="Of an Iceberg table: rest:URL, hive:URL, glue, or named:NAME of pyiceberg's configuration.",
+            help="Catalog of an Iceberg table: rest:URL, hive:URL, glue, or named:NAME from pyiceberg's configuration.",
             show_default="SQLite in the table's folder",
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Of an Iceberg table: NAME or NAMESPACE.NAME."),
+        typer.Option(
+            metavar="NAME", help="Name of an Iceberg table in its catalog: NAME or NAMESPACE.NAME."
+        ),
     ] = None,
     settings: options.Set = None,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Make an empty table for a topic. respool table run then fills it, from the first message on."""
+    """Create an empty table for a topic. respool table run then fills it, beginning with the first message."""
     from respool.operate.errors import client_errors_translated
     from respool.tables.upkeep.table_operations import create_table
 
@@ -114,7 +116,7 @@ def create(
         )
         return
     output.note(
-        f"made a {table_format} table with {counted(len(columns), 'column')} at {wanted['respool.table.location']}; "
+        f"created a {table_format} table with {counted(len(columns), 'column')} at {wanted['respool.table.location']}; "
         f"fill it with: respool table run {topic}"
     )
 
@@ -133,18 +135,19 @@ def run(
     topic: Topic,
     *,
     once: Annotated[
-        bool, options.flag("--once", text="End when the table has what the topic has now.")
+        bool,
+        options.flag("--once", text="Exit when the table has everything that the topic has now."),
     ] = False,
     share: Annotated[
         str,
         typer.Option(
-            metavar="N/M", help="Take every M-th partition: this is writer N of M, from 1."
+            metavar="N/M", help="This is writer N of M (from 1): it takes every M-th partition."
         ),
     ] = _SHARE,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Write a topic into its table: what is there, then what comes, every respool.table.interval.ms."""
+    """Write a topic to its table: existing messages first, then new ones every respool.table.interval.ms."""
     from respool.operate.errors import client_errors_translated
     from respool.tables.service.table_service import TableService
 
@@ -179,7 +182,7 @@ def run(
 )
 @to_broker
 def status(topic: Topic, *, as_json: options.Json = False, connection: BrokerConnection) -> None:
-    """Show a table: how far it has the topic, its size and columns, and what was rejected."""
+    """Show a table: its positions in the topic, size, columns and rejected records."""
     from respool.operate.errors import client_errors_translated
     from respool.tables.upkeep.table_operations import table_status
 
@@ -200,12 +203,12 @@ def compact(
     topic: Topic,
     *,
     smaller_than: Annotated[
-        str, typer.Option(metavar="SIZE", help="Files below this size are joined.")
+        str, typer.Option(metavar="SIZE", help="Join files smaller than this.")
     ] = "64MiB",
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Join small files of a table. Rows stay as they are; readers and writers continue meanwhile."""
+    """Join small files of a table. Rows do not change; readers and writers are not interrupted."""
     from respool.tables.service.table_service import new_random
     from respool.tables.upkeep.joining_files import compact as join_files
 
@@ -235,19 +238,19 @@ def expire(
     *,
     keep: Annotated[int, typer.Option(min=1, metavar="N", help="Versions to keep.")] = 100,
     older_than: Annotated[
-        str, typer.Option(metavar="DURATION", help="Versions older than this are forgotten, too.")
+        str, typer.Option(metavar="DURATION", help="Also remove versions older than this.")
     ] = "5d",
     files_older_than: Annotated[
         str,
         typer.Option(
             metavar="DURATION",
-            help="Files that no version names are deleted when they are older: longer than any query runs.",
+            help="Minimum age of unreferenced files to delete; must exceed the longest query.",
         ),
     ] = "3d",
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Forget old versions of a table, and delete the files that only these have."""
+    """Remove old versions of a table, and delete the files that no other version uses."""
     import time
 
     from respool.tables.upkeep.expiry import expire as expire_table
@@ -285,7 +288,7 @@ def _opened(topic: str, connection: BrokerConnection) -> "TableLog":
 
 
 def _location(text: str) -> str:
-    """A folder of this machine becomes absolute: the writer may run elsewhere."""
+    """A local folder becomes an absolute path, since the writer may start in another folder."""
     return text if "://" in text else str(Path(text).absolute())
 
 

@@ -1,6 +1,6 @@
 """Decides which of the two consumer protocols a group uses, and how requests of the other protocol are handled.
 
-Share groups are no consumer groups: requests of both protocols find no group under their names.
+Share groups are not consumer groups: requests of both protocols do not find them.
 A group uses one protocol at a time. A next-generation group may have members of both; `group_upgrade.py` describes the
 conversion. A group without members takes the protocol of the first member that joins.
 """

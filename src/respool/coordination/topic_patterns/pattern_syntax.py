@@ -160,7 +160,7 @@ class _Parser:
         if max(bounds[0], bounds[1] or 0) > _REPEAT_MAX or (
             bounds[1] is not None and bounds[1] < bounds[0]
         ):
-            raise self._wrong(f"{{{low}{comma}{high}}} is no count up to {_REPEAT_MAX}")
+            raise self._wrong(f"{{{low}{comma}{high}}} is not a count up to {_REPEAT_MAX}")
         self._at = end + 1
         return bounds
 

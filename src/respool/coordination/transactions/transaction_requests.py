@@ -166,7 +166,7 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactions:
-    """Asks for the transactions that meet all conditions; an empty set, a negative time or None is no condition."""
+    """Asks for the transactions that meet all conditions; an empty set, a negative time or None matches everything."""
 
     # As in `TransactionState.kafka_name`.
     states: frozenset[str] = frozenset()

@@ -47,7 +47,7 @@ class IndexFile:
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, entry_bytes: int, bytes_max: int) -> "IndexFile | None":
-        """Open a trimmed index for reading; None if it is missing or its size is no multiple of the entry size."""
+        """Open a trimmed index for reading; None if it is missing or its size is not a multiple of the entry size."""
         try:
             buffer = disk.map_file(path, None).buffer
         except DiskFailed:

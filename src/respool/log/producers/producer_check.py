@@ -30,7 +30,7 @@ def check_after(
 ) -> None:
     """Check a batch whose producer's last batches are in another log: they were appended there until now.
 
-    `state` is what this log knows, which is older. That the batch is no duplicate of one there is for the caller.
+    `state` is what this log knows, which is older. The caller checks that the batch is not a duplicate.
     """
     _check_epoch(earlier, header.producer_epoch)
     if header.is_transactional:

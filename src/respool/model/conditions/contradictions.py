@@ -1,4 +1,6 @@
-"""Finds out that no record can match: `absent(tag) and tag = 'a'`. Two values of one header are no contradiction."""
+"""Finds out that no record can match: `absent(tag) and tag = 'a'`. Two values of one header do not contradict each
+other.
+"""
 
 from collections.abc import Iterable, Sequence
 

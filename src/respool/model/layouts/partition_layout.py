@@ -94,7 +94,7 @@ class ReaderHold(NamedTuple):
     end: Offset
     # The wall clock when it began, by its leader.
     since_ms: int
-    # The partitions to be read first, and up to where.
+    # The partitions to read first, each with the offset to read up to.
     awaited: tuple[tuple[int, Offset], ...]
 
 

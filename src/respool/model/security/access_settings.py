@@ -13,34 +13,34 @@ from respool.model.setting_fields import check_choice, check_lows, setting
 class AccessSettings:
     authorization: str = setting(
         AccessMode.OFF.value,
-        "off, observe or enforce: what is done with ACLs until `respool acl off|observe|enforce` says it for the "
-        "whole cluster.",
+        "off, observe or enforce: how ACLs apply until `respool acl off|observe|enforce` sets the mode of the whole "
+        "cluster.",
     )
     super_users: str = setting(
         "", "Principals that may do everything, such as User:admin; separated by semicolons."
     )
     allow_everyone_if_no_acl_found: bool = setting(
-        False, "Let everyone do everything with a resource that no ACL names."
+        False, "Allow everyone every operation on resources without ACLs."
     )
     acls_max: int = setting(50_000, "Maximum number of ACLs in the cluster.", low=1)
     quota_window_num: int = setting(
-        11, "Seconds of a quota that a client may use at once, in windows.", low=1
+        11, "Number of quota windows that a client may use at once.", low=1
     )
     quota_window_size_seconds: int = setting(1, "Length of a quota's window.", low=1)
     quota_entities_max: int = setting(
-        10_000, "Maximum number of quotas, and of clients that are counted at a time.", low=1
+        10_000, "Maximum number of quotas, and of clients tracked at a time.", low=1
     )
     audit_file: str = setting(
         "", "File to append the audit log to, one JSON object per line; empty: the broker's log."
     )
     audit_allowed: bool = setting(
-        False, "Write to the audit log also what was allowed, not only what was denied or changed."
+        False, "Also write allowed operations to the audit log, not only denied ones and changes."
     )
 
     def __post_init__(self) -> None:
         check_lows(self)
         check_choice("authorization", self.authorization, tuple(AccessMode))
-        # Raises if one is no principal.
+        # Raises if one of them is not a principal.
         _ = self.super_user_names
 
     @cached_property

@@ -11,12 +11,12 @@ from enum import IntEnum, StrEnum
 from respool.model.errors import InvalidRequest
 from respool.model.security.principal import Principal
 
-# As a principal's name, a host or a resource name: any.
+# Matches any principal, host or resource name.
 ANY = "*"
 EVERYONE = "User:*"
 # The only name of a cluster resource.
 CLUSTER_NAME = "kafka-cluster"
-# ::ffff:0:0/96 are the IPv4 addresses as IPv6 ones. Clients' addresses are never written so.
+# ::ffff:0:0/96 are the IPv4 addresses as IPv6 ones. Addresses of clients never have this form.
 _MAPPED_BITS = 96
 
 
@@ -107,7 +107,7 @@ OPERATIONS: Mapping[AclResource, int] = {
 }
 
 
-# The operations of entries. DeleteTopics asks for DELETE of the cluster, though Kafka does not tell it as an operation.
+# The operations of entries. DeleteTopics asks for DELETE of the cluster, though Kafka does not list it as an operation.
 _ACCEPTED: Mapping[AclResource, int] = {
     **{kind: bits | 1 << AclOperation.ALL for kind, bits in OPERATIONS.items()},
     AclResource.CLUSTER: CLUSTER_OPERATIONS | _bits(AclOperation.ALL, AclOperation.DELETE),
@@ -116,7 +116,7 @@ _ACCEPTED: Mapping[AclResource, int] = {
 
 @dataclass(frozen=True, slots=True)
 class ResourcePattern:
-    """Resources of one type: one of a name, all of them (`*`), or those whose names begin with a prefix."""
+    """Resources of one type: a single one, all of them (`*`), or those whose names begin with a prefix."""
 
     resource: AclResource
     name: str
@@ -165,7 +165,9 @@ class StoredAcls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """Selects ACLs; None matches everything. `matches_name` is Kafka's MATCH: all that apply to the named resource."""
+    """Selects ACLs; None matches everything. `matches_name` is Kafka's MATCH: selects all patterns that apply to the
+    named resource.
+    """
 
     resource: AclResource | None = None
     name: str | None = None
@@ -219,7 +221,7 @@ def checked_host(host: str) -> str:
         address = ipaddress.ip_address(host)
     except ValueError as error:
         raise InvalidRequest(
-            f"host {host!r} is no address, no network such as 10.0.0.0/8, and not *: {error}"
+            f"host {host!r} is not an address, a network such as 10.0.0.0/8, or *: {error}"
         ) from None
     if getattr(address, "scope_id", None):
         raise InvalidRequest(f"host {host!r}: an address of an ACL has no zone")
@@ -241,7 +243,7 @@ def check_acl(binding: AclBinding) -> AclBinding:
     """Return the ACL as it is stored.
 
     Raises:
-        InvalidRequest: it could never apply to a request, or it is no ACL.
+        InvalidRequest: it is not an ACL, or no request could ever match it.
     """
     pattern, entry = binding.pattern, binding.entry
     if not pattern.name:
@@ -259,7 +261,7 @@ def check_acl(binding: AclBinding) -> AclBinding:
     Principal.parse(entry.principal)
     if not _ACCEPTED[pattern.resource] >> entry.operation & 1:
         raise InvalidRequest(
-            f"{entry.operation.name} is no operation of a {pattern.resource.name.lower()}"
+            f"{entry.operation.name} is not an operation on a {pattern.resource.name.lower()}"
         )
     stored = AclEntry(
         principal=entry.principal,
@@ -273,8 +275,8 @@ def check_acl(binding: AclBinding) -> AclBinding:
 class AccessMode(StrEnum):
     """What the cluster does with its ACLs. One switch for all brokers."""
 
-    # ACLs are kept and decide nothing.
+    # ACLs are stored but not consulted.
     OFF = "off"
-    # Decided and logged; what would be refused is served.
+    # Decisions are logged, and ACLs refuse nothing.
     OBSERVE = "observe"
     ENFORCE = "enforce"

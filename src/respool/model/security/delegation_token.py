@@ -1,7 +1,7 @@
-"""Delegation tokens (KIP-48): a login that its owner hands to others, with an end.
+"""Delegation tokens (KIP-48): a login that its owner can hand to others, with an expiry time.
 
-The token's HMAC, which is its password, is made of its id with a key that brokers read from a file. The metadata store
-has neither, so a copy of the store lets nobody in.
+The token's password is an HMAC of its id, with a key that brokers read from a file. The metadata store has neither, so
+a copy of the store is useless for logins.
 """
 
 import base64
@@ -22,12 +22,12 @@ class DelegationToken:
 
     id: str
     owner: Principal
-    # Who asked for it: the owner, or a principal that may make tokens for the owner.
+    # The principal that created it: the owner, or one that may create tokens for the owner.
     requester: Principal
     renewers: tuple[Principal, ...]
     issued_ms: int
     expires_ms: int
-    # It cannot be renewed beyond that.
+    # The latest time it can be renewed to.
     max_ms: int
     # The revision of its key in the metadata store.
     revision: int = 0
@@ -45,7 +45,7 @@ def token_hmac(secret: bytes, token_id: str) -> bytes:
 
 
 def token_credential(secret: bytes, token_id: str, mechanism: str) -> ScramCredential:
-    """What a login with the token is compared with: its HMAC in base64 is the password."""
+    """The credential that logins with the token are checked against: the password is the HMAC in base64."""
     password = base64.b64encode(token_hmac(secret, token_id)).decode()
     salt = hashlib.new(SCRAM_HASHES[mechanism], b"salt" + token_id.encode()).digest()[:24]
     return ScramCredential.from_password(mechanism, password, salt=salt, iterations=ITERATIONS)

@@ -65,7 +65,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def validity_of(certificate: bytes) -> tuple[int, int]:
-    """When a certificate in DER begins and ends to be valid, in milliseconds since the epoch.
+    """Start and end of the validity of a certificate in DER, in milliseconds since the epoch.
 
     Raises:
         NotACertificate
@@ -148,7 +148,7 @@ def _items(data: bytes) -> Iterator[_Item]:
         if length & 0x80:
             count = length & 0x7F
             if not 1 <= count <= 4 or at + count > len(data):
-                raise ValueError("a length that cannot be")
+                raise ValueError("an invalid length")
             length = int.from_bytes(data[at : at + count])
             at += count
         if at + length > len(data):

@@ -1,4 +1,4 @@
-"""Listeners: where clients connect, by which protocol, and what they must show.
+"""Listeners: where clients connect, by which protocol, and how they authenticate.
 
 `listen` and `advertised` are the listener `client`. Others are tables of the settings file, under any name:
 
@@ -44,7 +44,7 @@ class ListenerProtocol(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Kafka's names: whether clients show a certificate."""
+    """Kafka's values: whether clients present a certificate."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -72,7 +72,7 @@ class ListenerSettings:
     ssl_crl_file: str
     ssl_client_auth: ClientAuth
     ssl_principal_mapping_rules: str
-    # 0: no limit but the broker's.
+    # 0: only the broker's limit applies.
     connections_max: int = 0
     connection_creation_rate_max: int = 0
 
@@ -153,7 +153,7 @@ class ListenerSettings:
         return name, number or port
 
     def check_open(self) -> None:
-        """Refuse what is only for trusted networks: the setting `insecure` allows it.
+        """Refuse settings that are safe only on trusted networks, unless `insecure` is set.
 
         Raises:
             SettingsError
@@ -186,7 +186,7 @@ class ListenerSettings:
         return name if self.name == CLIENT_LISTENER else f"listener.{self.name}.{name}"
 
 
-# What a listener may set for itself, and what kind of value it is.
+# The settings that a listener may have of its own, with the types of their values.
 LISTENER_KEYS: Mapping[str, type] = {
     "listen": str,
     "advertised": str,

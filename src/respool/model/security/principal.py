@@ -63,7 +63,7 @@ class ClientSession:
         is_broker: requests between brokers are believed: the client proved that it is a broker, or this cluster
             demands no proof, because its brokers share an open listener.
         token_id: the delegation token of the login, if it was one; the principal is then the token's owner.
-        expires_ms: until when the login is valid, on the monotonic clock; None: until the connection ends.
+        expires_ms: when the login expires, on the monotonic clock; None: until the connection ends.
         decisions: kept by the authorizer, for this session only.
         buckets: kept by the quotas, for this session only.
     """

@@ -14,7 +14,7 @@ from respool.model.errors import SettingsError
 
 _RULE = re.compile(r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)")
 _GROUP = re.compile(r"\$(\d)|\\(.)", re.DOTALL)
-# A repeated group that is repeated itself: such a pattern can take exponential time.
+# A nested repetition: matching such a pattern can take exponential time.
 _NESTED = re.compile(r"[*+}]\??\)[*+{]")
 PATTERN_LENGTH_MAX = 512
 SUBJECT_LENGTH_MAX = 4_096

@@ -31,7 +31,7 @@ CLIENT_LIMITS = (
 _WHOLE = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE)
 NAME_BYTES_MAX = 255
 
-# The names by type, sorted by type: a value that can be a key.
+# The names by type, sorted by type, so that equal entities are equal keys.
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
@@ -56,7 +56,9 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     found: dict[str, str | None] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID, IP):
-            raise InvalidRequest(f"{kind!r} is no type of a quota's entity: user, client-id or ip")
+            raise InvalidRequest(
+                f"{kind!r} is not an entity type of quotas: use user, client-id or ip"
+            )
         if kind in found:
             raise InvalidRequest(f"the entity has two names of the type {kind!r}")
         if name == "":
@@ -80,7 +82,7 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 def check_limit(entity: QuotaEntity, name: str, value: float) -> None:
     """
     Raises:
-        InvalidRequest: the entity has no such limit, or not with this value.
+        InvalidRequest: the entity has no such limit, or the value is invalid.
     """
     known = (CONNECTION_CREATION_RATE,) if entity[0][0] == IP else CLIENT_LIMITS
     if name not in known:
@@ -91,4 +93,4 @@ def check_limit(entity: QuotaEntity, name: str, value: float) -> None:
             f"{name} = {value}: a quota is a positive number; to stop a client, deny it with an ACL"
         )
     if name in _WHOLE and value != int(value):
-        raise InvalidRequest(f"{name} = {value} is no whole number")
+        raise InvalidRequest(f"{name} = {value} is not a whole number")

@@ -1,4 +1,4 @@
-"""What a broker stores of a password (RFC 5802): enough to check it, and not enough to log in with it.
+"""The stored form of a password (RFC 5802): enough to check a login, not enough to log in.
 
 SaltedPassword = PBKDF2(password, salt, iterations)
 StoredKey      = H(HMAC(SaltedPassword, "Client Key"))
@@ -41,7 +41,7 @@ class ScramCredential:
     def from_password(
         cls, mechanism: str, password: str, *, salt: bytes, iterations: int = ITERATIONS_MAX
     ) -> Self:
-        """Takes milliseconds: off the event loop only."""
+        """Takes milliseconds: call it off the event loop."""
         salted = salted_password(mechanism, password, salt=salt, iterations=iterations)
         return cls.from_salted(mechanism, salted, salt=salt, iterations=iterations)
 
@@ -58,7 +58,7 @@ class ScramCredential:
         )
 
     def has_password(self, password: str) -> bool:
-        """True if this is the credential's password. Takes milliseconds: off the event loop only."""
+        """True if this is the credential's password. Takes milliseconds: call it off the event loop."""
         salted = salted_password(
             self.mechanism, password, salt=self.salt, iterations=self.iterations
         )
@@ -76,7 +76,7 @@ class User:
     revision: int = 0
 
     def any_credential(self) -> ScramCredential:
-        """The one that PLAIN logins are compared with: the stronger hash."""
+        """The credential that PLAIN logins are checked against: the one with the stronger hash."""
         return self.credentials[max(self.credentials)]
 
 
@@ -87,7 +87,7 @@ def salted_password(mechanism: str, password: str, *, salt: bytes, iterations: i
 def stand_in(secret: bytes, mechanism: str, name: str) -> ScramCredential:
     """The credential of a user that does not exist: no password matches it.
 
-    It is the same for a name on every broker and after a restart, so that nobody can tell it from a real one.
+    It is the same on every broker and after a restart, so it cannot be told from a real one.
     """
     seed = hmac.digest(secret, f"{mechanism}\0{name}".encode(), "sha512")
     size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
@@ -101,7 +101,7 @@ def stand_in(secret: bytes, mechanism: str, name: str) -> ScramCredential:
 
 
 def name_problem(name: str) -> str | None:
-    """Why a user cannot have this name; None: it can."""
+    """The reason why a user cannot have this name; None: the name is valid."""
     if not name:
         return "the user's name is empty"
     if len(name) > USER_NAME_LENGTH_MAX:

@@ -36,7 +36,7 @@ class SecuritySettings:
         "", "Revoked certificates (PEM) of clients; replaced files are noticed."
     )
     ssl_client_auth: str = setting(
-        "none", "Whether clients show a certificate: none, requested or required."
+        "none", "Whether clients present a certificate: none, requested or required."
     )
     ssl_principal_mapping_rules: str = setting(
         "DEFAULT", "How the subject of a client's certificate becomes a user name, as in Kafka."
@@ -45,7 +45,7 @@ class SecuritySettings:
         "TLSv1.2,TLSv1.3", "TLS versions that are served, separated by commas."
     )
     inter_broker_listener_name: str = setting(
-        "", "Listener that brokers of a cluster use among themselves; empty: that of listen."
+        "", "Listener that brokers of a cluster use between them; empty: the listener of listen."
     )
     inter_broker_config: str = setting(
         "",
@@ -54,7 +54,7 @@ class SecuritySettings:
     )
     broker_principals: str = setting(
         "",
-        "Principals of the cluster's brokers, separated by semicolons; needed if their listener authenticates.",
+        "Principals of the cluster's brokers, separated by semicolons; required if their listener authenticates.",
     )
     bootstrap_user_file: str = setting(
         "",
@@ -62,7 +62,9 @@ class SecuritySettings:
         "unless there is one of this name.",
     )
     connections_max_reauth_ms: int = setting(
-        0, "Clients log in again after this time; 0: tokens only, before they expire.", low=0
+        0,
+        "Clients must log in again within this time; 0: only clients with tokens, before these expire.",
+        low=0,
     )
     connection_failed_authentication_delay_ms: int = setting(
         100,
@@ -77,7 +79,7 @@ class SecuritySettings:
     )
     strangers_max: int = setting(
         1_000,
-        "Maximum number of connections that have not logged in yet; the oldest makes room.",
+        "Maximum number of connections that have not logged in yet; beyond it, the oldest is closed.",
         low=1,
     )
     strangers_bytes_max: int = setting(
@@ -98,7 +100,9 @@ class SecuritySettings:
     )
     sasl_oauthbearer_sub_claim_name: str = setting("sub", "The claim that is the user's name.")
     sasl_oauthbearer_clock_skew_seconds: int = setting(
-        30, "How far the identity provider's clock may be from this one's.", low=0
+        30,
+        "Tolerated difference between the clocks of the identity provider and this broker.",
+        low=0,
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = setting(
         3_600_000, "How often the identity provider's keys are fetched.", low=1_000
@@ -118,7 +122,7 @@ class SecuritySettings:
         versions = self.tls_versions
         if not versions or not set(versions) <= set(TLS_VERSIONS):
             raise SettingsError(
-                f"ssl_protocols = {self.ssl_protocols!r}: TLSv1.2 and TLSv1.3 are safe, and all that is served"
+                f"ssl_protocols = {self.ssl_protocols!r}: only TLSv1.2 and TLSv1.3 are supported"
             )
         for one in self.brokers:
             assert isinstance(one, Principal)
@@ -138,7 +142,7 @@ class SecuritySettings:
         )
 
     def check_identity_provider(self, *, insecure: bool) -> None:
-        """OAUTHBEARER never starts half configured.
+        """OAUTHBEARER must be configured completely.
 
         Raises:
             SettingsError
@@ -152,7 +156,7 @@ class SecuritySettings:
         missing = [name for name, value in given.items() if not value.strip()]
         if missing:
             raise SettingsError(
-                f"OAUTHBEARER needs {', '.join(missing)}: without, tokens of anybody would be believed"
+                f"OAUTHBEARER needs {', '.join(missing)}: without it, tokens from anybody would be accepted"
             )
         url = self.sasl_oauthbearer_jwks_endpoint_url
         if url.startswith("http://") and not insecure:

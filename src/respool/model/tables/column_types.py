@@ -15,12 +15,12 @@ from typing import TypeAlias
 
 from respool.model.errors import InvalidConfig
 
-# As deep as a value may be nested; deeper text is refused, so parsing it needs little stack.
+# Values may be nested this deep. Deeper declarations are refused, which bounds the parser's stack.
 DEPTH_MAX = 32
 COLUMNS_MAX = 2000
 NAME_LENGTH_MAX = 255
 
-# Other names of a type, as users of Spark and of databases write them.
+# Aliases of types, from Spark and databases.
 _ALIASES = {
     "bool": "boolean",
     "integer": "int",
@@ -33,7 +33,7 @@ _ALIASES = {
 _PRIMITIVES = ("boolean", "int", "long", "float", "double", "string", "binary", "date", "timestamp")
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|([A-Za-z_][\w.$-]*)|(\d+)|([<>(),:]))")
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
-# Delta and Iceberg readers, Spark above all, cannot name such columns.
+# Readers of Delta and Iceberg, such as Spark, cannot name such columns.
 _UNUSABLE = re.compile(r"[ ,;{}()\n\t=\x00-\x1f]")
 
 
@@ -101,7 +101,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     parser = _ColumnParser(text)
     found = parser.columns(end=None, depth=1)
     if parser.count > COLUMNS_MAX:
-        raise InvalidConfig(f"{parser.count} columns are declared, at most {COLUMNS_MAX} may be")
+        raise InvalidConfig(f"{parser.count} columns are declared, the limit is {COLUMNS_MAX}")
     return found
 
 
@@ -179,7 +179,7 @@ class _ColumnParser:
         self._take(")")
         if not 1 <= precision <= 38 or scale > precision:
             raise InvalidConfig(
-                f"columns: decimal({precision},{scale}): 1 to 38 digits, of which no more are after the point"
+                f"columns: decimal({precision},{scale}): 1 to 38 digits, and no more than these after the point"
             )
         return Decimal(precision, scale)
 

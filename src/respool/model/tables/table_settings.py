@@ -1,6 +1,6 @@
 """Topic settings of topics that `respool table run` keeps as tables. The broker checks and stores them.
 
-They are the only truth about a table: its writers and its readers take them from the brokers.
+They are the single source of truth: writers and readers of a table get them from the brokers.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def _location_rule(doc: str) -> dict[str, ConfigRule]:
             )
         if "@" in said.partition("://")[2].partition("/")[0]:
             raise InvalidConfig(
-                "the address has a login in it, which everyone would see: give it in the writer's environment"
+                "the address contains credentials, which everyone would see: set them in the writer's environment"
             )
         if not said.isprintable():
             raise InvalidConfig(f"{said[:60]!r} has characters that cannot be printed")
@@ -127,8 +127,8 @@ class TableSettings:
     respool_table_catalog: str = field(
         default="",
         metadata=_catalog_rule(
-            "Of an Iceberg table: the catalog, rest:URL, hive:URL, glue, or named:NAME from pyiceberg's own "
-            "configuration; empty is SQLite beside the table. Logins belong into the writer's environment."
+            "Catalog of an Iceberg table: rest:URL, hive:URL, glue, or named:NAME from pyiceberg's own "
+            "configuration; empty: SQLite in the table's folder. Credentials belong in the writer's environment."
         ),
     )
     respool_table_errors: OnBadRecord = field(
@@ -136,8 +136,8 @@ class TableSettings:
         metadata=one_of(
             ConfigKind.STRING,
             OnBadRecord,
-            "Where a record goes that cannot be read as the schema says: 'table' puts its bytes and the reason into "
-            "the table <name>__rejected, 'stop' stops the writer, 'drop' leaves it out and counts it.",
+            "What the writer does with a record that does not match the schema: 'table' puts its bytes and the "
+            "reason into the table <name>__rejected, 'stop' stops the writer, 'drop' omits and counts it.",
         ),
     )
     respool_table_file_bytes: int = field(
@@ -152,25 +152,27 @@ class TableSettings:
             ConfigKind.STRING,
             OnGap,
             "What happens if records were deleted before the table had them: 'stop', or 'continue' without them, "
-            "which the table's history then says.",
+            "and note it in the table's history.",
         ),
     )
     respool_table_interval_ms: int = field(
         default=60_000,
         metadata=long_between(
-            100, 24 * 3_600_000, "How long new records may wait before they are in the table."
+            100, 24 * 3_600_000, "How often new records are committed to the table."
         ),
     )
     respool_table_keep_raw: bool = field(
         default=False,
-        metadata=yes_or_no("Whether the table also has each value as bytes, in the column _value."),
+        metadata=yes_or_no(
+            "Whether the table also has the raw bytes of each value, in the column _value."
+        ),
     )
     respool_table_layout: TableLayout = field(
         default=TableLayout.FLAT,
         metadata=one_of(
             ConfigKind.STRING,
             TableLayout,
-            "Whether a value's fields are columns ('flat'), or together one column named value ('struct').",
+            "Whether a value's fields are columns of the table ('flat'), or fields of one column, value ('struct').",
         ),
     )
     respool_table_location: str = field(
@@ -182,7 +184,7 @@ class TableSettings:
     respool_table_name: str = field(
         default="",
         metadata=_name_rule(
-            "Of an Iceberg table: its name in the catalog, NAME or NAMESPACE.NAME; empty is respool.<topic>."
+            "Name of an Iceberg table in its catalog: NAME or NAMESPACE.NAME; empty: respool.<topic>."
         ),
     )
     respool_table_partition_by: PartitionBy = field(
@@ -207,13 +209,13 @@ class TableSettings:
     respool_table_schema: ValueSchema = field(
         default=ValueSchema(),
         metadata=_schema_rule(
-            "What values are read as: raw, infer (JSON), declared:<columns> (JSON), registry, registry:latest, "
+            "How values are decoded: raw, infer (JSON), declared:<columns> (JSON), registry, registry:latest, "
             "avro:<schema>, protobuf:<text>."
         ),
     )
 
 
-# A topic with the settings of another one must not write into that one's table.
+# A topic that copies another one's settings must not write to its table.
 TABLE_SETTING_NAMES: frozenset[str] = frozenset(
     name.replace("_", ".") for name in TableSettings.__dataclass_fields__
 )

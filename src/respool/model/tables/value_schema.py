@@ -1,4 +1,4 @@
-"""What a message's value is read as: the text of `respool.table.schema`, and of `schema=` in reads. Pure.
+"""How values of messages are decoded: the text of `respool.table.schema`, and of `schema=` in reads. Pure.
 
 raw                     bytes, as they were sent
 infer                   JSON; the columns are those of the first messages, and of new fields later
@@ -61,7 +61,7 @@ class ValueSchema:
 def parse_value_schema(text: str) -> ValueSchema:
     """
     Raises:
-        InvalidConfig: it is none of the forms, or what it declares is invalid.
+        InvalidConfig: the text has none of these forms, or an invalid declaration.
     """
     said = text.strip()
     for kind in (ValueKind.RAW, ValueKind.INFER, ValueKind.REGISTRY, ValueKind.LATEST):
@@ -80,7 +80,7 @@ def parse_value_schema(text: str) -> ValueSchema:
 
 
 def _check(schema: ValueSchema) -> None:
-    """Avro's and Protobuf's own rules are checked where their libraries are: when a table is made."""
+    """The rules of Avro and Protobuf are checked when a table is created, since that needs their libraries."""
     if schema.kind is ValueKind.DECLARED:
         parse_columns(schema.text)
     if schema.kind is ValueKind.AVRO:

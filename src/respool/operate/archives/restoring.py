@@ -83,7 +83,7 @@ async def restore(
     if owner is not None and not take_over:
         raise UsageError(
             f"{store.address} is the archive of cluster {owner}",
-            hint="if that cluster is gone for ever, add --take-over; a broker of it that still runs archives no more",
+            hint="if that cluster is gone for ever, add --take-over; its brokers then archive no more",
         )
     topics = [await _plan(store, one) for one in await read_contents(store)]
     if not topics:

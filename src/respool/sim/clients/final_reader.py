@@ -98,7 +98,7 @@ class FinalReader:
                 else:
                     await watcher.pause()
             if producer not in offsets:
-                self._history.violate("D", f"the offsets of {group} cannot be had")
+                self._history.violate("D", f"the offsets of {group} cannot be read")
         await watcher.close()
         return offsets
 

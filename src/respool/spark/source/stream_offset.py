@@ -58,5 +58,5 @@ def _topic_at(said: Mapping[str, Any]) -> TopicAt:
     offsets = said.get("offsets", said)
     numbers = {int(partition): offset for partition, offset in offsets.items()}
     if not all(isinstance(one, int) and one >= 0 for one in numbers.values()):
-        raise ValueError("an offset is no number")
+        raise ValueError("an offset is not a number")
     return TopicAt(said.get("id"), MappingProxyType(numbers))

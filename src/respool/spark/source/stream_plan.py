@@ -60,7 +60,7 @@ def available(
     is_wanted: Callable[[str], bool],
     earliest: Callable[[str, list[int]], Offsets],
 ) -> Available:
-    """The offsets to read next. `earliest` is called for new partitions. A topic that is no longer wanted is no loss.
+    """The offsets to read next. `earliest` is called for new partitions. A topic that is no longer read is not a loss.
 
     Raises:
         DataLost: a topic has vanished or was recreated.

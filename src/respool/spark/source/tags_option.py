@@ -12,7 +12,7 @@ def tags_of(options: Options) -> str | None:
     """The canonical text of the condition that every row fulfills; None if the option is not given.
 
     Raises:
-        BadOption: it is no condition, or no message can match it.
+        BadOption: it is not a condition, or no message can match it.
     """
     said = options.text(TAGS)
     if said is None:

@@ -36,9 +36,9 @@ from respool.tables.planning.data_file_names import parse_path
 from respool.tables.planning.expiring import KnownVersion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# With it, Delta forgets app transactions, and with them the positions.
+# This property lets Delta expire app transactions, and with them the positions.
 _FORGETS = "delta.setTransactionRetentionDuration"
-# The number of versions, from the newest on, among which a commit without an answer is searched.
+# How many of the newest versions are searched for a commit that got no answer.
 _HISTORY = 1000
 HOUR_MS = 3_600_000
 
@@ -74,7 +74,7 @@ class DeltaLog:
             )
         except DeltaError as error:
             raise TableExists(
-                f"no table could be made at {self.files.location}: {error}"
+                f"no table could be created at {self.files.location}: {error}"
             ) from error
         self._sync(0)
 
@@ -84,7 +84,7 @@ class DeltaLog:
         except TableNotFoundError as error:
             raise NoTable(
                 f"there is no Delta table at {self.files.location}",
-                hint="was it moved or deleted? respool table create makes one",
+                hint="was it moved or deleted? create one with: respool table create",
             ) from error
         except (DeltaError, OSError) as error:
             if version is not None:
@@ -93,7 +93,7 @@ class DeltaLog:
                 ) from error
             raise TableAltered(
                 f"the Delta log at {self.files.location} cannot be read: {error}",
-                hint="restore _delta_log from a copy, or make the table again",
+                hint="restore _delta_log from a copy, or create the table again",
             ) from error
         return self._state(delta)
 
@@ -102,8 +102,8 @@ class DeltaLog:
         configuration = metadata.configuration
         if configuration.get(_FORGETS):
             raise TableAltered(
-                f"the table at {self.files.location} has {_FORGETS} = {configuration[_FORGETS]}: it would forget its "
-                "positions, and rows would come twice",
+                f"the table at {self.files.location} has {_FORGETS} = {configuration[_FORGETS]}: its positions "
+                "would expire, and rows would be written twice",
                 hint="remove that table property",
             )
         topic = TopicIdentity(
@@ -125,7 +125,7 @@ class DeltaLog:
     def commit(self, state: TableState, change: TableChange) -> TableState:
         delta: DeltaTable = state.handle
         for partition, position in change.positions.items():
-            # delta-rs would take an older position without a word.
+            # delta-rs would silently accept an older position.
             assert position >= state.positions.get(partition, 0), (partition, position)
         now_ms = time.time_ns() // 1_000_000
         is_new = change.changes_rows
@@ -183,7 +183,7 @@ class DeltaLog:
         return pa.schema([one for one in state.schema if one.name != DATE])
 
     def _sync(self, version: int) -> None:
-        # delta-rs syncs nothing: without this, a power cut could leave an empty entry behind the answer.
+        # delta-rs syncs nothing: without this, a power cut could empty the entry of a commit that was answered.
         with suppress(FileNotFoundError):
             self.files.sync(f"_delta_log/{version:020}.json")
 
@@ -214,7 +214,7 @@ class DeltaLog:
         return sorted(found, key=lambda one: one.id)
 
     def forget(self, state: TableState, versions: Sequence[int]) -> None:
-        # Delta's log entries are deleted by age, once a checkpoint has what they say.
+        # Delta deletes old log entries once a checkpoint has their contents.
         del versions
         delta: DeltaTable = state.handle
         delta.create_checkpoint()

@@ -1,4 +1,4 @@
-"""The place where a table's files are: a local folder, or a bucket by URL. Credentials come from the environment."""
+"""The storage of a table's files: a local folder, or a bucket by URL. Credentials come from the environment."""
 
 import os
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ class FileStore:
         return self._files.open_input_file(f"{self._base}/{path}")
 
     def sync(self, path: str) -> None:
-        """Make a written file, and its name, survive a power cut; an object store does that by itself."""
+        """Make a written file and its name durable; object stores do that on their own."""
         if not self.is_local:
             return
         file = Path(self._base) / path

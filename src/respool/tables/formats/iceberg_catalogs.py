@@ -1,6 +1,6 @@
 """The catalog of an Iceberg table, by `respool.table.catalog`: SQLite in its folder, REST, Hive, Glue, or a named one.
 
-Logins are never in the setting: pyiceberg reads them from its configuration file and from the environment, as
+Credentials are never in the setting: pyiceberg reads them from its configuration file and from the environment, as
 `PYICEBERG_CATALOG__RESPOOL__TOKEN` for the catalog of that name, and AWS's and Google's libraries from theirs.
 """
 
@@ -21,7 +21,7 @@ _FILES = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
 def open_catalog(setting: str, files: FileStore) -> "Catalog":
     """
     Raises:
-        DependencyMissing: pyiceberg, or what this catalog needs, is not installed.
+        DependencyMissing: pyiceberg, or a library of this catalog, is not installed.
         TableError: the catalog cannot be reached.
     """
     try:

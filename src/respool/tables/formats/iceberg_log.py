@@ -1,8 +1,8 @@
 """A table as an Iceberg table, written with pyiceberg.
 
 Positions are table properties, `respool.position.<topic id>.<partition>`, and the same in the snapshot's summary, set
-in the transaction that appends the files. The properties survive expiry and other people's commits; the summary tells
-which snapshot brought which offsets. Properties alone could be overwritten blindly, so every commit has a snapshot, if
+in the transaction that appends the files. The properties survive expiry and commits of others; the summary says
+which snapshot added which offsets. Properties alone could be overwritten blindly, so every commit has a snapshot, if
 only an empty one: the catalog compares the table's snapshot with the one it was loaded with.
 
 pyiceberg would repeat a refused commit on a newer snapshot, and double its rows, unless the table's own properties
@@ -57,7 +57,7 @@ class IcebergLog:
     def __init__(
         self, location: str, catalog: str, name: str, *, beside: str | None = None
     ) -> None:
-        """`beside` is where an embedded catalog is, if not in the table's own folder.
+        """`beside`: the location of an embedded catalog, if it is not the table's own folder.
 
         Raises:
             DependencyMissing, TableError
@@ -102,12 +102,12 @@ class IcebergLog:
         except NoSuchTableError as error:
             raise NoTable(
                 f"the catalog has no table {'.'.join(self._identifier)}",
-                hint="was it moved or dropped? respool table create makes one",
+                hint="was it moved or dropped? create one with: respool table create",
             ) from error
         except FileNotFoundError as error:
             raise TableAltered(
                 f"the metadata of table {'.'.join(self._identifier)} are gone: {error}",
-                hint="restore the table's folder from a copy, or drop the table and make it again",
+                hint="restore the table's folder from a copy, or drop the table and create it again",
             ) from error
         except OSError as error:
             raise CommitUnknown(f"the catalog does not answer: {error}") from error
@@ -186,7 +186,7 @@ class IcebergLog:
         except CommitFailedException as error:
             raise TableConflict(f"another commit came first: {error}") from error
         except Exception as error:
-            # Whatever the catalog's library raises: it may have happened after the commit took effect.
+            # Any error of the catalog's library may have occurred after the commit took effect.
             raise CommitUnknown(f"no answer to a commit: {error}") from error
         table.metadata, table.metadata_location = answer.metadata, answer.metadata_location
         self._hint(table)

@@ -29,7 +29,7 @@ def open_rejected(settings: TableSettings, topic: str, *, partitions: int) -> "T
 def make_rejected(
     settings: TableSettings, topic: "TopicIdentity", *, partitions: int
 ) -> "TableLog":
-    """Open the table of rejected records; make it if it does not exist."""
+    """Open the table of rejected records; create it if it does not exist."""
     from respool.tables.errors import TableExists
     from respool.tables.layout import Layout
 
@@ -40,7 +40,7 @@ def make_rejected(
         try:
             log.create(Layout.of_rejected().schema(()), topic, by_day=False)
         except TableExists:
-            # Another writer made it meanwhile.
+            # Another writer has created it in the meantime.
             log.load()
     return log
 

@@ -1,8 +1,8 @@
 """The port that Delta and Iceberg implement: a table's versions, and the commit that adds files and moves positions.
 
-A table says in itself how far it has the topic: for each partition the next offset, set in the same commit that adds
-the rows below it. `commit` is a compare-and-swap on the loaded state: it takes effect only if no other commit has moved
-the same positions since. It is tried once; what follows a refusal is decided by the caller.
+A table stores its own positions: for each partition the next offset, set in the same commit that adds the rows below
+it. `commit` is a compare-and-swap on the loaded state: it takes effect only if no other commit has moved
+the same positions since. It is tried once; the caller decides what follows a refusal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ POSITION = "respool.position"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIdentity:
-    """The topic that a table belongs to. A topic that is made again has another id, and needs another table."""
+    """The topic that a table belongs to. A topic that is created again has another id, and needs another table."""
 
     name: str
     id: str
@@ -56,11 +56,11 @@ class TableFile:
     path: str
     size: int
     rows: int
-    # None: not written by Respool.
+    # None: another program wrote the file.
     name: FileName | None
     # Microseconds since 1970; None if the table does not say.
     timestamp_max: int | None = None
-    # What the format itself has about the file.
+    # The format's own description of the file.
     entry: Any = None
 
 
@@ -69,7 +69,7 @@ class TableState:
     """A version of a table, as it was loaded."""
 
     version: int
-    # The table's own id: one that is made again at the same place has another.
+    # The table's id: a table that replaces this one at its location has another.
     table_id: str
     topic: TopicIdentity
     schema: pa.Schema
@@ -91,7 +91,7 @@ class TableChange:
 
     @property
     def changes_rows(self) -> bool:
-        """False if files are only joined: the rows stay as they are."""
+        """False if files are only joined: the rows do not change."""
         return not (self.added and self.removed)
 
 

@@ -1,4 +1,4 @@
-"""What a writer does after a commit that was refused, or got no answer, with the table loaded again. Pure.
+"""Decides what a writer does after a commit that was refused or got no answer, on the table as loaded again. Pure.
 
 ```
 position found   token found   the partition

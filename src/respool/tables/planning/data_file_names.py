@@ -1,9 +1,9 @@
-"""Names of a table's files, which say what is in them. Pure.
+"""Names of a table's files, which say what the files contain. Pure.
 
 ```
 data/<partition>/<first>-<next>[-<day>]-<random>.parquet      rows of one partition, offsets in [first, next), in order
 ```
-A name is made once and never used again, so no attempt replaces the file of another.
+A name is never reused, so no attempt replaces the file of another.
 """
 
 import re
@@ -33,7 +33,7 @@ class FileName:
 
 
 def parse_path(path: str) -> FileName | None:
-    """Parse the end of a path or URL; None if it is no file of ours."""
+    """Parse the end of a path or URL; None if it is not one of our files."""
     tail = "/".join(path.rsplit("/", 3)[-3:])
     match = _NAME.fullmatch(tail)
     if match is None:

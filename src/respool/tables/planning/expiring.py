@@ -1,11 +1,11 @@
-"""Which versions of a table are forgotten. Pure."""
+"""Decides which versions of a table expire. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 VERSIONS_KEPT = 100
 KEPT_MS = 5 * 24 * 3_600_000
-# Longer than any query may run: its files must not go while it reads them.
+# Longer than any query: files must not be deleted while a query reads them.
 FILES_KEPT_MS = 3 * 24 * 3_600_000
 
 
@@ -24,7 +24,7 @@ def expired(
 ) -> list[int]:
     """Return the ids of versions, given from old to new, that are beyond the newest `kept`, or older than `kept_ms`.
 
-    The newest is never among them: it is the table.
+    Never the newest one: it is the table.
     """
     last = len(versions) - 1
     return [

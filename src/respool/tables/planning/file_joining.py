@@ -1,6 +1,6 @@
-"""Which small files are joined into one. Pure.
+"""Decides which small files are joined. Pure.
 
-Joined are adjacent files: those of one partition (and day) whose ranges follow each other. So a joined file again has
+Only adjacent files are joined: those of one partition (and day) with consecutive ranges. So a joined file again has
 the rows of one range, in order, and its name says which.
 """
 
@@ -13,7 +13,7 @@ from respool.tables.planning.data_file_names import FileName
 MIB = 1024 * 1024
 SMALL_BYTES = 64 * MIB
 JOINED_BYTES_MAX = 512 * MIB
-# Joining two tiny files again and again would write the same rows many times.
+# Joining tiny files in pairs would rewrite the same rows many times.
 FILES_MIN = 4
 
 

@@ -1,4 +1,4 @@
-"""Which offsets of each partition a table lacks, by its positions and the log's ends. Pure.
+"""Decides which offsets of each partition a table lacks, from its positions and the log's ends. Pure.
 
 ```
         log start          position                      end (last stable offset)
@@ -57,11 +57,11 @@ def lacking(
     accept_gaps: bool,
 ) -> Lacking:
     """
-    A partition without a position begins at its log start: what was deleted before the table was made is no gap.
+    A partition without a position begins at its log start: records deleted before the table was created are not a gap.
 
     Raises:
         RecordsDeleted: there is a gap, and gaps are not accepted.
-        PositionBeyondLog: the table has what the log does not have yet.
+        PositionBeyondLog: the table's position is beyond the log's end.
     """
     ranges, gaps = [], []
     for partition, log in sorted(ends.items()):
@@ -69,7 +69,7 @@ def lacking(
         if position > log.end:
             raise PositionBeyondLog(
                 f"the table has {topic}/{partition} up to offset {position}, and the log ends at {log.end}",
-                hint="the log was truncated, or the topic restored from an older copy: restore the log, or make the "
+                hint="the log was truncated, or the topic restored from an older copy: restore the log, or create the "
                 "table again",
             )
         if position < log.start:

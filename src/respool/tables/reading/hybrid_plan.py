@@ -1,12 +1,12 @@
-"""What of a read comes from the table and what from the log: at each position, without a gap or a double. Pure.
+"""Splits a read into the table's part and the log's part, without gaps or duplicates. Pure.
 
 ```
         begin                position of V                       end
 table   | ######## rows of V ######## |
 log                                   | ######## the tail ######## |
 ```
-The version V is loaded before the log's ends are asked: what the table gets later is beyond V's positions, and comes
-from the log.
+The version V is loaded before the log's ends are read: rows that the table gets later are beyond V's positions, and
+come from the log.
 """
 
 from collections.abc import Mapping

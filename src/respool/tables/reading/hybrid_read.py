@@ -35,7 +35,7 @@ class HybridRead:
         version: int | None = None,
         log: TableLog | None = None,
     ) -> None:
-        """With `version`, the table as it was then, and nothing of the log.
+        """With `version`, that version of the table, without the log.
 
         Raises:
             NoTable, ForeignTable, RecordsDeleted, PositionBeyondLog, TableError, ClientError
@@ -55,7 +55,7 @@ class HybridRead:
             )
         self.parts: list[HybridPart] = []
         if version is None:
-            # After the version: what the table gets in between is beyond its positions.
+            # Read after the version: rows that the table gets in between are beyond its positions.
             ends: Mapping[int, LogEnds] = source.ends()
             self.parts = plan_hybrid(
                 topic.name, self.state.positions, ends, since=since, until=until

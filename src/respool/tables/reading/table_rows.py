@@ -1,4 +1,4 @@
-"""Rows of a version of a table, for ranges of offsets: files outside of them are not opened."""
+"""Rows of a version of a table, for ranges of offsets. Files outside the ranges are not opened."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -53,7 +53,7 @@ def _wanted(
     if ranges is None:
         return True
     if file.name is None:
-        # Someone else wrote it: its rows say where they belong.
+        # Written by another program: only its rows tell their partition and offset.
         return _in_ranges(list(ranges.values()))
     one = ranges.get(file.name.partition)
     if one is None or one.end <= file.name.first or one.begin >= file.name.next:

@@ -164,7 +164,7 @@ def _read_hybrid(
         )
     unknown = [name for name in options if name not in _OF_TABLES]
     if unknown:
-        raise BadArgument(f"{', '.join(unknown)}: not for a read of the topic's table")
+        raise BadArgument(f"{', '.join(unknown)}: not supported for reads of the topic's table")
     since = parse_point("since", options.get("since"), default=Earliest(), now_ms=_now_ms())
     until = parse_point("until", options.get("until"), default=Latest(), now_ms=_now_ms())
     with Cluster(
@@ -174,7 +174,7 @@ def _read_hybrid(
     ) as cluster:
         source = BrokerSource(cluster, topic)
         partitions = sorted(source.ends())
-        # It loads pyarrow.dataset, and that pandas: a plain read does not wait for them.
+        # Imported here: it loads pyarrow.dataset and pandas, which a plain read does not need.
         from respool.tables.reading.hybrid_read import HybridRead
 
         read = HybridRead(
@@ -249,7 +249,7 @@ class TypedStream(Iterator[pa.RecordBatch]):
         )
         self._decoder = make_decoder(schema, topic=topic, registry=registry)
         self._fields: list[pa.Field] | None = None
-        # How many values could not be read and were left out.
+        # The number of values that could not be decoded and were omitted.
         self.dropped = 0
 
     @property
@@ -289,7 +289,7 @@ class TypedStream(Iterator[pa.RecordBatch]):
                 raise RecordRejected(
                     f"{self._topic}/{batch.column('partition')[first.row]} at offset "
                     f"{batch.column('offset')[first.row]} cannot be read: {first.reason}",
-                    hint="errors='drop' leaves such values out",
+                    hint="errors='drop' omits such values",
                 )
             self.dropped += len(decoded.rejected)
             rows = shape_rows(batch, self._layout, self._fields, decoded)

@@ -1,7 +1,7 @@
-"""The service behind `respool table run`: rounds of a writer, one each interval, and upkeep; until it is stopped.
+"""The service behind `respool table run`: rounds of a writer at each interval, and upkeep, until it is stopped.
 
-What passes, such as a broker, a store or a registry that is away, is waited for; what needs an operator ends the
-service.
+It waits for a broker, a store or a registry that is unavailable; an error that needs an operator ends
+it.
 """
 
 import logging
@@ -30,7 +30,7 @@ from respool.tables.writing.topic_source import BrokerSource
 _log = logging.getLogger("respool.tables")
 # In seconds.
 BACKOFF = Backoff(first=0.2, longest=30, jitter=0.2)
-# Commits after which versions are forgotten: each kept one makes commits dearer.
+# Versions expire after this many commits: each one that is kept makes commits slower.
 FORGET_EVERY = 20
 COMPACT_EVERY_MS = 10 * 60_000
 _PASSING = (
@@ -49,7 +49,7 @@ class ServiceStopped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterShare:
-    """Which partitions a writer takes if several share a topic: number `index` of `count`, from 0."""
+    """The partitions of one of several writers of a topic: number `index` of `count`, from 0."""
 
     index: int = 0
     count: int = 1
@@ -95,7 +95,7 @@ class TableService:
         self._stop.set()
 
     def run(self, *, once: bool = False) -> RoundResult:
-        """Write until stopped; with `once`, until the table has what the log has now. Return the sums.
+        """Write until stopped; with `once`, until the table has everything that the log has now. Return the totals.
 
         Raises:
             TableError, ClientError: an operator must act. What was committed stays.
@@ -181,7 +181,7 @@ class TableService:
                     before_us = (_now_ms() - retention_ms) * 1000
                     drop_expired_rows(self._log, before_us=before_us, token=new_random())
         except (TableError, OSError) as error:
-            # Rows matter more: upkeep has another turn.
+            # New rows matter more; upkeep is tried again later.
             self._on_event(ServiceEvent(message=f"upkeep failed: {error}", is_problem=True))
 
     def _pause(self, began: float) -> None:

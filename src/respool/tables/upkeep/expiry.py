@@ -1,4 +1,6 @@
-"""Forgets old versions of a table, and deletes files that no version names: replaced ones, and dead writers'."""
+"""Removes old versions of a table, and deletes files that no version refers to: replaced files, and those of writers
+that crashed.
+"""
 
 from dataclasses import dataclass
 
@@ -16,7 +18,7 @@ class ExpiryResult:
 def forget_versions(
     log: TableLog, *, now_ms: int, kept: int = VERSIONS_KEPT, kept_ms: int = KEPT_MS
 ) -> int:
-    """Return how many versions were forgotten; 0 if another commit came first, since there will be a next time."""
+    """Return how many versions were removed; 0 if another commit came first: the next run will remove them."""
     state = log.load()
     old = expired(log.versions(state), now_ms=now_ms, kept=kept, kept_ms=kept_ms)
     if not old:

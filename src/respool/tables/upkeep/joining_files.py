@@ -1,7 +1,7 @@
 """Joins small files of one partition into larger ones, and drops files whose rows are beyond the table's retention.
 
 The rows stay as they are, in the order of their offsets. Such a commit takes effect only if the files are still the
-table's; a commit of new rows meanwhile is no conflict in Delta, and in Iceberg one that is tried again.
+table's; a concurrent commit of new rows is not a conflict in Delta; in Iceberg it is, and joining is retried.
 """
 
 import logging
@@ -48,7 +48,7 @@ def compact(
     joined_bytes_max: int = JOINED_BYTES_MAX,
     files_min: int = FILES_MIN,
 ) -> CompactionResult:
-    """Join what is small. Each group is a commit of its own, so an interruption loses little."""
+    """Join small files. Each group is one commit, so an interruption loses little."""
     joined = made = size = 0
     state = log.load()
     by_name = {one.name: one for one in log.table_files(state) if one.name is not None}
@@ -86,7 +86,7 @@ def _name(file: TableFile) -> FileName:
 
 
 def _replace(log: TableLog, files: Sequence[TableFile], new: WrittenFile, token: str) -> bool:
-    """Commit the joined file instead of the others; False if they are not the table's any more."""
+    """Commit the joined file instead of the others; False if the table no longer has them."""
     paths = {one.path for one in files}
     base = state = log.load()
     for _attempt in range(_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""What `respool table create` and `status` do, for Python too."""
+"""The work of `respool table create` and `respool table status`, for Python too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ EXAMPLES = 10_000
 
 
 def create_table(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> TableLog:
-    """Make the table, and write its settings (`respool.table.*`) into the topic.
+    """Create the table, and store its settings (`respool.table.*`) in the topic.
 
     Raises:
-        TableExists: the topic has a table, or there is something at its place.
+        TableExists: the topic has a table, or its location is not empty.
         UsageError: the settings are invalid.
         TableError, ClientError
     """
@@ -50,7 +50,7 @@ def create_table(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> T
         check_table_settings(wanted)
     except InvalidConfig as error:
         raise UsageError(str(error)) from None
-    # Before the table is made: the brokers may be older, or refuse this user.
+    # Before the table is created: the brokers may be older, or refuse this user.
     alter_configs(cluster, ConfigResource.TOPIC, topic, values=settings, validate_only=True)
     ends = source.ends()
     log = open_table(wanted, topic, partitions=len(ends))
@@ -130,7 +130,7 @@ class TableStatus:
     rejected: int | None
     columns: pa.Schema
     partitions: tuple[PartitionProgress, ...]
-    # Why the table is not that of the topic, if so.
+    # Why the table does not belong to the topic; empty if it does.
     problem: str
 
     def document(self) -> dict[str, Any]:

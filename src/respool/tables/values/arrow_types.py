@@ -1,4 +1,4 @@
-"""Declared columns as Arrow's types, and which of Arrow's types are the same column in a table."""
+"""Declared columns as Arrow's types, and which Arrow types are equal as columns of a table."""
 
 from collections.abc import Sequence
 
@@ -49,7 +49,7 @@ def type_of(kind: ColumnType) -> pa.DataType:
 
 
 def list_of(element: pa.DataType) -> pa.DataType:
-    # The name that Parquet, Iceberg and Delta have for it.
+    # The name of this field in Parquet, Iceberg and Delta.
     return pa.list_(pa.field("element", element))
 
 

@@ -48,7 +48,7 @@ class AvroSchema:
                 fastavro.parse_schema(json.loads(one), named_schemas=named)
             self._schema = fastavro.parse_schema(json.loads(text), named_schemas=named)
         except Exception as error:
-            # fastavro raises whatever its parser meets.
+            # fastavro raises errors of any class.
             raise SchemaInvalid(f"the Avro schema is invalid: {error!r}") from error
         if not isinstance(self._schema, dict) or self._schema.get("type") != "record":
             raise SchemaInvalid("an Avro schema must be a record to have columns")
@@ -94,7 +94,7 @@ class AvroSchema:
         try:
             found = self._read(source, self._schema, None)
         except Exception as error:
-            # Malformed bytes fail in as many ways as there are types.
+            # Malformed bytes raise errors of many classes.
             raise ValueMalformed(f"not Avro of this schema: {error!r}") from error
         if source.tell() != len(value):
             raise ValueMalformed(

@@ -1,4 +1,4 @@
-"""The decoder for what a topic's values are read as."""
+"""Creates the decoder for a topic's values."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Avro and Protobuf with a schema that the topic's setting has: values without anything in front of them."""
+"""Avro and Protobuf with a schema that the topic's setting has: values without a prefix."""
 
 from collections.abc import Sequence
 

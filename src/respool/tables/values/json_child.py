@@ -1,7 +1,8 @@
-"""A process that parses lines of JSON with pyarrow, and may die of it: `python -m respool.tables.values.json_child`.
+"""A process that parses lines of JSON with pyarrow, and may crash on them: `python -m
+respool.tables.values.json_child`.
 
-pyarrow's parser ends its process on some input (its first record is `null`, for one). The texts that it is known for
-never reach it, but they come from strangers; so it runs where only a block of lines is lost, which the other side
+pyarrow's parser crashes its process on some input (a first record `null`, for one). Known cases never reach it, but the
+input is untrusted; so it runs in a child process, where a crash costs one block of lines, which the parent then
 divides.
 
 ```

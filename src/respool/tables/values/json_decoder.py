@@ -1,7 +1,7 @@
 """JSON values as columns: a kernel checks and rewrites them as lines, a child process parses these in blocks.
 
-A block that fails is halved until the lines at fault are found; these are then read one by one, in Python: what is
-valid JSON but fits no column goes to the rest, and what is none is rejected with its reason.
+A block that fails is halved until the lines at fault are found; these are then read one by one, in Python: valid JSON
+that fits no column goes to the rest, and invalid JSON is rejected with a reason.
 """
 
 import json
@@ -163,7 +163,7 @@ class _BatchDecoding:
         return DecodedValues(rows=rows, rest=self._rest_column(rejected), rejected=self._rejected)
 
     def _check_rest(self) -> None:
-        """The parser does not see the members aside: one that is no JSON makes its row bad."""
+        """The parser does not see members without a column, so they are checked here."""
         for row in np.flatnonzero(np.diff(self._lines.rest_ends, prepend=0)).tolist():
             try:
                 json.loads(b"{" + self._lines.rest_of(row) + b"}")
@@ -171,7 +171,7 @@ class _BatchDecoding:
                 self._status[row] = MALFORMED
 
     def _blocks(self) -> list[int]:
-        """Rows before which a block ends, each of about `BLOCK_BYTES`."""
+        """The rows at which blocks of about `BLOCK_BYTES` end."""
         ends, count = self._lines.line_ends, len(self._values)
         if not count:
             return []
@@ -180,7 +180,7 @@ class _BatchDecoding:
         return sorted({one for one in found if one < count} | {count})
 
     def _block(self, begin: int, end: int) -> None:
-        """Decode the rows [begin, end), dividing where a row is not good."""
+        """Decode the rows [begin, end), dividing blocks with a bad row."""
         bad = np.flatnonzero(self._status[begin:end] != GOOD) + begin
         for row in bad.tolist():
             self._good(begin, row)
@@ -216,7 +216,7 @@ class _BatchDecoding:
         return found
 
     def _rows_without_fields(self, begin: int, end: int) -> None:
-        """No column asks for a parser, but a value must be JSON all the same."""
+        """No column needs the parser, but values must still be valid JSON."""
         for row in range(begin, end):
             self._slowly(row)
 
@@ -231,7 +231,7 @@ class _BatchDecoding:
 
     def _slowly(self, row: int) -> None:
         is_good = self._status[row] == GOOD
-        # Of a line, the members aside stay as they came.
+        # Members without a column keep their text.
         text = self._lines.lines(row, row + 1) if is_good else self._values[row].as_py()
         aside = self._lines.rest_of(row).decode() if is_good else ""
         try:

@@ -1,7 +1,7 @@
 """Columns from examples of JSON: numbers, texts, booleans, structs and lists; everything else stays in the rest.
 
-Texts stay texts, also if they look like times: a time is declared. A field whose examples disagree, or that is always
-null or an empty list, gets no column yet: its values are in `_rest`, as they came.
+Texts stay texts even if they look like times: times must be declared. A field whose examples disagree, or that is
+always null or an empty list, gets no column yet: its values are kept in `_rest`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

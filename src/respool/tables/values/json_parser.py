@@ -1,4 +1,4 @@
-"""Parses blocks of JSON lines in a child process, which may die: then only that block has failed."""
+"""Parses blocks of JSON lines in a child process. If the child crashes, only that block has failed."""
 
 import fcntl
 import os
@@ -17,17 +17,17 @@ _PIPE_BYTES = 1024 * 1024
 
 
 class BlockFailed(Exception):
-    """The block has a line that does not fit the schema, or that the parser died of."""
+    """The block has a line that does not fit the schema, or that crashed the parser."""
 
 
 class JsonParser:
-    """Starts its child at the first block, and again after one has died. Not thread-safe."""
+    """Starts the child with the first block, and again after a crash. Not thread-safe."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._end: weakref.finalize | None = None  # type: ignore[type-arg]
-        # How often a child died of its block.
+        # How many blocks crashed a child.
         self.deaths = 0
 
     def parse(self, schema: pa.Schema, lines: bytes) -> pa.RecordBatch:
@@ -40,9 +40,9 @@ class JsonParser:
         except BrokenPipeError:
             self.deaths += 1
             self.close()
-            raise BlockFailed("the parser died of it") from None
+            raise BlockFailed("the parser crashed") from None
         except BaseException:
-            # Interrupted in the middle of an answer: the next one would be taken for this.
+            # Interrupted in the middle of a reply: the rest of it would be taken for the next one.
             self.close()
             raise
         if kind != PARSED:
@@ -72,7 +72,7 @@ class JsonParser:
         if self._child is not None and self._pid == os.getpid():
             return self._child
         environment = dict(os.environ)
-        # The same package, also where it was found by a path of this process alone.
+        # The child must find the same package, even if only this process has its path.
         here = str(Path(__file__).parents[3])
         environment["PYTHONPATH"] = os.pathsep.join(
             [here, *filter(None, [environment.get("PYTHONPATH")])]
@@ -96,7 +96,7 @@ class JsonParser:
 
 
 def _widen(pipe: "IO[bytes] | None") -> None:
-    """Fewer switches between the processes, where the system can do it."""
+    """A larger pipe, where the system supports it, means fewer context switches."""
     if pipe is not None and hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

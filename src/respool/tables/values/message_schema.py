@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 class ValueMalformed(Exception):
-    """A value is not what its schema says."""
+    """A value does not match its schema."""
 
 
 class MessageSchema(Protocol):

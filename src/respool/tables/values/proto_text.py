@@ -1,6 +1,6 @@
 """The text of a .proto file as a descriptor, as far as messages need it: no services, options or extensions.
 
-Registries return schemas as text, and the compiler of such text is a program of its own that few machines have.
+Registries return schemas as text, and few machines have the protobuf compiler.
 """
 
 import re

@@ -10,7 +10,7 @@ from respool.tables.values.arrow_types import TIME, list_of
 from respool.tables.values.avro_schema import missing
 from respool.tables.values.message_schema import ValueMalformed
 
-# A message may contain itself: so deep, its fields are columns, and deeper ones go to the rest.
+# Messages may be recursive: fields become columns down to this depth, and deeper ones go to the rest.
 _DEPTH_MAX = 5
 _TIMESTAMP = "google.protobuf.Timestamp"
 _KINDS = {
@@ -119,7 +119,7 @@ class ProtobufSchema:
             message.ParseFromString(value)
             return _object(message)
         except Exception as error:
-            # Malformed bytes, invalid UTF-8, too deep: each another class.
+            # Malformed bytes, invalid UTF-8 and deep nesting raise different classes.
             raise ValueMalformed(f"not Protobuf of this schema: {error}") from error
 
 
@@ -131,7 +131,7 @@ def _object(message: Any) -> dict[str, Any]:
             continue
         value = getattr(message, field.name)
         if _is_map(field):
-            # Empty, it says nothing.
+            # An empty one has no information.
             found[field.name] = {
                 str(name): _plain(one, field) for name, one in value.items()
             } or None

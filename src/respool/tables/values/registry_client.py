@@ -1,6 +1,7 @@
 """A schema registry with Confluent's interface: Confluent's own, Karapace, Redpanda's, Apicurio's.
 
-A login is in the environment, RESPOOL_REGISTRY_LOGIN=USER:PASSWORD, never in a setting that everyone can read.
+Credentials come from the environment, RESPOOL_REGISTRY_LOGIN=USER:PASSWORD, and never from a setting that everyone can
+read.
 """
 
 import base64
@@ -40,7 +41,7 @@ class RegistryClient:
         """
         Raises:
             UnknownSchema: the registry has none of this id.
-            RegistryUnavailable: it does not answer, or with something else.
+            RegistryUnavailable: it does not answer, or its reply is invalid.
             SchemaInvalid
         """
         known = self._by_id.get(schema_id)
@@ -64,7 +65,7 @@ class RegistryClient:
         return parse_message_schema(kind, str(answer["schema"]), references=references)
 
     def _add_references(self, answer: dict[str, Any], found: dict[str, str]) -> None:
-        """The schemas that this one imports, those first that others import."""
+        """The schemas that this one imports, dependencies first."""
         for one in answer.get("references") or []:
             name = str(one["name"])
             if name in found:

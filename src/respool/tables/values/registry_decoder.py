@@ -1,4 +1,5 @@
-"""Values whose schema is in a registry: each names it by an id in front, or all have the newest of their subject.
+"""Values whose schema is in a registry: each value begins with its schema's id, or all have the newest schema of their
+subject.
 
 ```
 0x00  schema id (4 bytes, big-endian)  [Protobuf: which message, as varints]  the value
@@ -77,7 +78,7 @@ class RegistryDecoder:
         """
         Raises:
             UnknownSchema, SchemaInvalid: the value cannot be decoded.
-            RegistryUnavailable: it cannot be known now.
+            RegistryUnavailable: the registry does not answer.
         """
         if self._is_latest:
             return self._client.latest(self._subject), value
@@ -101,7 +102,7 @@ class _NoSchema:
 
 
 def _grown(known: pa.Field, new: pa.Field) -> pa.Field | None:
-    """The struct with fields that the new one has beyond it; None if there are none, or one is no struct."""
+    """The struct with fields that the new one has beyond it; None if there are none, or one is not a struct."""
     if not (pa.types.is_struct(known.type) and pa.types.is_struct(new.type)):
         return None
     inner = {known.type.field(at).name: known.type.field(at) for at in range(known.type.num_fields)}

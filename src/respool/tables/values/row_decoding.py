@@ -1,4 +1,4 @@
-"""Decoded values one by one, made into columns; what cannot be decoded is rejected with its reason."""
+"""Decodes values one by one into columns; values that cannot be decoded are rejected with a reason."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ class RowBuilder:
             self.reject(row, str(error))
             return
         self._rows.append(fitted)
-        # A field that is absent and has no column says nothing.
+        # An absent field without a column is ignored.
         left = {name: item for name, item in left.items() if item is not None}
         self._rest.append(json_text(left) if left else None)
 

@@ -29,4 +29,4 @@ def parse_message_schema(
             from respool.tables.values.json_schema import JsonSchema
 
             return JsonSchema(text)
-    raise SchemaInvalid(f"schemas of type {kind} are not known here: AVRO, PROTOBUF and JSON are")
+    raise SchemaInvalid(f"schemas of type {kind} are not supported: use AVRO, PROTOBUF or JSON")

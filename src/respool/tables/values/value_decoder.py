@@ -1,4 +1,4 @@
-"""What decodes values into columns, whatever they are: the interface, and its result.
+"""The interface of decoders from values to columns.
 
 A decoder never shifts rows: it returns one row for each value that it can read, in order, and names the others by their
 index.
@@ -10,14 +10,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-# A value that decodes to more, or nests deeper, is rejected.
+# Values that decode to more bytes or nest deeper are rejected.
 DEPTH_MAX = 32
 COLUMNS_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    # The index among the values that were given.
+    # The index in the given values.
     row: int
     reason: str
 
@@ -36,14 +36,14 @@ class ValueDecoder(Protocol):
         """Return fields that these values have and the table does not; of a struct that grew, the whole struct.
 
         Raises:
-            RegistryUnavailable: it cannot be known now.
+            RegistryUnavailable: the registry does not answer.
         """
 
     def decode(self, values: pa.Array, fields: Sequence[pa.Field]) -> DecodedValues:
         """Decode these fields of binary values. A null value is a row of nulls.
 
         Raises:
-            RegistryUnavailable: it cannot be known now.
+            RegistryUnavailable: the registry does not answer.
         """
 
     def close(self) -> None: ...

@@ -1,6 +1,6 @@
-"""One value, as Python objects, fitted into fields: what fits no field is left over, and nothing is lost.
+"""Fits one value, as Python objects, into fields. Parts that fit no field are kept, so nothing is lost.
 
-This is the slow way, for values that a parser of whole blocks refused, and for formats that have no such parser.
+This is the slow path, for values that the block parser refused, and for formats without a block parser.
 """
 
 import base64
@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 _INT32, _INT64 = 2**31, 2**63
-# What no column takes; the value then goes to the rest.
+# Marks a value that fits no column; it then goes to the rest.
 MISFIT = object()
 
 
 def fit_object(
     value: Mapping[str, Any], fields: Sequence[pa.Field]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values of the fields, and what is left over."""
+    """Return the values of the fields, and the remainder."""
     fitted: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     by_name = {one.name: one.type for one in fields}
@@ -149,5 +149,5 @@ def batch_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[pa.Field]) -> p
 
 
 def empty_columns(rows: int) -> pa.RecordBatch:
-    """Rows without a column; Arrow counts rows by their columns, so there is one that nobody asks for."""
+    """Without fields, a placeholder column: Arrow counts rows by their columns."""
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=[""])

@@ -1,7 +1,7 @@
 """Parquet files being written: one for each partition (and day), bounded in size; together, bounded in memory.
 
-Rows wait in memory until they make a row group, and are then compressed into a file aside. A file is complete, and gets
-its name, when the writer says up to which offset it goes.
+Rows wait in memory until they make a row group, and are then compressed into a hidden file. A file gets its final name
+when the writer completes it with its end offset.
 """
 
 import os
@@ -33,7 +33,7 @@ MIB = 1024 * 1024
 ROW_GROUP_ROWS = 1_000_000
 ROW_GROUP_BYTES = 64 * MIB
 _DELTA = {OFFSET: "DELTA_BINARY_PACKED", TIMESTAMP: "DELTA_BINARY_PACKED"}
-# Values of messages rarely repeat: Parquet would build a dictionary of them, and drop it.
+# Message values rarely repeat: Parquet would build a dictionary and then discard it.
 _WITHOUT_DICTIONARY = {OFFSET, TIMESTAMP, KEY, VALUE, HEADERS, REST}
 
 
@@ -59,7 +59,7 @@ class PartFile:
 
     @property
     def size(self) -> int:
-        """The size so far: what is written, and what is held, which will be compressed."""
+        """The size so far: bytes written, and buffered bytes before compression."""
         written = 0 if self._sink is None else int(self._sink.tell())
         return written + self.held_bytes
 
@@ -81,7 +81,7 @@ class PartFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held as a row group."""
+        """Write the buffered rows as a row group."""
         if not self._held:
             return
         if self._writer is None:
@@ -96,7 +96,7 @@ class PartFile:
         if self._files.is_local:
             folder = self._files.local_folder / FOLDER / str(self.partition)
             folder.mkdir(parents=True, exist_ok=True)
-        # Where readers do not look, and on the same disk as the table.
+        # Hidden from readers, and on the same disk as the table.
         handle, name = tempfile.mkstemp(prefix=".writing-", dir=folder)
         self._aside = Path(name)
         self._sink = os.fdopen(handle, "wb")
@@ -226,7 +226,7 @@ def _leaves(path: str, kind: pa.DataType) -> list[str]:
 
 
 def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows under the file's schema, which may have field ids, and columns that someone else added."""
+    """The same rows under the file's schema, which may have field ids, and columns that another program added."""
     if table.schema.equals(schema, check_metadata=True):
         return table
     has = set(table.schema.names)

@@ -1,4 +1,6 @@
-"""Commits ranges of a topic to a table, each exactly once, whatever the answer: see `planning/commit_decision.py`."""
+"""Commits ranges of a topic to a table, each exactly once, even if a commit gets no answer: see
+`planning/commit_decision.py`.
+"""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +102,7 @@ class Committer:
 
 
 def delete_files(log: TableLog, finished: FinishedRange) -> None:
-    """Delete files that no commit names; if that fails, expiry does it later."""
+    """Delete files that no commit refers to; if that fails, expiry deletes them later."""
     for one in finished.files:
         try:
             log.files.delete(one.path)

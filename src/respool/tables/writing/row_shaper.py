@@ -1,4 +1,4 @@
-"""Rows of a table from the messages of a read: the columns about the message, and those of its value."""
+"""Turns messages into rows of a table: the columns about the message, and those of its value."""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,11 @@
-"""Writes one topic into its table: a round reads what the table lacks, and commits it with the positions.
+"""Writes one topic into its table: each round reads the records that the table lacks, and commits them with the
+positions.
 
-A round begins with the table's own positions, so it does not matter who wrote before, or how that ended. In a backfill,
-each full file is committed at once; at the end of a round, all that is left is committed together.
+A round begins at the table's own positions, so earlier writers and their crashes do not matter. During a backfill,
+each full file is committed at once; the end of a round commits the remaining files together.
 
 Rejected records are committed to `<name>__rejected` first, under positions of its own: if the process dies in between,
-the range is read again, and what is rejected there already is left out.
+the range is read again, and records that are already in that table are skipped.
 """
 
 import logging
@@ -56,11 +57,11 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterParts:
-    """What a writer is made of."""
+    """The parts of a writer."""
 
     source: TopicSource
     log: TableLog
-    # Opens `<name>__rejected`, and makes it if it does not exist.
+    # Opens `<name>__rejected`, and creates it if it does not exist.
     open_rejected: Callable[[], TableLog]
     decoder: ValueDecoder | None
     new_random: Callable[[], str]
@@ -97,7 +98,7 @@ class TableWriter:
         """Read and commit what the table lacks now.
 
         Raises:
-            TableError, ClientError: as its parts; what was committed stays.
+            TableError, ClientError: raised by its parts. Earlier commits remain.
         """
         self._result = RoundResult()
         self._state = self._loaded()
@@ -110,7 +111,7 @@ class TableWriter:
             for piece in self._parts.source.read(wanted.ranges):
                 self._add(piece)
                 if self._result.overtaken:
-                    # Another writer is at work on these offsets: begin again from where it is.
+                    # Another writer has committed these offsets: start again from its positions.
                     return self._result
             self._commit(list(self._progress))
         finally:
@@ -128,7 +129,7 @@ class TableWriter:
             raise ForeignTable(
                 f"the table at {self._parts.log.files.location} belongs to topic {state.topic.name} "
                 f"({state.topic.id}), and {topic.name} is {topic.id}",
-                hint="a topic that was made again needs a new table: move the old one, or choose another folder",
+                hint="a topic that was created again needs a new table: move the old one, or choose another folder",
             )
         if self._table_id and state.table_id != self._table_id:
             raise TableAltered(
@@ -171,7 +172,7 @@ class TableWriter:
             self._evolve(decoder, piece.batch.column("value"))
             if self._result.overtaken:
                 return
-        # Looked up after new columns: these commit what was read before them.
+        # Looked up after columns were added: that commits the rows read before.
         progress = self._progress[piece.partition]
         size = 0
         if piece.batch is not None and piece.batch.num_rows:
@@ -301,7 +302,7 @@ class TableWriter:
                 reached = TopicRange(partition=number, begin=begin, end=one.next)
                 finished[number] = FinishedRange(range=reached, files=written)
             outcome = committer.commit(state, finished)
-            # Those of another writer are looked at again: it may have less than we have.
+            # Partitions of another writer are checked again: it may have committed less than we have.
             having = {number: having[number] for number in outcome.overtaken}
 
 
@@ -318,8 +319,8 @@ def check_columns(state: TableState, layout: Layout, location: str) -> None:
             )
             raise TableAltered(
                 f"column {wanted.name} of the table at {location} {what}",
-                hint="someone else changed the table, or respool.table.* were changed after it was made: undo that, or "
-                "make the table again",
+                hint="another program changed the table, or respool.table.* were changed after its creation: undo that, "
+                "or create the table again",
             )
 
 

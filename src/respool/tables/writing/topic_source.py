@@ -1,6 +1,6 @@
 """Where the writer reads a topic: the log's ends, and the committed messages of ranges of it.
 
-This is the one place through which a table gets messages: what is archived is read here, too.
+A table gets all its messages from here, archived ones too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ BUFFER_BYTES = 32 * 1024 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePiece:
     partition: int
-    # With `COLUMNS`; None if no message is left of these offsets.
+    # With `COLUMNS`; None if these offsets have no messages.
     batch: pa.RecordBatch | None
     # Everything of the partition before this offset was returned with this piece.
     next_offset: int
@@ -58,7 +58,7 @@ class BrokerSource:
         if seen.id is None:
             raise TableError(
                 f"the brokers do not say the id of {self.topic}",
-                hint="a table needs it, to know the topic from a later one of the same name; Kafka has ids from 2.8 on",
+                hint="a table needs it to tell the topic from a later one of the same name; Kafka has ids since 2.8",
             )
         return TopicIdentity(name=self.topic, id=str(seen.id))
 
@@ -101,6 +101,6 @@ class BrokerSource:
             while (piece := stream.next_piece()) is not None:
                 end = piece.next_offset
                 if piece.batch is not None:
-                    # A piece may be part of a fetch: what it has is complete all the same.
+                    # A piece may be part of a fetch, but it has all records of its offsets.
                     end = max(end, piece.batch.column("offset")[-1].as_py() + 1)
                 yield SourcePiece(partition=piece.partition, batch=piece.batch, next_offset=end)

@@ -1,7 +1,7 @@
 """The public keys of an identity provider (JWKS, RFC 7517), and signatures that they verify.
 
-Only asymmetric signatures of a fixed list are known, and each key verifies those of its own kind only: neither `none`
-nor an HMAC keyed with a public key can be chosen by a token.
+Only a fixed list of asymmetric algorithms is accepted, and each key verifies only its own: a token can choose neither
+`none` nor an HMAC keyed with a public key.
 """
 
 import json
@@ -24,7 +24,7 @@ Verify = Callable[[bytes, bytes], None]
 
 
 class KeysUnusable(ValueError):
-    """The document is no set of keys, or has none that can be used."""
+    """The document is not a key set, or has no usable key."""
 
 
 class KeySet:
@@ -81,7 +81,7 @@ def parse_keys(document: bytes) -> KeySet:
 
 
 def _verifiers(key: Mapping[str, Any]) -> dict[str, Verify]:
-    """By algorithm, what this key verifies; nothing for another kind of key."""
+    """The algorithms that this key verifies; none for another kind of key."""
     kind = key.get("kty")
     if kind == "RSA":
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers

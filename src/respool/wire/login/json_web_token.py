@@ -1,7 +1,7 @@
 """Verifies the tokens of an identity provider: compact JWS (RFC 7515, 7519) in the narrowest form.
 
-The signature is checked before any claim is believed. A token names its key by `kid`; keys that come with a token or
-that it points to (`jwk`, `jku`, `x5c`, `x5u`) are not looked at. `iss`, `aud` and `exp` must be there.
+The signature is checked before any claim is used. A token names its key by `kid`; keys in a token or linked from
+it (`jwk`, `jku`, `x5c`, `x5u`) are ignored. `iss`, `aud` and `exp` are required.
 """
 
 import json
@@ -17,7 +17,7 @@ TOKEN_BYTES_MAX = 16_384
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 # The types of RFC 7519 and RFC 9068: a token for another use is not an access token.
 _TYPES = ("jwt", "at+jwt", "application/at+jwt")
-# Later times are no times of tokens: 9999-12-31.
+# The latest expiry time that is accepted: 9999-12-31.
 _SECONDS_MAX = 253_402_300_799
 
 
@@ -68,9 +68,9 @@ class TokenVerifier:
     def _check_signature(self, header: dict[str, Any], parts: list[str]) -> None:
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
-            raise AuthenticationFailed(f"its algorithm is none of {', '.join(ALGORITHMS)}")
+            raise AuthenticationFailed(f"its algorithm is not one of {', '.join(ALGORITHMS)}")
         if "crit" in header:
-            raise AuthenticationFailed("it demands an extension that is not known here")
+            raise AuthenticationFailed("it requires an unsupported extension")
         if "typ" in header and str(header["typ"]).lower() not in _TYPES:
             raise AuthenticationFailed("it is a token for another use")
         if not isinstance(kid, str) or not kid:
@@ -113,7 +113,7 @@ class TokenVerifier:
         name = claims.get(rules.name_claim)
         if not isinstance(name, str) or not _is_name(name):
             raise AuthenticationFailed(f"its {rules.name_claim} is no name")
-        # With the skew, a token that is accepted has a lifetime left.
+        # Includes the tolerated skew, so an accepted token always has some lifetime left.
         return VerifiedToken(name, expires_ms + rules.skew_ms)
 
 
@@ -132,7 +132,7 @@ def _json_object(part: str, what: str) -> dict[str, Any]:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers might believe different ones of two equal names."""
+    """Of two equal names, different parsers might use different ones."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is repeated")

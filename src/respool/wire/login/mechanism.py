@@ -1,4 +1,4 @@
-"""What the server side of a SASL mechanism is: messages in, steps out. No I/O, no clock, no randomness."""
+"""The interface of a SASL mechanism on the server: messages in, steps out. No I/O, no clock, no randomness."""
 
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -12,7 +12,7 @@ class AuthenticationFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """The login is not complete: the client answers this."""
+    """The login is not complete: send this to the client."""
 
     data: bytes = field(repr=False)
 
@@ -25,7 +25,7 @@ class Accepted:
     data: bytes = field(default=b"", repr=False)
     # The delegation token that it logged in with.
     token_id: str | None = None
-    # Until when what it showed is valid, in milliseconds since the epoch; None: for ever.
+    # When its credential expires, in milliseconds since the epoch; None: never.
     expires_ms: int | None = None
 
 
@@ -36,11 +36,11 @@ class CheckPassword:
     name: str
     password: str = field(repr=False)
     credential: ScramCredential
-    # False: there is no such user, and the check is made for its duration only.
+    # False: there is no such user; the check only takes the same time as a real one.
     exists: bool
 
     def is_right(self) -> bool:
-        """Off the event loop only."""
+        """Call it off the event loop."""
         return self.credential.has_password(self.password) and self.exists
 
 

@@ -30,7 +30,7 @@ class OAuthBearerMechanism:
     def __init__(self, check: TokenCheck) -> None:
         self._check = check
         self.user = ""
-        # Why the token was refused, while the client is to acknowledge that.
+        # Why the token was refused, until the client has acknowledged it.
         self._refusal: AuthenticationFailed | None = None
 
     def step(self, message: bytes, *, now_ms: int) -> Step:
@@ -42,12 +42,12 @@ class OAuthBearerMechanism:
         try:
             verified = self._check(token, now_ms)
         except AuthenticationFailed as refusal:
-            # Not a success, although the reply has no error code: the login is not complete.
+            # The reply has no error code, but the login is not complete.
             self._refusal = refusal
             return Challenge(data=_REFUSAL)
         self.user = verified.name
         if authzid and authzid != verified.name:
-            raise AuthenticationFailed("it asks to act as another user")
+            raise AuthenticationFailed("it requests to act as another user")
         return Accepted(name=verified.name, expires_ms=verified.expires_ms)
 
 
@@ -65,5 +65,5 @@ def _parse(message: bytes) -> tuple[str, str]:
         raise AuthenticationFailed("not one token, but several or none")
     scheme, _, token = tokens[0].partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise AuthenticationFailed("what it shows is no bearer token")
+        raise AuthenticationFailed("its credential is not a bearer token")
     return found[1] or "", token.strip()

@@ -27,11 +27,11 @@ class PlainMechanism:
         if not name or not password:
             raise AuthenticationFailed("a PLAIN message without a name or a password")
         self.user = name
-        # CVE-2017-12610: nobody acts as somebody else.
+        # CVE-2017-12610: the authorization id must not differ.
         if authzid not in ("", name):
-            raise AuthenticationFailed("it asks to act as another user")
+            raise AuthenticationFailed("it requests to act as another user")
         if name_problem(name) is not None or len(password) > PASSWORD_LENGTH_MAX:
-            raise AuthenticationFailed("a name or password that no user can have")
+            raise AuthenticationFailed("an invalid name or password")
         user = self._users.get(name)
         return CheckPassword(
             name=name,

@@ -5,7 +5,7 @@
     client   c=biws,r=NONCE+ours,p=PROOF
     server   v=SIGNATURE
 
-A user that does not exist gets a salt of its own and is refused at the end, as one with a wrong password is.
+An unknown user gets a salt, too, and is refused at the end, just like a wrong password.
 """
 
 import base64
@@ -33,7 +33,7 @@ _FINAL = re.compile(r"(c=([^,]*),r=([^,]*)(?:,[A-Za-z]+=[^,]*)*),p=([^,]*)")
 
 
 class ScramToken(NamedTuple):
-    """A delegation token, for a login with it."""
+    """The delegation token that the client logs in with."""
 
     credential: ScramCredential
     owner: str
@@ -85,12 +85,12 @@ class ScramMechanism:
         authzid, bare, escaped, nonce, extensions = found.groups()
         name = unescape(escaped)
         if name is None or name_problem(name) is not None:
-            raise AuthenticationFailed("a name that no user can have")
+            raise AuthenticationFailed("an invalid user name")
         self.user = name
         if authzid and unescape(authzid) != name:
-            raise AuthenticationFailed("it asks to act as another user")
+            raise AuthenticationFailed("it requests to act as another user")
         if not _NONCE.fullmatch(nonce):
-            raise AuthenticationFailed("a nonce with other characters than printable ones")
+            raise AuthenticationFailed("a nonce with unprintable characters")
         self._header = text[: -len(bare)]
         is_token = "tokenauth=true" in extensions.split(",")
         self._credential = self._find(name, is_token=is_token)
@@ -116,7 +116,7 @@ class ScramMechanism:
             raise AuthenticationFailed("not the final message of SCRAM")
         without_proof, binding, nonce, proof = found.groups()
         if _unbase64(binding) != self._header.encode():
-            raise AuthenticationFailed("its channel binding is not the one it began with")
+            raise AuthenticationFailed("its channel binding differs from that of its first message")
         # The whole nonce: CVE-2024-56128.
         if not hmac.compare_digest(nonce.encode(), self._nonce.encode()):
             raise AuthenticationFailed("its nonce is not the one it was sent")

@@ -1,4 +1,4 @@
-"""What a connection may ask, given how far its login is; pure.
+"""Which requests a connection may send at each stage of its login. Pure.
 
 ```
             17                36 (several)               17, if the login has an end
@@ -46,10 +46,10 @@ class LoginStage:
     phase: LoginPhase = LoginPhase.NEW
     # The login that is under way.
     attempt: Mechanism | None = None
-    # What the first login proved; a later one must prove the same.
+    # The principal of the first login; later ones must have the same.
     principal: str | None = None
     mechanism: str = ""
-    # Until when the session is valid, on the monotonic clock; None: for ever.
+    # When the session expires, on the monotonic clock; None: never.
     expires_ms: int | None = None
     _wanted: str = ""
     _opened_ms: int = 0
@@ -75,7 +75,7 @@ class LoginStage:
         return why
 
     def on_handshake(self, mechanism: str, attempt: Mechanism, *, now_ms: int) -> None:
-        """SaslHandshake with a mechanism that is offered. What an earlier one began is forgotten.
+        """SaslHandshake with a mechanism that is offered. It discards an earlier, unfinished login.
 
         Raises:
             IllegalStep
@@ -132,7 +132,7 @@ class LoginStage:
 def lifetime_ms(
     *, now_ms: int, credential_expires_ms: int | None, session_max_ms: int
 ) -> int | None:
-    """How long a login is valid that is made now, by the wall clock; None: for ever.
+    """The remaining lifetime of a login made now; None: unlimited.
 
     It is at least 1: clients take 0 for "for ever". A credential that has expired must be refused before.
     """

@@ -39,7 +39,7 @@ def alter_replica_log_dirs(request: Request, broker: Broker) -> Reply:
 def _why_not(broker: Broker, path: str, topic: str, number: int) -> RequestError | None:
     if path != broker.settings.data:
         return LogDirNotFound(
-            f"{path} is no folder of this broker's: it has {broker.settings.data}"
+            f"{path} is not a data folder of this broker, which has {broker.settings.data}"
         )
     try:
         partition = broker.partitions.find(topic, number)

@@ -145,4 +145,4 @@ def _list_after(before: str, config: Any) -> str:
 
 
 def _no_list(config: Any) -> NoReturn:
-    raise InvalidConfig(f"{config.name} is no list that could be added to or taken from")
+    raise InvalidConfig(f"{config.name} is not a list, so nothing can be appended or subtracted")

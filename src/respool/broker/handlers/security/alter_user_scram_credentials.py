@@ -48,7 +48,7 @@ async def alter_user_scram_credentials(request: Request, broker: Broker) -> Repl
 async def _change(
     broker: Broker, asked: dict[str, list[CredentialChange]]
 ) -> dict[str, RequestError | None]:
-    """Change each user by itself; return why that was refused, in the request's order."""
+    """Change each user on its own; return the errors in the request's order."""
     twice = {
         user
         for user, changes in asked.items()

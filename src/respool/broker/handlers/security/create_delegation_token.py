@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38): makes a login that the owner can hand to others, with an end."""
+"""CreateDelegationToken (key 38): creates a login that the owner can hand to others, with an expiry time."""
 
 from respool.broker.admin_log import quoted
 from respool.broker.broker import Broker
@@ -59,7 +59,7 @@ async def create_delegation_token(request: Request, broker: Broker) -> Reply:
 def _check_right(request: Request, broker: Broker, owner: Principal) -> None:
     access = broker.access
     access.check(request, CREATE_TOKENS_OF_USER, str(owner))
-    # Who acts for somebody else has been allowed to, also where ACLs are off or observed.
+    # Acting for another user needs an explicit permission, even where ACLs are off or only observed.
     if not access.is_on or not access.has(request, CREATE_TOKENS_OF_USER, str(owner)):
         raise access.denial(CREATE_TOKENS_OF_USER)
 

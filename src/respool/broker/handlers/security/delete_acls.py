@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): delete the ACLs that filters select, and return them. None selected is a success, too."""
+"""DeleteAcls (key 31): delete the ACLs that filters select, and return them. A filter that selects none succeeds."""
 
 from typing import Any
 

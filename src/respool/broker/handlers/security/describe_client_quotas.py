@@ -45,7 +45,7 @@ def _check(components: Any) -> None:
         raise InvalidRequest("the filter has two components of one type")
     for one in components:
         if one.entity_type not in (USER, CLIENT_ID, IP):
-            raise InvalidRequest(f"{one.entity_type!r} is no type of a quota's entity")
+            raise InvalidRequest(f"{one.entity_type!r} is not an entity type of quotas")
         if one.match_type not in (EXACT, DEFAULT, SPECIFIED):
             raise InvalidRequest(f"there is no match type {one.match_type}")
         if one.match_type == EXACT and one.match is None:

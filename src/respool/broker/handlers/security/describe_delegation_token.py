@@ -50,7 +50,7 @@ def _may_see(request: Request, broker: Broker, token: DelegationToken) -> bool:
     if token.may_renew(request.session.principal):
         return True
     access = broker.access
-    # The reply has the token's password, so without ACLs it is for its own people only.
+    # The reply has the token's password, so without ACLs only its owner and renewers get it.
     return access.is_on and (
         access.has(request, DESCRIBE_DELEGATION_TOKEN, token.id)
         or access.has(request, DESCRIBE_TOKENS_OF_USER, str(token.owner))

@@ -24,7 +24,7 @@ MECHANISM_NUMBERS = {
 def describe_user_scram_credentials(request: Request, broker: Broker) -> Reply:
     refusal = broker.access.refusal(request, DESCRIBE_CLUSTER)
     if refusal is not None:
-        # Nothing about users, not even about those that were named.
+        # An unauthorized client learns nothing about users, not even about those it named.
         fields = {"throttle_time": 0, **error_fields(refusal), "results": ()}
         return [encode_reply(request, fields)]
     users = broker.image.users

@@ -253,7 +253,7 @@ def _changeable(name: str, synonyms: tuple[Synonym, ...], kind: ValueType, doc: 
 
 
 def _in_topic_unit(synonym: Synonym) -> str:
-    assert synonym.value is not None, "settings of topics are no secrets"
+    assert synonym.value is not None, "settings of topics are not secret"
     return in_topic_unit(synonym.name, synonym.value)
 
 

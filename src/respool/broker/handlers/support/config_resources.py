@@ -70,7 +70,7 @@ def check_config_right(request: Request, broker: Broker, resource: Any, *, chang
     """Check the right to change the resource's settings, or to describe them.
 
     Raises:
-        RequestError: the client has not the right.
+        RequestError: the client is not authorized.
     """
     rights = _RIGHTS.get(resource.resource_type)
     if rights is not None:

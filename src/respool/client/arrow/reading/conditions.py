@@ -19,7 +19,7 @@ def condition_of(tags: TagFilter | None, where: "pc.Expression | None") -> Where
     """The condition that every returned record fulfills; None if there is none.
 
     Raises:
-        BadArgument: `tags` is no condition, or no record can match it.
+        BadArgument: `tags` is not a condition, or no record can match it.
     """
     condition = None if tags is None else _parsed(tags)
     # Any of them may be left out: `where` is evaluated for each row, too.

@@ -202,7 +202,9 @@ class _Preparation:
         rights = description.authorized_operations
         # Some brokers do not say.
         if rights and not library.MAY_WRITE & set(rights):
-            raise self._missing(topic, "cannot be written to: this user has not the right Write")
+            raise self._missing(
+                topic, "cannot be written to: this user does not have the permission Write"
+            )
 
     def _check_configs(self, topic: str, actual: Mapping[str, str | None]) -> None:
         if _DELAY in self._wanted[topic]:
