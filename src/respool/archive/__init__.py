@@ -1,1 +1,1 @@
-"""Pure: what the archive holds, what is uploaded next, what may be deleted, and the bytes of its objects."""
+"""Pure decisions of the archive: its contents, the next upload, deletion, and the bytes of its objects."""

@@ -1,4 +1,4 @@
-"""What the archive knows of a topic besides its records: enough to create it again."""
+"""The archive's description of a topic: everything but its records, enough to create the topic again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

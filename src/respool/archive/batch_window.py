@@ -13,7 +13,7 @@ class BatchWindow(NamedTuple):
     end: int
     # The offset after the last of them.
     next_offset: Offset
-    # The piece must have this many bytes for one batch to be in it; 0 if one is, or none follows.
+    # The size that the piece needs to hold one batch; 0 if it holds one, or none follows.
     bytes_needed: int
 
 

@@ -1,7 +1,7 @@
-"""What the archive has of one partition: its manifest's entries, folded in the order of their numbers.
+"""The archive of one partition: its manifest's entries, applied in the order of their numbers.
 
-A leader appends entries under its leader epoch. An entry whose epoch is below one before it is void: a deposed leader
-lost the race. One that such a leader wrote in time does no harm, since it archives only what is committed.
+A leader appends entries under its leader epoch. An entry with a lower epoch than one before it is void: a deposed
+leader wrote it too late. An entry that it wrote in time does no harm, since leaders archive only committed records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -38,25 +38,25 @@ class Manifest:
         # The highest leader epoch of an entry: those of older ones are void.
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         self.log_start = Offset(0)
-        # What is archived, oldest first, without gaps or overlaps. Replaced as a whole.
+        # The archived segments, oldest first, without gaps or overlaps. Replaced as a whole.
         self.segments: tuple[ArchivedSegment, ...] = ()
         # Where the next segment must begin, once anything was archived.
         self._end: Offset | None = None
-        # Objects that no entry needs any more: safe to delete once no reader has an older manifest.
+        # Objects that no entry refers to any more: safe to delete once no reader has an older manifest.
         self.dropped: list[str] = []
         self._bases: list[Offset] = []
         self._peaks: list[int] = []
 
     @property
     def archived_end(self) -> Offset | None:
-        """Everything from the log start up to here is archived; None: nothing ever was."""
+        """Everything from the log start up to here is archived; None: nothing was archived yet."""
         return self._end
 
     @property
     def first_offset(self) -> Offset | None:
-        """The first offset that exists at all, as far as the archive says; None if it says nothing."""
+        """The log start according to the archive; None if it does not know."""
         if self.segments:
-            # What lies before the first segment was deleted before anything was archived.
+            # Records before the first segment were deleted before anything was archived.
             return max(self.log_start, self.segments[0].base)
         return self.log_start or None
 
@@ -69,7 +69,7 @@ class Manifest:
         return sum(one.log_bytes for one in self.segments)
 
     def apply(self, number: int, entry: ManifestEntry) -> bool:
-        """Fold the next entry; False if it is void.
+        """Apply the next entry; False if it is void.
 
         Raises:
             ArchiveCorrupt: it contradicts what is archived. The manifest is unchanged and ends before it.
@@ -153,7 +153,7 @@ class Manifest:
         ]
 
     def diverges_at(self, epochs: Sequence[tuple[LeaderEpoch, Offset]]) -> Offset | None:
-        """Where the archive stops being of the history with these epochs; None: it is of it.
+        """The offset at which the archive diverges from a log with these epochs; None: it does not.
 
         `epochs` are a log's, from its start on. Only an unclean election makes the two differ.
         """

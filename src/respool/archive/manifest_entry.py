@@ -29,7 +29,7 @@ class EntryAuthor:
 
     leader_epoch: LeaderEpoch
     broker: BrokerId
-    # Random, for each attempt: the writer recognizes its own entry by it.
+    # Random for each attempt: a writer recognizes its own entry by it.
     token: str
 
 
@@ -48,7 +48,7 @@ class ArchivedSegment:
     trailer_crc: int
     # -1: no record has a timestamp.
     largest_timestamp: int
-    # Those that begin in the segment, and the one it begins in.
+    # The epochs that begin in the segment, and the one in effect at its start.
     epochs: tuple[EpochStart, ...]
     # Transactions whose abort markers are in the segment: how many, and the first offset of them all.
     aborted_count: int
@@ -158,7 +158,7 @@ def _segment(read: "_Fields", by: EntryAuthor, keys: PartitionKeys) -> ArchivedS
 
 
 class _Fields:
-    """Reads typed fields; everything in the bucket may have been written by somebody else."""
+    """Reads typed fields; anything in the bucket may come from another program."""
 
     def __init__(self, fields: Mapping[str, Any], name: str) -> None:
         self._fields = fields

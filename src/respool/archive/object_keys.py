@@ -66,7 +66,7 @@ class PartitionKeys(NamedTuple):
         return f"{self.prefix}man/"
 
     def segment(self, base: Offset, end: Offset, *, leader_epoch: int, token: str) -> str:
-        """A name of its own for each attempt, so that a late write of one never replaces another's object."""
+        """A new name for each attempt, so that a late write never replaces the object of another attempt."""
         return f"{self.segments}{base:020d}-{end:020d}-e{leader_epoch}-{token}.seg"
 
     def entry(self, number: int) -> str:

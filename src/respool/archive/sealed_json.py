@@ -1,4 +1,4 @@
-"""JSON objects with a checksum as their last field: a flipped bit may leave valid JSON, with another number in it."""
+"""JSON objects with a checksum as their last field: a flipped bit may leave valid JSON with a wrong number."""
 
 import json
 from collections.abc import Mapping

@@ -27,7 +27,7 @@ class SegmentSummary:
         self._chunk_bytes = chunk_bytes
         self._position = 0
         self._next: Offset | None = None
-        # Where the batch under way continues.
+        # The position at which the current batch continues.
         self._batch: BatchHeader | None = None
         self._batch_left = 0
         self._batch_crc = 0
@@ -89,7 +89,8 @@ class SegmentSummary:
         head = self._rest + bytes(view[:needed])
         header = read_header(head)
         expected = self._base if self._next is None else self._next
-        # The first batch may begin before `base`, which the log start cut. A compacted log's gaps are not damage.
+        # The first batch may begin before `base`, if the log start lies within it. A compacted log's gaps are not
+        # damage.
         first = header.next_offset - 1 if self._next is None else header.base_offset
         is_next = first >= expected
         if header.magic != MAGIC or header.length < LENGTH_MIN or not is_next:
@@ -130,7 +131,7 @@ class SegmentSummary:
         producers: bytes,
         epochs: Sequence[EpochStart],
     ) -> SegmentTrailer:
-        """All bytes were fed; the segment's records end before `end`.
+        """Complete the summary: all bytes were fed, and the segment's records end before `end`.
 
         Raises:
             ArchiveCorrupt: the bytes end within a batch, or beyond `end`.

@@ -58,7 +58,7 @@ _T = TypeVar("_T")
 
 
 class _Packed(Sequence[_T]):
-    """Entries that stay packed until they are looked at: a trailer of a large segment has a hundred thousand."""
+    """Entries that are decoded on access: the trailer of a large segment has a hundred thousand."""
 
     __slots__ = ("_base", "_data")
 
@@ -205,14 +205,14 @@ class SegmentTrailer:
 
     def offset_before_time(self, timestamp_ms: int) -> Offset:
         """No record before this offset has that time or a later one."""
-        # An entry says where its time is reached first: all that is before it is earlier.
+        # An entry is the first to reach its time: all records before it are earlier.
         found = bisect_left(self.times, (timestamp_ms, -1)) - 1
         return Offset(self.times[found][1]) if found >= 0 else self.base
 
     def check_chunk(self, number: int, data: bytes | memoryview, *, name: str) -> None:
         """
         Raises:
-            ArchiveCorrupt: these are not the bytes that were archived.
+            ArchiveCorrupt: the bytes differ from those that were archived.
         """
         begin = number * self.chunk_bytes
         size = min(self.chunk_bytes, self.log_bytes - begin)

@@ -1,4 +1,4 @@
-"""Retention of a partition that lies on two tiers: what expires altogether, and what no longer needs to be local."""
+"""Retention of a partition that lies on two tiers: what expires on both, and what need not be local any longer."""
 
 from respool.archive.manifest import Manifest
 from respool.model.ids import Offset
@@ -15,7 +15,7 @@ def expired_end(
 ) -> Offset | None:
     """The log start after retention; None if nothing has expired.
 
-    Only archived segments expire: what is not archived yet stays, while the store is away too. `local_bytes_beyond` are
+    Only archived segments expire; others stay, even during an outage of the store. `local_bytes_beyond` are
     the bytes that are not archived; what lies on both tiers counts once. A segment with a timestamp in the future keeps
     itself and all later ones. Records from `kept_from` on stay.
     """
@@ -28,7 +28,7 @@ def expired_end(
     for segment in manifest.segments:
         is_large = segment.log_bytes <= bytes_over
         is_old = 0 <= config.retention_ms < now_ms - segment.largest_timestamp
-        # Without a timestamp nothing says how old it is.
+        # Without a timestamp its age is unknown.
         is_old = is_old and segment.largest_timestamp >= 0
         if segment.next > kept_from or not (is_large or is_old):
             break

@@ -1,4 +1,4 @@
-"""Uploads of one partition by its leader: what to do next. Events in, effects out; at most one effect is carried out.
+"""Decides the next step of a leader that archives a partition. Events in, effects out; one effect at a time.
 
 ```
 IDLE --begin--> UPLOADING --on_uploaded--> COMMITTING --CREATED--> IDLE (the archive's end moves)
@@ -9,8 +9,8 @@ IDLE --begin--> UPLOADING --on_uploaded--> COMMITTING --CREATED--> IDLE (the arc
       a higher epoch   -> FENCED                no answer -> LOOKING again, after a backoff
       another's        -> folded; COMMITTING n+2 if my segment still begins where the archive ends, else IDLE
 ```
-Stores answer "exists" to a writer whose own first attempt succeeded, and after a lost answer nobody knows: so both only
-mean that the entry must be read. An object whose entry was not created is an orphan; its name is never used again.
+Stores may answer "exists" to a writer whose own first attempt succeeded, and a lost answer leaves the outcome unknown:
+in both cases the entry must be read. An object whose entry was not created is an orphan; its name is never used again.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class UploadState(Enum):
     UPLOADING = "uploading"
     COMMITTING = "committing"
     LOOKING = "looking"
-    # Another leader has a higher epoch: nothing more is written here.
+    # Another leader has a higher epoch: this one writes nothing more.
     FENCED = "fenced"
     # The manifest contradicts itself: nothing is written or deleted until an operator decides.
     BROKEN = "broken"
@@ -93,7 +93,7 @@ class UploadMachine:
         self.state = UploadState.IDLE
         if manifest.leader_epoch > leader_epoch:
             self.state = UploadState.FENCED
-        # What is being written; None while nothing is.
+        # The entry being written; None if there is none.
         self._entry: ManifestEntry | None = None
         self.failures = 0
 
@@ -118,7 +118,7 @@ class UploadMachine:
         return self.begin_entry(entry)
 
     def begin_entry(self, entry: ManifestEntry) -> Effect | None:
-        """Write an entry; None if it has no reason any more."""
+        """Write an entry; None if it is not needed any more."""
         assert self.is_idle, self.state
         assert entry.by.leader_epoch == self._leader_epoch, (entry.by, self._leader_epoch)
         if not self._is_wanted(entry):
@@ -134,19 +134,19 @@ class UploadMachine:
         return self._look()
 
     def on_read(self, content: bytes | memoryview | None) -> Effect | None:
-        """What entry n+1 is; None if there is none."""
+        """Entry n+1 was read; None if it does not exist."""
         assert self.state is UploadState.LOOKING, self.state
         assert self._entry is not None
         number = self.manifest.next_number
         if content is None:
-            # A write that is still on its way has the same content: whichever succeeds, it is this entry.
+            # A write that is still under way has the same content, so whichever succeeds is this entry.
             self.state = UploadState.COMMITTING
             return self._retry_later()
         found = decode_entry(content, self.manifest.keys, name=self.manifest.keys.entry(number))
         return self._fold(found)
 
     def on_failed(self) -> Effect | None:
-        """The effect failed, or nobody knows whether it did."""
+        """The effect failed, or its outcome is unknown."""
         assert self.state in {
             UploadState.UPLOADING,
             UploadState.COMMITTING,

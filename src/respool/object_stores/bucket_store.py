@@ -1,8 +1,7 @@
 """S3, Google Cloud Storage and Azure through obstore, in the extra `archive`.
 
-Retries of whole steps belong to the archive's own machines, so obstore repeats little. It answers "already exists" to a
-create whose own first attempt succeeded without an answer, and to a 409 that wrote nothing: callers look before they
-believe either.
+The archive itself retries whole steps, so obstore retries little. It reports "already exists" for a
+create whose own unanswered first attempt succeeded, and for a 409 that wrote nothing: callers must check.
 """
 
 import os
@@ -72,7 +71,7 @@ class BucketStore:
             self._store, key, buffer_size=self._part_bytes, max_concurrency=PARTS_AT_ONCE
         )
         try:
-            # Without `async with`: its exit would complete the object of an upload that failed half way.
+            # Not `async with`: its exit would complete the object even if the upload failed half way.
             async for part in parts:
                 await writer.write(part)
             await writer.close()
@@ -136,7 +135,7 @@ class BucketStore:
             await self._obstore.delete_async(self._store, list(keys))
         except (self._errors.NotFoundError, FileNotFoundError):
             if len(keys) > 1:
-                # Which of them was missing is unknown, and those after it are still there.
+                # It is unknown which one was missing, and later ones were not deleted.
                 for key in keys:
                     await self.delete([key])
         except self._failures as error:
@@ -151,7 +150,7 @@ class BucketStore:
 
 
 def kind_of(text: str) -> str:
-    """The kind of a failure, from the store's own words: obstore has one class for most of them."""
+    """The kind of a failure, from the text of the error: obstore has one class for most of them."""
     lower = text.lower()
     for kind, words in _KINDS.items():
         if any(word in lower for word in words):
@@ -177,7 +176,7 @@ _KINDS = {
 
 
 def options_from_environment(scheme: str) -> dict[str, str]:
-    """What obstore does not read from the environment by itself."""
+    """Options that obstore does not read from the environment."""
     if scheme == "s3" and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
         return {"endpoint": endpoint}
     return {}
@@ -188,5 +187,5 @@ def _ms(when: datetime) -> int:
 
 
 def _one_line(error: BaseException) -> str:
-    """The first line of obstore's message, which a dump of its state follows."""
+    """The first line of obstore's message; the rest is a dump of its state."""
     return " ".join(str(error).split("\n\n")[0].split())[:500]

@@ -1,6 +1,6 @@
 """A folder as an object store: `file://`. For one machine, for tests, and for network file systems.
 
-A finished object is a file that was written aside, synced, and linked to its name: `link(2)` refuses a name that
+An object is written to a temporary file, synced, and linked to its name: `link(2)` refuses a name that
 exists, so two creators cannot both succeed, and a crash leaves no half object.
 """
 
@@ -33,7 +33,7 @@ _KINDS = {
 
 class FolderStore:
     def __init__(self, folder: Path) -> None:
-        """The folder must exist: a missing one may be a file system that is not mounted."""
+        """The folder must exist: if it is missing, a file system may not be mounted."""
         self._folder = folder
         self._aside = folder / ASIDE
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="respool-archive")

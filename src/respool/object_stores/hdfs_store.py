@@ -1,7 +1,7 @@
 """HDFS as an object store, through hdfs-native (no Java), in the extra `hdfs`.
 
-As in a folder, a file is written aside, synced, and renamed without overwriting: a crash leaves no half file under a
-final name.
+As in a folder, a temporary file is written, synced, and renamed without overwriting: a crash leaves no half file under
+a final name.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class HdfsStore:
         try:
             await self._publish(aside, key)
         except Exception:  # noqa: BLE001
-            # The NameNode's words for "exists" differ between versions: the caller looks.
+            # The NameNode's text for "exists" differs between versions, so the caller must check.
             found = await self._info(key)
             await self._call("delete", key, self._client.delete(aside))
             return Creation.UNKNOWN if found is None else Creation.EXISTS

@@ -1,7 +1,8 @@
-"""The broker's archive: uploads what it leads, lets local segments go, and reads what is archived only.
+"""The broker's archive: uploads segments of partitions led here, allows retention to remove them locally, and reads
+them for consumers.
 
-A broker without the setting `archive` has none of this. Everything here is per partition and on first need: a partition
-with nothing to upload, to expire or to read costs no request.
+A broker without the setting `archive` has none of this. Everything is loaded per partition when it is first needed: a
+partition with nothing to upload, expire or read costs no request.
 """
 
 import asyncio
@@ -101,7 +102,7 @@ class Archive:
         self._failures = {
             kind: metrics.counter(
                 "respool_archive_failures_total",
-                "Attempts to archive that failed, by kind; they are repeated.",
+                "Failed attempts to archive, by kind; they are retried.",
                 kind=kind,
             )
             for kind in (*UNAVAILABLE_KINDS, "corrupt", "refused")
@@ -128,7 +129,7 @@ class Archive:
             await self.work()
 
     async def work(self) -> None:
-        """Do what is due in all partitions, a few at a time."""
+        """Archive and expire segments of all partitions, a few partitions at a time."""
         for partition in [one for one in self._archives if one.is_detached]:
             del self._archives[partition]
         async with asyncio.TaskGroup() as group:
@@ -180,7 +181,7 @@ class Archive:
             await work.run()
 
     async def _leadership(self, archive: PartitionArchive) -> LeaderArchive:
-        """The work of this leadership; the manifest is read again at its beginning."""
+        """The work of the current leadership; a new one reads the manifest again."""
         work = archive.work
         if isinstance(work, LeaderArchive) and work.is_current and archive.machine is work.machine:
             return work
@@ -190,7 +191,7 @@ class Archive:
         return work
 
     async def _follow(self, archive: PartitionArchive) -> None:
-        """A follower reads the manifest only if it could remove something then."""
+        """A follower reads the manifest only when retention could then remove segments."""
         partition = archive.partition
         log = partition.log
         if not partition.config.remote_storage_enable:
@@ -222,7 +223,9 @@ class Archive:
         name = archive.partition.name
         if isinstance(error, ArchiveUnavailable):
             kind = error.kind
-            logger.warning("%s: not archived now, nothing is lost: %s", name, error)
+            logger.warning(
+                "%s: cannot be archived now and will be retried, nothing is lost: %s", name, error
+            )
         else:
             kind = "corrupt" if isinstance(error, ArchiveCorrupt) else "refused"
             logger.error(
@@ -247,14 +250,14 @@ class Archive:
         return found
 
     def archived_end(self, partition: Partition) -> Offset:
-        """Local segments below may be removed."""
+        """Local segments below this offset may be removed."""
         found = self._archives.get(partition)
         return Offset(0) if found is None else found.archived_end
 
     # -- for readers --------------------
 
     async def manifest(self, partition: Partition, *, offset: Offset | None = None) -> Manifest:
-        """The manifest; if it does not have the offset yet, it is read again.
+        """Return the manifest; it is read again if it does not have the offset yet.
 
         Raises:
             ArchivedReadFailed: it cannot be read.
@@ -319,7 +322,7 @@ class Archive:
         self, partition: Partition, manifest: Manifest, begin: Offset, end: Offset
     ) -> list[AbortedTransaction]:
         archived = await self._reads.aborted(manifest, begin, end)
-        # Markers that are not archived yet are here.
+        # Markers that are not archived yet are in the local log.
         log = partition.log
         local = await self.offload.run(lambda: log.locally_aborted_in(begin, end))
         known = {(one.producer_id, one.first_offset) for one in archived}
@@ -378,7 +381,7 @@ class Archive:
             ),
             (
                 "respool_archive_cache_bytes",
-                "Memory that pieces of archived segments take.",
+                "Memory used by cached pieces of archived segments.",
                 self._chunks.bytes_used,
             ),
         ):

@@ -17,7 +17,7 @@ from respool.model.settings import Settings
 
 
 class ArchivingBroker(Protocol):
-    """What an archive needs of its broker."""
+    """The broker, as the archive needs it."""
 
     world: World
     settings: Settings

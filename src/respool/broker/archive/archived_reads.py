@@ -18,9 +18,9 @@ from respool.ports.offload import Offload
 from respool.records.batch import BatchHeader, RecordBatch
 from respool.records.record import find_time
 
-# Larger batches (decompressed) are not opened; a lookup by time ends at their first record.
+# Batches that decompress to more are not opened; a lookup by time ends at their first record.
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-# Readers whose last position is remembered, to read ahead of them.
+# Number of sequential readers that are tracked for read-ahead.
 STREAMS_MAX = 1_000
 
 
@@ -28,7 +28,7 @@ class ArchivedBatches(NamedTuple):
     records: bytes
     # The offset after the last record.
     end: Offset
-    # The transactions with aborted records among them; None if the reader does not need these.
+    # The aborted transactions among the records; None if the reader does not need them.
     aborted: list[AbortedTransaction] | None
 
 
@@ -37,7 +37,7 @@ class ArchivedReads:
         self._chunks = chunks
         self._offload = offload
         self._read_ahead_bytes = read_ahead_bytes
-        # Where sequential readers continue, by object and offset, and how many chunks are read ahead of them.
+        # By object and offset at which a sequential reader continues: the number of chunks to read ahead.
         self._streams: OrderedDict[tuple[str, Offset], int] = OrderedDict()
 
     async def batches(
@@ -88,7 +88,7 @@ class ArchivedReads:
         end: Offset,
         number: int,
     ) -> None:
-        """Download what a reader wants next, if it continues where its last read ended: 1, 2, 4 chunks."""
+        """Download the next chunks for a reader that continues where its last read ended: 1, 2, then 4."""
         prefix = manifest.keys.prefix
         depth = self._streams.pop((prefix, offset), 0)
         most = self._read_ahead_bytes // trailer.chunk_bytes
@@ -140,7 +140,7 @@ class ArchivedReads:
             )
             if found is not None:
                 return found
-            # The record is in a part that was deleted: the largest of the others counts.
+            # The record was deleted: find the largest of the others.
             largest = max(
                 (one.largest_timestamp for one in segments if one.largest_timestamp < largest),
                 default=-1,
@@ -178,7 +178,7 @@ class ArchivedReads:
     async def _whole_batch(
         self, segment: ArchivedSegment, trailer: SegmentTrailer, position: int
     ) -> RecordBatch:
-        """A batch that lies in more than one chunk."""
+        """Read a batch that spans several chunks."""
         number = position // trailer.chunk_bytes
         data = bytes(await self._chunks.chunk(segment, trailer, number))[
             position - number * trailer.chunk_bytes :
@@ -203,7 +203,7 @@ def _first_record(batch: RecordBatch, timestamp_ms: int, begin: Offset) -> Times
         if header.base_offset < begin:
             return None
     except RequestError:
-        # Stored batches are not validated inside. One that cannot be opened is found by its header.
+        # The contents of stored batches were not validated. For one that cannot be opened, only its header is used.
         pass
     return TimestampedOffset(
         max(header.base_offset, begin), header.max_timestamp, header.leader_epoch

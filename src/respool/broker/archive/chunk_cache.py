@@ -1,6 +1,6 @@
-"""Pieces of archived segments in memory: each is downloaded once for all readers, and checked before it is used.
+"""Caches pieces of archived segments: each is downloaded once for all readers, and verified before use.
 
-A download belongs to the cache, not to the request that asked first: a request that ends early does not end it.
+Downloads belong to the cache, not to a request, so they continue when the request ends early.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from respool.ports.object_store import ObjectStore
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 DOWNLOADS_AT_ONCE = 8
-# Trailers have their own room: a full rewind must not push them out.
+# Trailers have a budget of their own, so that a full rewind does not evict them.
 TRAILER_BYTES_MAX = 16 * 1024 * 1024
 _WAITS = Backoff(first=50, longest=2_000, jitter=0.0)
 _Key: TypeAlias = tuple[str, int]
@@ -42,7 +42,7 @@ class ChunkCache:
         bytes_max: int,
         patience_ms: int,
     ) -> None:
-        """`patience_ms`: how long a download is repeated before its readers get an error."""
+        """`patience_ms`: how long a download is retried before its readers get an error."""
         self._store = store
         self._clock = clock
         self._spawn = spawn
@@ -59,7 +59,7 @@ class ChunkCache:
         self._failures = {
             kind: metrics.counter(
                 "respool_archive_read_failures_total",
-                "Reads of the archive that failed, by kind; they are repeated.",
+                "Failed reads of the archive, by kind; they are retried.",
                 kind=kind,
             )
             for kind in (*UNAVAILABLE_KINDS, "corrupt")
@@ -108,10 +108,10 @@ class ChunkCache:
         return key in self._chunks or key in self._downloads
 
     def read_ahead(self, segment: ArchivedSegment, trailer: SegmentTrailer, number: int) -> None:
-        """Download a chunk that a reader will probably want next, if there is room on the way."""
+        """Download a chunk that a reader will probably want next, if the budget for downloads allows."""
         if self.has(segment, number) or len(self._downloads) >= DOWNLOADS_AT_ONCE:
             return
-        # Its failure concerns nobody yet.
+        # No reader waits for it, so a failure is ignored.
         future = self._begin(
             (segment.key, number), lambda: self._download_chunk(segment, trailer, number)
         )
@@ -136,7 +136,7 @@ class ChunkCache:
             future.set_result(result)
         except (ArchiveUnavailable, ArchiveCorrupt) as error:
             future.set_exception(error)
-            # Without a reader left, nobody asks for it.
+            # No reader is left to retrieve the exception.
             future.exception()
         finally:
             del self._downloads[key]
@@ -144,7 +144,7 @@ class ChunkCache:
                 future.cancel()
 
     async def _patiently(self, download: Callable[[], Awaitable[Any]]) -> Any:
-        """Repeat what may succeed later; a flipped bit on the way may not be there the next time either."""
+        """Retry what may succeed later, including checksum errors: the bit may have flipped in transit."""
         deadline = self._clock.monotonic_ms() + self._patience_ms
         failures = 0
         while True:

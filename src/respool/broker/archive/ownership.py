@@ -1,7 +1,7 @@
-"""Which cluster writes to the archive: two clusters at one address would mix their records.
+"""Determines which cluster may write to the archive: two clusters at one address would mix their records.
 
-The newest `owner/<n>.json` says it. A restore takes an archive over with the next number; the cluster that had it
-before finds that out before its next write.
+The newest `owner/<n>.json` says it. A restore takes the archive over with the next number; the previous owner notices
+before its next write.
 """
 
 import json

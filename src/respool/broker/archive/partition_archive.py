@@ -1,4 +1,4 @@
-"""What a broker knows of one partition's archive, in whatever role."""
+"""A broker's knowledge of one partition's archive, as leader or follower."""
 
 import asyncio
 from collections import deque
@@ -21,20 +21,20 @@ class PartitionArchive:
         self.keys: PartitionKeys = TopicKeys(partition.name.topic, partition.topic_id).partition(
             partition.name.partition
         )
-        # None until it was needed.
+        # None until it is needed.
         self.manifest: Manifest | None = None
-        # Held while the manifest is read or written: entries are folded in the order of their numbers.
+        # Held while the manifest is read or written: entries are applied in the order of their numbers.
         self.lock = asyncio.Lock()
-        # Of this broker's leadership.
+        # The machine of this broker's leadership.
         self.machine: UploadMachine | None = None
         # The leader's work, of this leadership.
         self.work: object = None
         # Why the last attempt to read or write failed; None: it did not.
         self.failure: ArchiveUnavailable | ArchiveCorrupt | ArchiveRefused | None = None
-        # Before this moment of the monotonic clock nothing is tried.
+        # No attempt before this time of the monotonic clock.
         self.retry_at_ms = 0
         self.failures = 0
-        # Objects to delete, with the moment from which on they may be.
+        # Objects to delete, each with its earliest time.
         self.to_delete: deque[tuple[int, str]] = deque()
 
     @property
@@ -46,7 +46,7 @@ class PartitionArchive:
 
     @property
     def is_broken(self) -> bool:
-        """Something contradicts the archive: nothing is uploaded, deleted or removed locally."""
+        """The log and the archive contradict each other: nothing is uploaded, deleted or removed locally."""
         return isinstance(self.failure, ArchiveCorrupt | ArchiveRefused)
 
     @property

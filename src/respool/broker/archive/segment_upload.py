@@ -10,13 +10,13 @@ from respool.log.archive_source import SegmentToArchive
 from respool.ports.object_store import ObjectStore
 from respool.ports.offload import Offload
 
-# Read from the disk and summarized at once: a few milliseconds of a thread.
+# The piece that a thread reads and summarizes at a time, in a few milliseconds.
 PIECE_BYTES = 4 * 1024 * 1024
 
 
 class UploadPace(Protocol):
     async def wait(self, byte_count: int) -> None:
-        """Return when this number of bytes may be sent."""
+        """Wait until this number of bytes may be sent."""
 
 
 class SegmentUpload:
@@ -95,6 +95,6 @@ class SegmentUpload:
 
 
 def _epochs_within(trailer: SegmentTrailer) -> tuple[EpochStart, ...]:
-    """Those that begin in the segment, and the one it begins in."""
+    """The epochs that begin in the segment, and the one in effect at its start."""
     before = [one for one in trailer.epochs if one.start_offset <= trailer.base]
     return (*before[-1:], *(one for one in trailer.epochs if one.start_offset > trailer.base))

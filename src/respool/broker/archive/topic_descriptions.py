@@ -1,4 +1,4 @@
-"""Keeps the archive's descriptions of topics up to date, whenever something of a topic is archived."""
+"""Updates the archive's description of a topic whenever one of its segments is archived."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ class TopicDescriptions:
     def __init__(self, store: ObjectStore, *, image: Callable[[], ClusterImage]) -> None:
         self._store = store
         self._image = image
-        # What the store is known to have.
+        # The last known contents of the store.
         self._written: dict[TopicId, bytes] = {}
 
     async def write(self, partition: Partition) -> None:

@@ -1,4 +1,4 @@
-"""The part of a fetch that is in the archive only: noted while partitions are read, then awaited together.
+"""The part of a fetch that is only in the archive: collected while partitions are read, then awaited together.
 
 ```
 1. PartitionRead finds that an offset is not local: `take` notes what is wanted, and the partition gets no records yet
@@ -51,7 +51,7 @@ class ArchivedPart:
         *,
         with_aborted: bool,
     ) -> ArchivedBatches | None:
-        """Return what has come, cut to the limits of `spec`; None: it is noted, or there is no room for it.
+        """Return what was downloaded, cut to the limits of `spec`; None: it was requested, or there is no room for it.
 
         Raises:
             RequestError: it cannot be read.
@@ -75,7 +75,7 @@ class ArchivedPart:
         return _cut(want.result, spec)
 
     async def wait(self, wait_s: float) -> None:
-        """Wait for what is wanted; what has not come by then still ends up in memory."""
+        """Wait for the requested records; downloads that take longer still end up in memory."""
         self._tasks += [
             asyncio.ensure_future(self._fetch(one))
             for one in self._wants.values()
@@ -107,7 +107,7 @@ class ArchivedPart:
 
 
 def _cut(found: ArchivedBatches, spec: ReadSpec) -> ArchivedBatches | None:
-    """Partitions that were read before may have taken the reply's room: only its first batch may exceed it."""
+    """Earlier partitions may have filled the reply: only its first batch may exceed the limit."""
     if len(found.records) <= spec.bytes_max:
         return found
     view = memoryview(found.records)

@@ -1,4 +1,4 @@
-"""A piece of an archived log in memory, which a filtered read scans as it does a log."""
+"""A piece of an archived log in memory, with the interface that filtered reads need of a log."""
 
 from respool.archive.batch_window import find_window
 from respool.broker.archive.archived_reads import ArchivedBatches

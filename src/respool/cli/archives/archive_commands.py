@@ -1,4 +1,4 @@
-"""`respool archive`: look at an archive, check it, read it, restore a cluster from it; all from the store alone."""
+"""`respool archive`: show, verify and export an archive, or restore a cluster from it, without a broker."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look at an archive of topics, verify it, and restore from it, without a broker.",
+    help="Show an archive, verify it, and restore from it, without a broker.",
 )
 
 # List price of S3 Standard, to show the order of magnitude.
@@ -39,7 +39,7 @@ Topics = Annotated[
         "--topic",
         metavar="TOPIC",
         parser=options.topic_name,
-        help="Only this topic; may be given several times.",
+        help="Only this topic; repeatable.",
     ),
 ]
 Endpoint = Annotated[
@@ -67,7 +67,7 @@ def status(
     credentials_file: Credentials = "",
     as_json: options.Json = False,
 ) -> None:
-    """Show what is archived of each partition, and about what it costs."""
+    """Show the archived segments of each partition, and an estimate of their cost."""
     from respool.operate.archives.bucket_contents import read_contents
 
     found = _with_store(
@@ -119,7 +119,7 @@ def verify(
     region: Region = "",
     credentials_file: Credentials = "",
 ) -> None:
-    """Read everything and compare every checksum; name what is damaged or missing."""
+    """Read all objects and verify every checksum; report damaged and missing ones."""
     from respool.model.archiving.archive_errors import ArchiveCorrupt
     from respool.operate.archives.archived_segments import verify_segment
     from respool.operate.archives.bucket_contents import read_contents
@@ -159,7 +159,9 @@ def get(
             "--topic", metavar="TOPIC", parser=options.topic_name, help="The topic to read."
         ),
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files go.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FOLDER", help="Folder to write the files to.")
+    ],
     partition: Annotated[
         int, typer.Option("--partition", metavar="N", min=0, help="The partition.")
     ] = 0,
@@ -194,23 +196,27 @@ def restore(
     *,
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="FOLDER", help="The data folder to make; it must be empty."),
+        typer.Option(
+            "--to",
+            metavar="FOLDER",
+            help="The data folder to create; it must not exist or be empty.",
+        ),
     ],
     broker_id: Annotated[
-        int, typer.Option("--broker-id", metavar="N", min=0, help="The id of its broker.")
+        int, typer.Option("--broker-id", metavar="N", min=0, help="The id of the restored broker.")
     ] = 1,
     take_over: Annotated[
         bool,
         options.flag(
             "--take-over",
-            text="The cluster that wrote the archive is gone for ever; the new one writes there from now on.",
+            text="Make the new cluster the archive's owner: the cluster that wrote it is gone for good.",
         ),
     ] = False,
     endpoint: Endpoint = "",
     region: Region = "",
     credentials_file: Credentials = "",
 ) -> None:
-    """Make the data folder of a single broker from the archive alone: topics, settings, views, records."""
+    """Create the data folder of a single broker from the archive: topics, settings, views, records."""
     from respool.drivers.system_sources import SystemClock, SystemRandomSource
     from respool.model.ids import BrokerId
     from respool.operate.archives.restoring import restore as restore_folder
@@ -246,17 +252,17 @@ def collect(
         typer.Option(
             "--older-than",
             metavar="DURATION",
-            help="Only objects that are older, by the store's clock; longer than any upload takes.",
+            help="Only objects older than this, by the store's clock; must exceed the duration of any upload.",
         ),
     ] = "24h",
     delete: Annotated[
-        bool, options.flag("--delete", text="Delete them; without it they are listed only.")
+        bool, options.flag("--delete", text="Delete the objects instead of only listing them.")
     ] = False,
     endpoint: Endpoint = "",
     region: Region = "",
     credentials_file: Credentials = "",
 ) -> None:
-    """List objects that no manifest names, as interrupted uploads leave them; with --delete, delete them."""
+    """List objects that no manifest refers to, such as leftovers of interrupted uploads; with --delete, delete them."""
     from uuid import uuid4
 
     from respool.operate.archives.orphans import delete_orphans, find_orphans

@@ -1,4 +1,4 @@
-"""What can go wrong with an archive, by who must act."""
+"""Errors of archives, by who must act."""
 
 from respool.model.errors import RequestError, RespoolError, StorageFailed
 
@@ -15,7 +15,7 @@ UNAVAILABLE_KINDS = (
 
 
 class ArchiveUnavailable(RespoolError):
-    """The object store did not do what was asked of it; a retry may succeed.
+    """The object store failed; a retry may succeed.
 
     `kind` is one of UNAVAILABLE_KINDS.
     """
@@ -31,7 +31,7 @@ class ObjectMissing(RespoolError):
 
 
 class ArchiveCorrupt(RespoolError):
-    """Archived bytes are not what was written: a checksum, a size or a number does not fit. An operator must act."""
+    """Archived bytes are damaged: a checksum, a size or a number does not match. An operator must act."""
 
 
 class ArchiveRefused(RespoolError):
@@ -47,7 +47,7 @@ class NotLocal(StorageFailed):
 
 
 class ArchivedReadFailed(RequestError):
-    """Archived records cannot be read now: the store is away, or what it has is damaged."""
+    """Archived records cannot be read now: the store is unavailable, or its objects are damaged."""
 
     code = 56
     retriable = True

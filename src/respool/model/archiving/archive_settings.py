@@ -13,8 +13,8 @@ HOUR_MS = 3_600_000
 class ArchiveSettings:
     address: str = setting(
         "",
-        "Where closed segments of topics with remote.storage.enable go: file:///folder, s3://bucket/prefix, "
-        "gs://bucket/prefix, az://container/prefix or hdfs://host:port/folder; empty: no archive.",
+        "Address of the archive, for closed segments of topics with remote.storage.enable: file:///folder, "
+        "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or hdfs://host:port/folder; empty: no archive.",
         name="archive",
     )
     endpoint: str = setting(
@@ -36,7 +36,7 @@ class ArchiveSettings:
         low=10,
     )
     uploads_max: int = setting(
-        2, "Segments that are uploaded at the same time.", name="archive_uploads_max", low=1
+        2, "Maximum number of concurrent uploads of segments.", name="archive_uploads_max", low=1
     )
     part_bytes: int = setting(
         16 * MIB,
@@ -49,19 +49,19 @@ class ArchiveSettings:
     )
     retry_ms_max: int = setting(
         30_000,
-        "The longest pause between attempts while the store fails.",
+        "Maximum delay between retries while the store fails.",
         name="archive_retry_ms_max",
         low=1,
     )
     read_ahead_bytes: int = setting(
         16 * MIB,
-        "How far archived segments are read ahead of a sequential reader; 0: not at all.",
+        "Bytes to read ahead of sequential readers of archived segments; 0: none.",
         name="archive_read_ahead_bytes",
         low=0,
     )
     cache_bytes_max: int = setting(
         64 * MIB,
-        "Memory for pieces of archived segments, 4 MiB each; as much again may be on its way.",
+        "Memory to cache pieces of archived segments, 4 MiB each; downloads may use as much again.",
         name="archive_cache_bytes_max",
         low=4 * MIB,
     )
@@ -73,13 +73,13 @@ class ArchiveSettings:
     )
     lookup_ms: int = setting(
         30_000,
-        "How long the store may fail before readers get KAFKA_STORAGE_ERROR, and how long a lookup by time may take.",
+        "How long the store may fail before readers get KAFKA_STORAGE_ERROR; also the time limit of a lookup by time.",
         name="archive_lookup_ms",
         low=1,
     )
     delete_delay_ms: int = setting(
         HOUR_MS,
-        "How long objects stay that no reader needs any more: readers of the bucket itself may have an older list.",
+        "How long to keep objects that are no longer referenced: readers of the bucket may have an older manifest.",
         name="archive_delete_delay_ms",
         low=0,
     )

@@ -6,7 +6,7 @@ from typing import Protocol
 from respool.model.config_rules import LONG_MAX, long_between, yes_or_no
 from respool.model.errors import InvalidConfig
 
-# Kafka's value for a local limit that is the topic's own.
+# Kafka's value for "same as the topic's limit".
 AS_RETENTION = -2
 HOUR_MS = 3_600_000
 
@@ -34,8 +34,8 @@ class ArchiveTopicSettings:
     remote_log_copy_disable: bool = field(
         default=False,
         metadata=yes_or_no(
-            "With remote.storage.enable: whether nothing more is archived; what is archived stays readable, and "
-            "expires."
+            "With remote.storage.enable: stop archiving; archived segments stay readable until they "
+            "expire."
         ),
     )
     remote_log_delete_on_disable: bool = field(
@@ -98,8 +98,8 @@ def check_archive_settings(config: _WithRetention) -> None:
         return
     if config.is_compacted:
         raise InvalidConfig(
-            "remote.storage.enable = true does not go with cleanup.policy = compact: compaction rewrites segments "
-            "that are archived"
+            "remote.storage.enable = true cannot be combined with cleanup.policy = compact: compaction rewrites "
+            "archived segments"
         )
     _check_local("ms", config.local_retention_ms, config.retention_ms)
     _check_local("bytes", config.local_retention_bytes, config.retention_bytes)

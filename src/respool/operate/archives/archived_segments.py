@@ -1,4 +1,4 @@
-"""Segments of an archive, one by one: verified, and written to files."""
+"""Verifies segments of an archive, and writes them to files."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an archive has, read from the store alone: topics, their descriptions, and a manifest for each partition."""
+"""Reads the contents of an archive: topics, their descriptions, and a manifest for each partition."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field

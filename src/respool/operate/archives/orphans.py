@@ -1,4 +1,4 @@
-"""Objects that no manifest names: uploads whose entry was never written, and what retention has dropped."""
+"""Objects that no manifest refers to: uploads without an entry, and segments that retention has dropped."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -19,13 +19,13 @@ async def find_orphans(
 ) -> list[ObjectInfo]:
     """Find segments that no entry needs, and that are older than this by the store's own clock.
 
-    In a partition whose manifest contradicts itself there are none: nothing is certain there.
+    A partition with a contradictory manifest has none: nothing is certain there.
 
     Raises:
         ArchiveUnavailable: the store does not answer.
     """
     now_ms = await _store_time(store, probe_id)
-    # Listed before the manifests are read: what is committed in between is named there.
+    # Listed before the manifests are read, so objects committed in between are referred to.
     found: dict[tuple[TopicKeys, int], list[ObjectInfo]] = {}
     for one in await list_all(store, TOPICS_PREFIX):
         parsed = parse_topic_key(one.key)
@@ -51,7 +51,7 @@ async def delete_orphans(store: ObjectStore, orphans: Sequence[ObjectInfo]) -> N
 
 
 async def _store_time(store: ObjectStore, probe_id: UUID) -> int:
-    """The store's clock, which ours may differ from: the time of an object that was just written."""
+    """The store's clock, from the time of an object that was just written: ours may differ."""
     key = f"probe/{probe_id.hex}"
     await store.create(key, b"probe")
     (probe,) = await store.list(key)

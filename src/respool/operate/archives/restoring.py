@@ -1,4 +1,4 @@
-"""A data folder of a single broker, made from an archive alone: topics with their ids, settings, views and records.
+"""Creates the data folder of a single broker from an archive: topics with their ids, settings, views and records.
 
 Nothing is downloaded: the records stay in the archive, and are read from there. Each partition's local log begins where
 the archive ends, with the epochs and producers of that offset. Only what is below the last stable offset was archived,
@@ -70,7 +70,7 @@ async def restore(
     clock: Clock,
     rng: RandomSource,
 ) -> list[RestoredTopic]:
-    """Make a data folder from the archive, and make its new cluster the archive's owner.
+    """Create a data folder from the archive, and make its new cluster the archive's owner.
 
     Raises:
         UsageError: the folder is not empty, or the archive has an owner and `take_over` is missing.
@@ -78,7 +78,7 @@ async def restore(
         ArchiveUnavailable: the store does not answer.
     """
     if os.path.isdir(data) and os.listdir(data):  # noqa: ASYNC240
-        raise UsageError(f"{data} is not empty: a restore needs a data folder of its own")
+        raise UsageError(f"{data} is not empty: restore needs an empty data folder")
     owner, number = await newest_owner(store)
     if owner is not None and not take_over:
         raise UsageError(
@@ -100,7 +100,7 @@ async def restore(
         for partition in topic.partitions:
             _write_partition(disk, partition, topic.stored.keys.topic_id)
     _write_checkpoints(disk, [one for topic in topics for one in topic.partitions])
-    # Last: without it, the folder is refused, and nothing in it is served.
+    # Written last: without it, brokers refuse the folder.
     metadata = SqliteStore(os.path.join(data, METADATA_FILE), clock=clock)
     try:
         await _write_metadata(metadata, topics, broker_id, rng)

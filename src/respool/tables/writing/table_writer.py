@@ -319,8 +319,8 @@ def check_columns(state: TableState, layout: Layout, location: str) -> None:
             )
             raise TableAltered(
                 f"column {wanted.name} of the table at {location} {what}",
-                hint="another program changed the table, or respool.table.* were changed after its creation: undo that, "
-                "or create the table again",
+                hint="another program changed the table, or respool.table.* were changed after its creation: undo "
+                "that, or create the table again",
             )
 
 
