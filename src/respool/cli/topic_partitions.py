@@ -1,4 +1,4 @@
-"""`respool topic shrink` and `respool topic retire`: partitions taken away."""
+"""`respool topic shrink` and `respool topic retire`: fewer partitions for a topic."""
 
 from typing import Annotated
 
@@ -14,7 +14,9 @@ Name = Annotated[
         metavar="NAME", parser=options.topic_name, help="The topic.", show_default=False
     ),
 ]
-DryRun = Annotated[bool, options.flag("--dry-run", text="Only check whether it could be done.")]
+DryRun = Annotated[
+    bool, options.flag("--dry-run", text="Only check whether the change is possible.")
+]
 Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
 
 
@@ -27,7 +29,7 @@ def shrink(
         typer.Option(
             "--to",
             metavar="N",
-            help="How many partitions take messages from then on: a divisor of the present number.",
+            help="Number of partitions that continue to take messages: a divisor of the current number.",
         ),
     ],
     unkeyed: Annotated[
@@ -42,7 +44,7 @@ def shrink(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Give a topic fewer partitions: the others are read until their retention ends, and take no messages."""
+    """Reduce the partitions of a topic: the others take no more messages, and stay readable until retention ends."""
     from respool.operate.topic_layouts import shrink_topic
 
     cluster = connection.connect()
@@ -68,7 +70,7 @@ def retire(
         bool,
         options.flag(
             "--force",
-            text="Also with messages in them, which are deleted, or unread by groups.",
+            text="Also retire partitions that still have messages, which are deleted, or that groups have not read.",
         ),
     ] = False,
     dry_run: DryRun = False,
@@ -76,7 +78,7 @@ def retire(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Take a topic's sealed partitions away, once they are empty and all groups have read them."""
+    """Remove a topic's sealed partitions once they are empty and all groups have read them."""
     from respool.operate.topic_layouts import retire_partitions
 
     cluster = connection.connect()

@@ -66,7 +66,7 @@ def parse_schedule(text: str, *, zone: str | None, base_ms: int) -> Schedule:
     if words.startswith("@"):
         fields = _MACROS.get(words.lower())
         if fields is None:
-            raise BadSchedule(f"{words[:40]!r} is none of {', '.join(_MACROS)} and @every 10m")
+            raise BadSchedule(f"{words[:40]!r} is not one of {', '.join(_MACROS)} and @every 10m")
         words = fields
     schedule = Cron(parse_cron_fields(words), find_zone(zone or UTC_NAME))
     if schedule.next_after(base_ms) is None:
@@ -113,7 +113,7 @@ class Cron:
 
     def latest(self, *, from_ms: int, to_ms: int) -> int:
         latest_ms, back_ms = from_ms, 1000
-        # Look back in doubling steps, instead of stepping through all that was missed.
+        # Search backwards in doubling steps, instead of stepping through all missed times.
         while to_ms - back_ms > from_ms:
             found = self.next_after(to_ms - back_ms)
             if found is not None and found <= to_ms:

@@ -29,7 +29,7 @@ _MINUTE = _CronField("minute", 0, 59)
 _HOUR = _CronField("hour", 0, 23)
 _DAY_OF_MONTH = _CronField("day of the month", 1, 31)
 _MONTH = _CronField("month", 1, 12, _MONTHS)
-# 7 is Sunday, too, so that ranges may end with it.
+# 7 is Sunday as well, so that ranges may end with it.
 _DAY_OF_WEEK = _CronField("day of the week", 0, 7, _DAYS)
 
 

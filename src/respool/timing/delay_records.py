@@ -1,4 +1,5 @@
-"""Delays as records of a log: what a stored record says about them, and the records that the broker appends.
+"""Delays as records of a log: reads the delay headers of stored records, and builds the records that the broker
+appends.
 
 ```
  offset   100                101              957                      2000
@@ -6,7 +7,7 @@
           |                  |                | delivered-from: 100    | carried-from: 100
 ```
 A copy ends a record's waiting, or says when its schedule fires next. A carried record takes the place of one that
-retention is about to delete. Both say all that a replica must know that has never seen the original.
+retention is about to delete. Both have everything that a replica needs which has never seen the original.
 """
 
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class WaitingRecord:
 
     Attributes:
         first: the offset at which it was first written; `record.offset` if it was not carried.
-        replaces: where it lay before it was carried.
+        replaces: its offset before it was carried.
     """
 
     record: Record
@@ -66,7 +67,7 @@ class WaitingRecord:
         return len(self.record.key or b"") + len(self.record.value or b"")
 
     def due_after(self, now_ms: int) -> int | None:
-        """When it is due next, if all that was due up to `now_ms` was delivered."""
+        """When it is due next, after all deliveries up to `now_ms`."""
         if self.due_ms > now_ms:
             return self.due_ms
         return None if self.repetition is None else self.repetition.next_after(now_ms)
@@ -99,7 +100,7 @@ Fact = WaitingRecord | Cancel | Delivered
 
 
 def has_delay_headers(batch: RecordBatch, *, limit: int) -> bool:
-    """False if the batch surely has nothing to do with delays.
+    """False if the batch certainly has no delay headers.
 
     Raises:
         RequestError: the batch cannot be decompressed, or to more than `limit` bytes.
@@ -109,7 +110,7 @@ def has_delay_headers(batch: RecordBatch, *, limit: int) -> bool:
 
 
 def read_facts(batch: RecordBatch, rules: DelayRules, *, limit: int) -> list[Fact]:
-    """Return what a stored batch says about delays. A record whose headers cannot be read says nothing.
+    """Return the delay facts of a stored batch. Records with malformed headers are ignored.
 
     Raises:
         RequestError: the batch cannot be read.
@@ -126,7 +127,7 @@ def read_facts(batch: RecordBatch, rules: DelayRules, *, limit: int) -> list[Fac
 
 
 def read_fact(record: Record, rules: DelayRules) -> Fact | None:
-    """Return what a stored record says; None if nothing, or if it cannot be read."""
+    """Return the delay fact of a stored record; None if it has none, or cannot be read."""
     own = {name: value for name, value in record.headers if name in STRIPPED_HEADERS}
     try:
         if DELIVERED_FROM in own:
@@ -135,7 +136,7 @@ def read_fact(record: Record, rules: DelayRules) -> Fact | None:
             return _carried(record, own, rules)
         asked = read_delay(record.headers, timestamp_ms=record.timestamp, rules=rules)
     except BadDelay:
-        # Refused when it was produced, unless by another release.
+        # Such records are refused when produced, but another release may have accepted them.
         return None
     if isinstance(asked, Delayed):
         return _waiting(record, asked, first=record.offset, sent_ms=record.timestamp)
@@ -145,7 +146,8 @@ def read_fact(record: Record, rules: DelayRules) -> Fact | None:
 def check_produced_records(
     batch: RecordBatch, rules: DelayRules, *, limit: int
 ) -> tuple[list[tuple[int, str]], int]:
-    """Return the records of a produced batch whose delay headers are malformed, with the reasons, and how many wait.
+    """Return the records of a produced batch with malformed delay headers, with the reasons, and the number of delayed
+    ones.
 
     Raises:
         RequestError: the batch cannot be read.
@@ -169,7 +171,7 @@ def check_produced_records(
 
 
 def copy_of(waiting: WaitingRecord, *, due_ms: int, next_ms: int | None) -> NewRecord:
-    """The record that is delivered: without what delayed it."""
+    """The record to deliver: without its delay headers."""
     headers: list[tuple[str, bytes | None]] = [
         (DELIVERED_FROM, _text(waiting.first)),
         (SENT_AT, _text(waiting.sent_ms)),
@@ -183,7 +185,7 @@ def copy_of(waiting: WaitingRecord, *, due_ms: int, next_ms: int | None) -> NewR
 
 
 def carried_copy(waiting: WaitingRecord, *, due_ms: int, now_ms: int) -> NewRecord:
-    """The same record, to be written again above what retention deletes."""
+    """The same record, to be appended again because retention deletes the original."""
     return _with_headers(
         waiting.record,
         [

@@ -1,4 +1,4 @@
-"""The delay headers of a record -> when it is due. Pure: the same on every replica, whatever the time is there.
+"""The delay headers of a record -> when it is due. Pure: the result is the same on every replica, whatever its clock.
 
 A delay counts from the record's timestamp, which is the broker's time with `message.timestamp.type=LogAppendTime`. A
 time in the past is not an error: the record is delivered at once.
@@ -48,7 +48,7 @@ class BadDelay(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class DelayRules:
-    """What a topic allows.
+    """The limits of a topic.
 
     Attributes:
         levels_ms: the delays of `respool-delay-level` 1, 2 and so on.
@@ -100,17 +100,19 @@ class Cancelled:
 def read_delay(
     headers: Iterable[tuple[str, bytes | None]], *, timestamp_ms: int, rules: DelayRules
 ) -> Delayed | Cancelled | None:
-    """Return what the headers ask for; None if they have nothing to do with delays.
+    """Return what the headers request; None if there are no delay headers.
 
     Raises:
-        BadDelay: the message says what is wrong.
+        BadDelay: the headers are malformed; the message says how.
     """
     found = _delay_headers(headers)
     if not found:
         return None
     if CANCEL in found:
         if len(found) > 1:
-            raise BadDelay(f"{CANCEL} stands with {_others(found, CANCEL)}: it must stand alone")
+            raise BadDelay(
+                f"{CANCEL} is combined with {_others(found, CANCEL)}: it must stand alone"
+            )
         return Cancelled(_id(found, CANCEL))
     timed = [name for name in _TIMED if name in found]
     if not timed:
@@ -135,7 +137,7 @@ def parse_delay_ms(text: str) -> int:
     """Parse `30s`, `1h30m`, or a number of milliseconds.
 
     Raises:
-        TimeNotUnderstood: it is none.
+        TimeNotUnderstood: the text is not a duration.
     """
     number = _digits(text)
     return parse_duration_ms(text) if number is None else number

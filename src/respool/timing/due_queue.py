@@ -1,4 +1,4 @@
-"""The entries that are due soon, in order: a heap in memory, and sorted files for what does not fit."""
+"""The entries that are due soon, in order: a heap in memory, and sorted files for entries that do not fit."""
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, heapreplace
@@ -37,7 +37,7 @@ class _SortedFile:
 
 
 class DueQueue:
-    """Ordered by (due, offset). An entry that is discarded is passed over once it comes first."""
+    """Ordered by (due, offset). A discarded entry is skipped when it comes first."""
 
     def __init__(self, files: WheelFiles, entries_max: int) -> None:
         self.entries_max = entries_max
@@ -76,7 +76,7 @@ class DueQueue:
         if offset <= self._stale_below:
             return
         self._stale_below = offset
-        # What was discarded is not counted either.
+        # Discarded entries are not counted.
         self._counted_out += sum(count for one, count in self._discarded.items() if one < offset)
         self._discarded = {one: count for one, count in self._discarded.items() if one >= offset}
 
@@ -119,7 +119,7 @@ class DueQueue:
         self.add_sorted_file(later)
 
     def take_from(self, due_ms: int) -> list[bytes]:
-        """Remove and return what is in memory and due at that time or later."""
+        """Remove and return the entries in memory that are due at that time or later."""
         limit = bytes_due_before(due_ms)
         taken = [entry for entry in self._heap if entry >= limit]
         self._heap = [entry for entry in self._heap if entry < limit]
@@ -144,7 +144,7 @@ class DueQueue:
     def restore(self, state: dict[str, Any], entries: list[bytes]) -> None:
         """
         Raises:
-            KeyError, ValueError, TypeError: the state is none.
+            KeyError, ValueError, TypeError: the state is malformed.
         """
         self._heap = entries
         heapify(self._heap)

@@ -1,4 +1,4 @@
-"""Where the records with an id lie, by a hash of the id: the newest in memory, older ones in sorted files.
+"""Finds the records with an id, by a hash of the id: the newest in memory, older ones in sorted files.
 
 ```
  0      8             16            24
@@ -65,7 +65,7 @@ class IdIndex:
         return self.newer(hashed, Offset(-1))
 
     def merge_some(self, step: int, *, log_start: Offset) -> bool:
-        """Merge files, about `step` entries of them, without what lies below the log start. True: there is more."""
+        """Merge about `step` entries of files, dropping entries below the log start. True: there is more."""
         if self._merging is None:
             pair = self._to_merge()
             if pair is None:
@@ -83,7 +83,7 @@ class IdIndex:
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        # The list of a checkpoint is short: what is in memory becomes a file.
+        # Checkpoints must stay small, so the entries in memory become a file.
         if self._memory:
             self._write()
         return {"sorted": self._sorted, "numbered": self._numbered}
@@ -91,11 +91,11 @@ class IdIndex:
     def restore(self, state: dict[str, Any]) -> None:
         """
         Raises:
-            KeyError, ValueError, TypeError: the state is none.
+            KeyError, ValueError, TypeError: the state is malformed.
         """
         self._sorted = [str(name) for name in state["sorted"]]
         self._numbered = int(state["numbered"])
-        # What was half merged is merged again.
+        # A merge that was interrupted starts again.
         for name in set(self._files.names("ids-")) - set(self._sorted):
             self._files.remove(name)
 

@@ -1,4 +1,5 @@
-"""The delayed records of a partition: which wait, which are due. Pure: fed from the log, told the time.
+"""The delayed records of a partition: which ones wait, and which are due. Pure: records and the time come from the
+caller.
 
 ```
  the log below the last stable offset                        the clock
@@ -9,9 +10,9 @@
    +-----------------------------------------------------------------+
         | Advanced.deliver: due records, in order     | wake_at_ms
 ```
-Every replica feeds its own, so that a new leader knows what waits. Only the leader delivers: it appends a copy of what
-is due, and the copy, coming back through `on_stable`, ends the waiting on every replica. What is in flight when a
-leader loses its role waits again. Everything derives from the log; a checkpoint only shortens the way there.
+Every replica maintains its own, so a new leader knows which records wait. Only the leader delivers: it appends a copy
+of a due record. When the copy is stable, `on_stable` removes the record on every replica. Records in flight when a
+leader loses its role wait again. Everything derives from the log; a checkpoint only shortens the way there.
 """
 
 from collections import Counter, deque
@@ -54,10 +55,10 @@ class DueRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advanced:
-    """What is to be done now.
+    """The next steps.
 
     Attributes:
-        deliver: what is due, in the order of delivery. It is in flight from now on.
+        deliver: the due records, in the order of delivery. They are in flight from now on.
         wake_at_ms: when to advance again; None if nothing waits.
         is_busy: there is more to do at once.
     """
@@ -73,30 +74,30 @@ class Pending:
         self._files = WheelFiles(disk, folder)
         self._wheel = Wheel(self._files, now_ms=now_ms, entries_max=entries_max)
         self._ids = IdIndex(self._files)
-        # Popped from the wheel, by offset: delivered, but the copy has not come back yet.
+        # Popped from the wheel, by offset: delivered, but the copy is not stable yet.
         self._in_flight: dict[Offset, bytes] = {}
-        # How many copies of a record lie above what was scanned: written by an earlier leader.
+        # Number of copies of a record above `scanned_to`, written by earlier leaders.
         self._expected: Counter[Offset] = Counter()
         # Everything below it has been fed.
         self.scanned_to = Offset(0)
-        # The leader epoch of the last batch below: in another one, the log lost what was fed.
+        # The leader epoch of the last batch below it; if it differs, the log was truncated below.
         self.scanned_epoch = -1
         self._log_start = Offset(0)
-        # What lies before it was never fed.
+        # Records before it were never fed.
         self._fed_from = Offset(0)
         # Records below it were deleted, or carried.
         self._gone_below = Offset(0)
         # Records below it that still waited were carried, and that has been fed.
         self._carried_below = Offset(0)
-        # Where records lay that were carried, until that has been fed.
+        # Original offsets of carried records, until the carried ones are fed.
         self._carrying: set[Offset] = set()
-        # The leader need not carry records below it: it did, or they wait no more.
+        # Records below it were carried by this leader or no longer wait.
         self._carry_from = Offset(0)
         # Bytes of carried records below an offset, and above the one before.
         self._carried: deque[tuple[Offset, int]] = deque()
-        # The latest time at which a record was due that has been delivered.
+        # The latest due time of a delivered record.
         self._delivered_until_ms = 0
-        # The same, if copies count that have not come back yet.
+        # The same, including copies that are not stable yet.
         self._taken_until_ms = 0
 
     @classmethod
@@ -120,7 +121,7 @@ class Pending:
         return pending
 
     def __len__(self) -> int:
-        """How many records wait. Cancelled ones count until their time."""
+        """Number of records that wait. Cancelled ones count until their due time."""
         return len(self._wheel) + len(self._in_flight)
 
     @property
@@ -129,12 +130,12 @@ class Pending:
 
     @property
     def carrying(self) -> int:
-        """How many records were carried, and have not come back yet."""
+        """Number of carried records that are not stable yet."""
         return len(self._carrying)
 
     @property
     def carried_bytes(self) -> int:
-        """About how many bytes of the log are carried records: they do not count as its size."""
+        """Approximate size of carried records in the log, which do not count as its size."""
         return sum(size for _, size in self._carried)
 
     @property
@@ -151,16 +152,17 @@ class Pending:
 
     @property
     def sweep_at_ms(self) -> int:
-        """What was due before it has been delivered by the leader, or was cancelled."""
+        """Records due before it were delivered by the leader, or cancelled."""
         return self._delivered_until_ms - SWEEP_MS
 
     # -- events ------------------------------------------------------------------------------------------------------
 
     def on_stable(self, facts: Iterable[Fact], *, end: Offset) -> None:
-        """Take what the committed records from `scanned_to` to `end` say; those of aborted transactions say nothing.
+        """Apply the facts of the committed records from `scanned_to` to `end`; records of aborted transactions have
+        none.
 
-        First `skip_to`: what was deleted before it was fed must not be waited for. Then `on_log_start`: the other way
-        round, what was carried would count twice until its time.
+        `skip_to` first: records deleted before they were fed must not be awaited. Then `on_log_start`: in the other
+        order, carried records would count twice until their due time.
         """
         assert end >= self.scanned_to, f"fed to {self.scanned_to}, and then to {end}"
         carried_bytes = 0
@@ -186,7 +188,7 @@ class Pending:
             self._ids.add(hash_id(fact.id), IdAt(fact.first, fact.offset))
 
     def on_cancelled(self, fact: Cancel) -> None:
-        # What it cancels is looked up when that is due.
+        # The cancelled record is looked up when it is due.
         self._ids.add(hash_id(fact.id), IdAt(fact.first, fact.offset))
 
     def on_delivered(self, fact: Delivered) -> None:
@@ -203,7 +205,7 @@ class Pending:
             self._wheel.add(pack_entry(fact.next_ms, fact.position, fact.first))
 
     def skip_to(self, log_start: Offset) -> None:
-        """If records were deleted before they were fed, all that is known was deleted, too."""
+        """If records were deleted before they were fed, all known ones were deleted, too."""
         if log_start <= self.scanned_to:
             return
         self._in_flight.clear()
@@ -212,7 +214,7 @@ class Pending:
         self.on_log_start(log_start)
 
     def on_log_start(self, log_start: Offset) -> None:
-        """Records below the log start were deleted, and wait no more."""
+        """Records below the log start were deleted, and no longer wait."""
         assert log_start <= self.scanned_to, (
             f"fed to {self.scanned_to}, the log starts at {log_start}"
         )
@@ -253,8 +255,8 @@ class Pending:
                 offset = offset_of(entry)
                 self._in_flight[offset] = entry
                 self._taken_until_ms = max(self._taken_until_ms, due_of(entry))
-                # A record that was carried is delivered from where it lies now, once that has been fed: replicas would
-                # not know that a copy of the earlier place is one of the later place.
+                # A carried record is delivered from its new offset, once that was fed: replicas could not match a copy
+                # of the old offset with the new one.
                 if offset not in self._expected and offset not in self._carrying:
                     deliver.append(DueRecord(due_of(entry), offset, first_offset_of(entry)))
         return Advanced(deliver=deliver, wake_at_ms=self._wheel.wake_at_ms(), is_busy=is_busy)
@@ -270,7 +272,7 @@ class Pending:
             self._wheel.add(entry)
 
     def on_role_ended(self) -> None:
-        """Nothing is delivered here any more: what is in flight waits again, until another leader's copies come."""
+        """This replica no longer delivers: records in flight wait again, until another leader's copies arrive."""
         entries = tuple(self._in_flight.values())
         self._in_flight.clear()
         self._expected.clear()
@@ -279,7 +281,7 @@ class Pending:
             self._wheel.add(entry)
 
     def on_leading(self, facts: Iterable[Fact]) -> None:
-        """Begin to lead, with what earlier leaders wrote from `scanned_to` up to this one's first offset."""
+        """Begin to lead, with the records of earlier leaders from `scanned_to` up to this one's first offset."""
         self._carry_from = self._gone_below
         self._expected.clear()
         self._carrying.clear()
@@ -293,7 +295,7 @@ class Pending:
                     self._carrying.add(Offset(replaced))
 
     def delivery(self, waiting: WaitingRecord, due_ms: int, *, now_ms: int) -> NewRecord:
-        """The copy that is appended. A schedule that missed times delivers the latest of them, once."""
+        """The copy to append. A schedule that missed times delivers the latest of them, once."""
         repetition = waiting.repetition
         if repetition is None:
             return copy_of(waiting, due_ms=due_ms, next_ms=None)
@@ -313,8 +315,9 @@ class Pending:
     def can_carry(self, begin: Offset, new_start: Offset) -> bool:
         """True if a record's time tells whether it waits, without looking for its copy; and no copy may be lost.
 
-        What is due is delivered in the order of time, so all that was due before the earliest of those that wait has
-        been. But copies of what is to be deleted must be stable: a leader without them would deliver it again.
+        Records are delivered in the order of time, so all that were due before the earliest waiting one were delivered.
+        But before records are deleted, their copies must be stable: a leader without them would deliver the records
+        again.
         """
         due_ms = self._wheel.next_due_ms()
         if due_ms is not None and due_ms <= self._known_until_ms:
@@ -330,7 +333,7 @@ class Pending:
     def carry(
         self, fact: Fact, read_id: ReadId, *, now_ms: int, new_start: Offset
     ) -> NewRecord | None:
-        """What must be appended again before the record is deleted; None if it waits no more.
+        """The record to append before this one is deleted; None if it no longer waits.
 
         The records below `new_start` come in the order of their offsets, after `can_carry`.
         """
@@ -361,7 +364,7 @@ class Pending:
         return max(self._delivered_until_ms, self._taken_until_ms)
 
     def _delivered_to(self, now_ms: int) -> int:
-        """Up to this time everything was delivered, after `can_carry`."""
+        """After `can_carry`: everything was delivered up to this time."""
         due_ms = self._wheel.next_due_ms()
         # The clock may have been set back since the last delivery.
         return max(self._known_until_ms, now_ms if due_ms is None else min(now_ms, due_ms - 1))
@@ -406,5 +409,5 @@ class Pending:
             self._ids.restore(document["ids"])
         except (KeyError, ValueError, TypeError):
             return False
-        # Else the log lost its end, and what was scanned there.
+        # Otherwise the log was truncated below what was scanned.
         return self.scanned_to <= log_end

@@ -1,4 +1,4 @@
-"""A hierarchical time wheel on disk: entries by the time they are due, in bounded memory.
+"""A hierarchical timing wheel on disk: entries by their due time, in bounded memory.
 
 ```
       now     +1 min         +2 h           +3 days          +60 days
@@ -10,7 +10,8 @@ finer buckets, and those of a minute into the queue, which orders them. A minute
 is sorted in files. A small wheel is the queue alone.
 
 Every entry that is due before `end[0]` is in the queue, before `end[1]` in the queue or the bucket of a minute, and so
-on. The ends never go back while there are buckets. Opening goes in steps, so that the caller can do other things.
+on. The ends never go back while there are buckets. Buckets are opened in steps, so that the caller can do other work in
+between.
 """
 
 from typing import Any, NamedTuple
@@ -68,7 +69,7 @@ class Wheel:
 
     def __len__(self) -> int:
         """Entries that were added, and neither popped nor forgotten. Dropped ones count until they would be due."""
-        # Less for a moment, if an entry was dropped before it was said to be replaced.
+        # May be too low for a moment, if an entry was dropped before its replacement was reported.
         return max(0, self._count - self._queue.dropped)
 
     @property
@@ -98,7 +99,7 @@ class Wheel:
         self._queue.drop_below(offset, counted_out=replaced)
 
     def advance(self, now_ms: int, *, step: int) -> bool:
-        """Open what comes near, moving about `step` entries. Return True if more has to be moved."""
+        """Open buckets that are due soon, moving about `step` entries. Return True if there is more to move."""
         self._now_ms = now_ms
         left = max(step, _STEP_MIN)
         while left > 0:
@@ -110,7 +111,7 @@ class Wheel:
         return self._opening is not None or self._next_to_open() is not None
 
     def pop_due(self, now_ms: int, count: int) -> list[bytes]:
-        """Remove and return up to `count` entries that are due, in order. What lies in unopened buckets comes later."""
+        """Remove and return up to `count` entries that are due, in order. Entries in unopened buckets come later."""
         before_ms = min((one.begin_ms for one in self._buckets), default=_NEVER)
         popped: list[bytes] = []
         while len(popped) < count and (head := self._queue.head()) is not None:
@@ -141,7 +142,9 @@ class Wheel:
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def state(self, *, popped: list[bytes]) -> dict[str, Any]:
-        """What a checkpoint keeps, with popped entries as if they had not been. Writes those in memory to a file."""
+        """The state for a checkpoint, with popped entries as if they were still there. Writes the entries in memory to
+        a file.
+        """
         old = f"near-{self._near_files}"
         self._near_files += 1
         near = [*self._queue.entries_in_memory(), *popped]
@@ -162,7 +165,7 @@ class Wheel:
     def restore(self, state: dict[str, Any]) -> None:
         """
         Raises:
-            KeyError, ValueError, TypeError: the state is none.
+            KeyError, ValueError, TypeError: the state is malformed.
         """
         ends = [int(one) for one in state["ends"]]
         if len(ends) != len(_SIZES_MS):
@@ -252,7 +255,7 @@ class Wheel:
         bucket = self._next_to_open()
         if bucket is None:
             return False
-        # From now on, entries that fall into it go where its own do.
+        # From now on, entries of this bucket go to the finer buckets or the queue.
         self._ends_ms[bucket.level] = max(self._ends_ms[bucket.level], bucket.end_ms)
         self._opening, self._moved = bucket, 0
         return True

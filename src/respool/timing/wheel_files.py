@@ -1,4 +1,4 @@
-"""The files of a wheel, in one folder: lists of entries, and a checkpoint that says how much of each counts.
+"""The files of a wheel, in one folder: lists of entries, and a checkpoint with the valid length of each.
 
 ```
 pending/checkpoint           a JSON document: lengths of the files, and what the wheel and its owner remember
@@ -6,9 +6,9 @@ pending/near-12              entries that were in memory at the checkpoint
 pending/h-481234             a bucket: an hour, in the order in which the entries came
 pending/run-7                sorted entries
 ```
-Files only grow, so truncating them to the checkpoint's lengths undoes a crash. A file that is done is deleted only
-after a checkpoint that does not name it. Everything here derives from the log: whatever does not fit is deleted and
-built again.
+Files only grow, so truncating them to the checkpoint's lengths undoes a crash. A consumed file is deleted only after a
+checkpoint that does not refer to it. Everything here derives from the log: files that do not match are deleted and
+rebuilt.
 """
 
 import json
@@ -19,7 +19,7 @@ from respool.ports.disk import Disk
 from respool.timing.entries import ENTRY_BYTES, entries_in
 
 _CHECKPOINT = "checkpoint"
-# Entries that wait to be written, of all files together.
+# Maximum number of entries waiting to be written, over all files.
 _BUFFERED_MAX = 16_384
 
 
@@ -33,7 +33,7 @@ class WheelFiles:
         self._buffered = 0
         # Written since the last checkpoint.
         self._unsynced: dict[str, None] = {}
-        # Done, but the checkpoint on disk names them.
+        # Consumed files to which the checkpoint on disk still refers.
         self._removed: list[str] = []
         self._has_folder = False
 
@@ -73,7 +73,7 @@ class WheelFiles:
             self._write(name)
 
     def write_checkpoint(self, document: dict[str, Any]) -> None:
-        """Make the files and a document durable; what the document names counts after a crash."""
+        """Make the files and a document durable; files that the document refers to survive a crash."""
         self.flush()
         self._make_folder()
         for name in self._unsynced:

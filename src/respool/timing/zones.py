@@ -1,7 +1,7 @@
 """Time zones for schedules, by their IANA names.
 
-The rules come with a package that the release pins, never from the host: so all brokers of one release agree when a
-schedule fires, and a host without time zones serves them all.
+The rules come from a pinned package, never from the host: so all brokers of one release agree when a schedule fires,
+and hosts need no time zone database.
 """
 
 import re
@@ -25,9 +25,9 @@ def find_zone(name: str) -> ZoneInfo:
     """Return the time zone, such as `Europe/Berlin`.
 
     Raises:
-        UnknownTimeZone: there is none of this name.
+        UnknownTimeZone: the name is unknown.
     """
-    # The name becomes a path below.
+    # The name is used as a path below.
     if len(name) > _NAME_LENGTH_MAX or not _NAME.fullmatch(name):
         raise UnknownTimeZone(_refusal(name))
     file = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))

@@ -1,4 +1,4 @@
-"""Delayed records of all partitions here: a worker for each partition of a topic with `respool.delay`."""
+"""Delivers delayed records: one worker for each partition of a topic with `respool.delay`."""
 
 import asyncio
 import logging
@@ -50,7 +50,7 @@ class Deliveries:
         self._rate = TokenBucket(rate_per_s=limit) if limit else None
         self._lateness = metrics.histogram(
             "respool_delay_lateness_seconds",
-            "How long after their time delayed records were delivered.",
+            "How late delayed records were delivered.",
             buckets=LATENESS_BOUNDS,
         )
         metrics.add_collector(self._collect)
@@ -58,19 +58,19 @@ class Deliveries:
     # -- partitions --------------------------------------------------------------------------------------------------
 
     def on_opened(self, partition: Partition, config: TopicConfig) -> None:
-        """A partition is served here from now on, in whatever role."""
+        """A partition was opened here, in any role."""
         if not config.respool_delay or partition in self._workers:
             return
         if not self._workers:
             logger.info("schedules use the time zones of %s", zones_version())
         for one in [one for one in self._workers if one.is_detached]:
-            # Its log could not be opened, and this is the next attempt.
+            # A worker exists if an earlier attempt to open the log failed.
             del self._workers[one]
         worker = DeliveryWorker(partition, self)
         self._workers[partition] = worker, self._spawn(worker.run())
 
     async def on_closed(self, partition: Partition) -> None:
-        """The partition's files are about to be moved: return when nothing here uses them."""
+        """Stop using the partition's files, which are about to be moved."""
         found = self._workers.pop(partition, None)
         if found is not None:
             _, task = found
@@ -90,7 +90,7 @@ class Deliveries:
         await asyncio.gather(*(worker.checkpoint() for worker in workers))
 
     def cancel(self) -> "list[asyncio.Task[None]]":
-        """Cancel the workers, as the end of the process does; return their tasks."""
+        """Cancel the workers, as at the end of the process; return their tasks."""
         tasks = [task for _, task in self._workers.values()]
         self._workers.clear()
         for one in tasks:
@@ -100,7 +100,7 @@ class Deliveries:
     # -- for producers and retention ---------------------------------------------------------------------------------
 
     def pending_count(self, partition: Partition) -> int:
-        """How many delayed records wait in the partition, as far as it is known."""
+        """The number of delayed records that wait in the partition, as far as known."""
         worker = self.worker(partition)
         return 0 if worker is None else worker.pending_count
 
@@ -111,14 +111,14 @@ class Deliveries:
         return worker.delays.pending.next_due_ms()
 
     def carried_bytes(self, partition: Partition) -> int:
-        """Bytes of the log that do not count for `retention.bytes`."""
+        """Bytes of the log that do not count towards `retention.bytes`."""
         worker = self.worker(partition)
         if worker is None or worker.delays is None:
             return 0
         return worker.delays.pending.carried_bytes
 
     def deletable_to(self, partition: Partition) -> Offset:
-        """Retention may delete what lies below: nothing there waits any more.
+        """Retention may delete records below this offset: none of them waits any more.
 
         A follower deletes what its leader has deleted, and a mirror what its source has.
         """
@@ -128,7 +128,9 @@ class Deliveries:
         return max(worker.carried_to, partition.log_start)
 
     async def carry(self, partition: Partition, new_start: Offset) -> None:
-        """Append what waits below `new_start` again, if this broker leads; afterwards it may be deleted."""
+        """Append records that wait below `new_start` again, if this broker leads; afterwards the originals may be
+        deleted.
+        """
         worker = self.worker(partition)
         if worker is None:
             return
@@ -136,7 +138,7 @@ class Deliveries:
             await worker.carry_to(new_start)
         except (RequestError, StorageError) as error:
             logger.warning(
-                "%s: delayed records are not carried to the log's end yet, so nothing before %d is deleted: %s",
+                "%s: delayed records could not be copied to the log's end yet, so no record before %d is deleted: %s",
                 partition.name,
                 new_start,
                 error,

@@ -8,7 +8,7 @@ from respool.records.build import NewRecord, build_batch
 from respool.records.topic_codec import TopicCodec
 
 BATCH_BYTES_MAX = 1024 * 1024
-# Lengths and deltas of a record, and the lengths of a header: as much as they may take.
+# Upper bounds for the lengths and deltas of a record, and the lengths of a header.
 _RECORD_OVERHEAD = 32
 _HEADER_OVERHEAD = 8
 
@@ -16,7 +16,7 @@ _HEADER_OVERHEAD = 8
 def build_batches(
     records: Iterable[NewRecord], config: TopicConfig, *, now_ms: int
 ) -> Iterator[tuple[RecordBatch, int]]:
-    """Yield batches in the topic's codec, and how many of the records each has.
+    """Yield batches in the topic's codec, each with its number of records.
 
     None is larger than max.message.bytes, unless it is a single record: a copy has more headers than its record.
     """
@@ -35,7 +35,7 @@ def build_batches(
 
 
 def size_of(record: NewRecord) -> int:
-    """At least the bytes of the record in an uncompressed batch."""
+    """Upper bound for the record's size in an uncompressed batch."""
     size = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += _HEADER_OVERHEAD + 4 * len(name) + len(value or b"")

@@ -1,4 +1,4 @@
-"""Delivers one partition's delayed records: waits for what is committed and for the clock, and appends copies.
+"""Delivers one partition's delayed records: waits for commits and for the clock, and appends copies.
 
 ```
       committed records            the clock
@@ -10,8 +10,8 @@
      | then append                          |
      +--------------------------------------+
 ```
-The event loop is the log's only writer, so between the look at the role and the append nothing changes. What was not
-appended is due again. A pass holds the worker's lock; retention takes it, too.
+The event loop is the log's only writer, so nothing changes between the check of the role and the append. Copies that
+were not appended are due again. A pass holds the worker's lock; retention takes it, too.
 """
 
 import asyncio
@@ -39,21 +39,21 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# The clock is read again at least this often: it may be set, and timers fire a little early.
+# The clock is read at least this often: it may be adjusted, and timers fire a little early.
 LOOK_S_MAX = 1.0
 LOOK_S_MIN = 0.001
-# Committed records are fed together, unless something is due.
+# Committed records are collected for this long, unless a record is due.
 FEED_PAUSE_S = 0.005
 RETRY_S = 1.0
 CHECKPOINT_MS = 60_000
-# How long retention waits for the commit of what was carried; else it tries again later.
+# How long retention waits until carried records are committed; after that it retries later.
 COMMIT_S_MAX = 10.0
-# Carried records that are not stable yet are remembered one by one.
+# Limit for carried records that are not stable yet: each takes memory.
 CARRIED_TOGETHER = 100_000
 
 
 class DeliveryWorld(Protocol):
-    """What the workers of a broker share: `Deliveries`."""
+    """The shared state of a broker's workers: `Deliveries`."""
 
     clock: Clock
     disk: Disk
@@ -72,7 +72,7 @@ class DeliveryWorld(Protocol):
 
 
 class CommitSignal(FetchWaiter):
-    """Wakes a worker with every record that becomes stable, instead of one fetch with enough bytes."""
+    """Wakes a worker when any record becomes stable."""
 
     def __init__(self, event: asyncio.Event) -> None:
         super().__init__(bytes_wanted=0)
@@ -88,22 +88,22 @@ class DeliveryWorker:
         self._world = world
         self._event = asyncio.Event()
         self.lock = asyncio.Lock()
-        # None until the first pass, and after an error: it is made again from the log.
+        # None until the first pass, and after an error: it is rebuilt from the log.
         self.delays: PartitionDelays | None = None
-        # The leader for which copies of earlier leaders were read.
+        # The leader role for which copies of earlier leaders were read.
         self._leader: Leader | None = None
-        # What was carried may not be in the log: it must be looked at again.
+        # Carried records may be missing in the log, so they must be checked again.
         self._is_doubtful = False
         # The log end after the last carried record.
         self._carried_end = Offset(0)
-        # Everything below it was carried, where this broker leads: retention may delete it.
+        # On the leader: everything below it was carried, so retention may delete it.
         self.carried_to = Offset(0)
         self._wake_at_ms: int | None = None
         self._checkpoint_at_ms = world.clock.monotonic_ms() + CHECKPOINT_MS
         self._complaints = RateLimitedLog(logger)
 
     def wake(self) -> None:
-        """The partition has another role, or the same one again."""
+        """The partition's role has changed, or began again."""
         self._event.set()
 
     @property
@@ -111,7 +111,7 @@ class DeliveryWorker:
         return 0 if self.delays is None else len(self.delays.pending)
 
     async def run(self) -> None:
-        """Until it is cancelled, or the partition is closed."""
+        """Run until it is cancelled, or the partition is closed."""
         signal = CommitSignal(self._event)
         self.partition.add_fetch_waiter(signal, ReadTo.STABLE)
         try:
@@ -125,7 +125,7 @@ class DeliveryWorker:
             self.partition.remove_fetch_waiter(signal)
 
     async def _wait(self) -> None:
-        """Until something is committed, or due, or a checkpoint is."""
+        """Wait until records are committed or due, or a checkpoint is due."""
         while not self._event.is_set():
             left_s, checkpoint_s = self._seconds_left(), self._seconds_to_checkpoint()
             if left_s <= 0 or checkpoint_s <= 0:
@@ -139,14 +139,14 @@ class DeliveryWorker:
         await asyncio.sleep(max(0.0, min(self._seconds_left(), FEED_PAUSE_S)))
 
     def _seconds_left(self) -> float:
-        """How long to wait; 0 or less: something is due."""
+        """How long to wait; 0 or less: a record is due."""
         if self._wake_at_ms is None:
             return math.inf
         left_ms = self._wake_at_ms - self._world.clock.now_ms()
         return 0.0 if left_ms <= 0 else max(LOOK_S_MIN, min(left_ms / 1000, LOOK_S_MAX))
 
     def _seconds_to_checkpoint(self) -> float:
-        """Also when nothing happens any more: a start after a kill reads what came after the last one."""
+        """Also when the topic is idle: a start after a kill reads the log from the last checkpoint."""
         partition = self.partition
         if not partition.is_online or not partition.has_log:
             return math.inf
@@ -155,7 +155,7 @@ class DeliveryWorker:
         return (self._checkpoint_at_ms - self._world.clock.monotonic_ms()) / 1000
 
     async def run_pass(self) -> bool:
-        """Feed what is committed, and deliver what is due. Return True if there is more to do at once."""
+        """Feed committed records, and deliver due ones. Return True if there is more to do at once."""
         async with self.lock:
             return await self._try_pass()
 
@@ -167,7 +167,7 @@ class DeliveryWorker:
         try:
             return await self._pass()
         except (StorageError, RequestError, WheelCorrupt) as error:
-            # The log moved on, or the disk failed or is full: everything here can be made again from the log.
+            # The log has changed, or the disk failed or is full: the state can be rebuilt from the log.
             self.delays = self._leader = None
             self._wake_at_ms = self._later()
             self._complaints.log(
@@ -191,7 +191,7 @@ class DeliveryWorker:
             await self._run(delays.end_leading)
         stable_end, now_ms = partition.last_stable_offset, world.clock.now_ms()
         if leader is None:
-            # If it leads, it may deliver later: the lease is renewed, or the epoch's first offset is committed.
+            # A leader may deliver later, once its lease is renewed or its epoch's first offset is committed.
             self._wake_at_ms = None if partition.leader is None else self._later()
             job = await self._run(partial(delays.follow, stable_end, now_ms=now_ms))
         else:
@@ -238,7 +238,7 @@ class DeliveryWorker:
         return delays
 
     def _leading(self) -> Leader | None:
-        """The leader, if it may deliver: everything that earlier leaders delivered is committed, so it is known."""
+        """The leader role, if it may deliver: all deliveries of earlier leaders are committed, and so known."""
         partition = self.partition
         leader = partition.leader
         if leader is None or partition.config.respool_mirror or not self._world.may_act():
@@ -271,7 +271,7 @@ class DeliveryWorker:
                 try:
                     await self._run(self.delays.write_checkpoint)
                 except StorageError as error:
-                    # More of the log is scanned after the start.
+                    # Without it, the next start scans more of the log.
                     logger.warning("%s: no checkpoint of delays: %s", self.partition.name, error)
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -280,7 +280,7 @@ class DeliveryWorker:
     # -- retention ---------------------------------------------------------------------------------------------------
 
     async def carry_to(self, new_start: Offset) -> bool:
-        """Append what waits below `new_start` again, and commit it. Return False if that must wait.
+        """Append records that wait below `new_start` again, and commit them. Return False if that must wait.
 
         Raises:
             RequestError, StorageError: it could not be appended or committed.
@@ -298,14 +298,14 @@ class DeliveryWorker:
         except TimeoutError:
             return False
         except (RequestError, StorageError):
-            # What was prepared and not appended must be prepared again.
+            # Prepared records that were not appended must be prepared again.
             self._is_doubtful = True
             raise
         self.carried_to = new_start
         return True
 
     async def _wait_for_carried(self) -> bool:
-        """Wait while many carried records have not come back. False: an open transaction holds them up."""
+        """Wait while many carried records are not stable yet. False: an open transaction holds them up."""
         until_ms = self._world.clock.monotonic_ms() + COMMIT_S_MAX * 1000
         while self.delays is not None and self.delays.pending.carrying > CARRIED_TOGETHER:
             if self._world.clock.monotonic_ms() >= until_ms:

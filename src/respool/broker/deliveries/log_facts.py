@@ -1,4 +1,4 @@
-"""Reads what a partition's log says about delays. Runs in any thread.
+"""Reads the delay headers of a partition's log. Runs in any thread.
 
 ```
  scanned_to                        last stable offset          high watermark
@@ -26,11 +26,11 @@ BATCH_BYTES_MAX = 100 * 1024 * 1024
 
 
 class ReadFacts(NamedTuple):
-    """What the batches from an offset to `end` say."""
+    """The delay facts of the batches from an offset to `end`."""
 
     facts: list[Fact]
     end: Offset
-    # Of the last batch.
+    # The leader epoch of the last batch.
     last_epoch: LeaderEpoch
 
 
@@ -43,14 +43,14 @@ class LogFacts:
         self.read_bytes = 0
 
     def read(self, begin: Offset, max_offset: Offset, *, is_stable: bool = True) -> ReadFacts:
-        """Return what about `CHUNK_BYTES` of batches from `begin` on say.
+        """Return the facts of about `CHUNK_BYTES` of batches, beginning at `begin`.
 
         `max_offset` is at most the last stable offset; without `is_stable` at most the log end, and what is in
         transactions is left out.
 
         Raises:
             OffsetOutOfRange: the log starts after `begin` by now, or was truncated.
-            StorageError: the disk does not have what it should.
+            StorageError: the log cannot be read.
         """
         facts: list[Fact] = []
         end, last_epoch = begin, LeaderEpoch(-1)

@@ -19,15 +19,15 @@ from respool.timing.due_header import DelayRules
 from respool.timing.pending import DueRecord, Pending
 
 FOLDER = "pending"
-# Entries of the wheel that one job moves, and records that it prepares for delivery.
+# Maximum number of wheel entries that one job moves, and of records that it prepares.
 STEP = 20_000
 DELIVERED_TOGETHER = 1_000
 DELIVERED_BYTES_MAX = 4 * 1024 * 1024
 # Bytes of the log that one job feeds.
 FED_BYTES_MAX = 8 * 1024 * 1024
-# Copies that may lie above the last stable offset, while a transaction is open below them.
+# Maximum number of copies above the last stable offset, while a transaction is open below them.
 IN_FLIGHT_MAX = 100_000
-# When nothing may be delivered for a while, the next look comes after this.
+# The interval between checks while delivery is blocked.
 NO_ROOM_MS = 100
 
 
@@ -40,13 +40,13 @@ class DueBatch(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """What a job found.
+    """The result of a job.
 
     Attributes:
-        is_fed: everything that is stable was fed.
+        is_fed: all stable records were fed.
         is_busy: there is more to do at once.
-        wake_at_ms: when something is due next; None if nothing waits.
-        batches: what is due now, to be appended in this order.
+        wake_at_ms: when the next record is due; None if no record waits.
+        batches: the due records, to be appended in this order.
     """
 
     is_fed: bool = True
@@ -85,7 +85,7 @@ class PartitionDelays:
 
     @property
     def fits_log(self) -> bool:
-        """False if the log lost its end since, and what was fed there: it must be read again."""
+        """False if the log was truncated below what was fed: it must be read again."""
         pending, log = self.pending, self.log
         if pending.scanned_to > log.log_end:
             return False
@@ -98,11 +98,11 @@ class PartitionDelays:
 
     @property
     def is_changed(self) -> bool:
-        """True if a checkpoint would say something new."""
+        """True if the state has changed since the last checkpoint."""
         return self.pending.scanned_to != self._checkpointed_to and self.log.has_folder
 
     def follow(self, stable_end: Offset, *, now_ms: int) -> Job:
-        """A follower's job: feed, and drop what was cancelled and its leader passed over."""
+        """A follower's job: feed, and drop the cancelled records that the leader has skipped."""
         if not self._feed(stable_end):
             return Job(is_fed=False, is_busy=True)
         pending = self.pending
@@ -213,7 +213,7 @@ class PartitionDelays:
         return False
 
     def _read_above(self) -> None:
-        """Look at what earlier leaders wrote above the last stable offset."""
+        """Read the copies of earlier leaders above the last stable offset."""
         facts = []
         begin, end = self.pending.scanned_to, self.log.log_end
         while begin < end:
@@ -227,7 +227,7 @@ class PartitionDelays:
     def _copies(
         self, due: list[DueRecord], now_ms: int
     ) -> tuple[list[DueRecord], list[NewRecord], bool]:
-        """The copies of what is due and was not cancelled; True if not all fitted."""
+        """The copies of due records that were not cancelled; True if there was no room for all."""
         delivered: list[DueRecord] = []
         copies: list[NewRecord] = []
         facts = self._facts.facts_at((one.offset for one in due), bytes_max=DELIVERED_BYTES_MAX)
@@ -235,7 +235,8 @@ class PartitionDelays:
             if one.offset not in facts and number == 0:
                 facts[one.offset] = self._facts.fact_at(one.offset)
             if one.offset not in facts:
-                # Read by offset, delivered by time: what was not read any more, and all after it, comes next.
+                # Records are read by offset and delivered by time: the first that was not read, and all after it, come
+                # next.
                 for later in due[number:]:
                     self.pending.put_back(later.offset)
                 return delivered, copies, True

@@ -19,7 +19,8 @@ Ends: TypeAlias = tuple[tuple[Partition, Offset], ...]
 def append_marker_to_all(
     succession: Succession, marker: EndTransactionMarker, *, now_ms: int, needs_newer_epoch: bool
 ) -> Ends:
-    """Append the marker wherever the transaction is open; nowhere open, to the log that would take its records.
+    """Append the marker to each log in which the transaction is open; if there is none, to the log that would take its
+    records.
 
     A repetition, after an error in between, skips the logs that have it.
 
@@ -35,10 +36,10 @@ def append_marker_to_all(
         appended = one.append_marker(alias, now_ms=now_ms, needs_newer_epoch=needs_newer_epoch)
         ends.append((one, Offset(appended.last_offset + 1)))
     if destination not in found:
-        # A late batch of the transaction must not begin it again there.
+        # A late batch must not reopen the transaction there.
         log = destination.log
         log.producers.void_verifications(succession.id_in(destination, producer_id))
-    # A repeated marker is durable only with the first one.
+    # A repeated marker is durable only once the first one is.
     written = {one for one, _ in ends}
     ends += [(one, one.log.log_end) for one in succession.logs if one not in written]
     return tuple(ends)

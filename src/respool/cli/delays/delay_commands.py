@@ -50,15 +50,18 @@ def list_delayed(
     partition: Partition = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Only messages that are due by this time."),
+        typer.Option(metavar="TIME", help="Only messages due by this time."),
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Show this many, the next ones first.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of messages to show, the next ones first."
+        ),
     ] = SHOWN,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """List messages that wait, in the order of their delivery."""
+    """List delayed messages in the order of their delivery."""
     from respool.cli.delays.delay_options import time_ahead_ms
 
     until_ms = None if until is None else time_ahead_ms(until)
@@ -111,7 +114,7 @@ def cancel(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Cancel the delayed message with an id, wherever in the topic it waits."""
+    """Cancel the delayed message with an id, in whichever partition it is."""
     cluster = connection.connect()
     key = schedule_id.encode()
     found = [one for one in _find(cluster, cluster.topic(topic), partition) if one.id == key]
@@ -142,7 +145,7 @@ def stats(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Count the messages that wait, by partition, and show when the next and the last are due."""
+    """Count delayed messages by partition, and show when the next and the last are due."""
     cluster = connection.connect()
     known = cluster.topic(topic)
     found = _find(cluster, known, None)
@@ -198,7 +201,7 @@ def _send_cancel(connection: BrokerConnection, topic: str, message: "DelayedMess
     )
     producer.flush(SEND_SECONDS + 1)
     if not errors:
-        raise OperatorError("no answer came, so the message may or may not be cancelled")
+        raise OperatorError("there was no reply, so the message may or may not be cancelled")
     if errors[0] is not None:
         raise to_cli_error(errors[0], connection.bootstrap)
 

@@ -34,7 +34,7 @@ def delay_options(
 
 
 def time_ahead_ms(text: str) -> int:
-    """As other options for times, and `tomorrow`, with a time of the day or without."""
+    """Parses a time as other options do; also `tomorrow`, with or without a time of day."""
     words = text.lower().split()
     if words[:1] != [_TOMORROW]:
         return options.time_ms(text, option="--at")

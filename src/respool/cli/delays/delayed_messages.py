@@ -1,7 +1,7 @@
-"""Which messages of a topic wait for their time: read from the topic's partitions, as its brokers do.
+"""Finds the delayed messages of a topic by reading its partitions, as its brokers do.
 
-Consumers are not shown these messages; a reader with a mirror's client id is. The whole topic is read, since a message
-may wait for long; what was delivered, cancelled or replaced is left out.
+Consumers do not see these messages; a reader with a mirror's client id does. The whole topic is read, since a message
+may wait for long; delivered, cancelled and replaced ones are left out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ def find_delayed(
     partitions: Iterable[int] | None = None,
     on_read: Callable[[int], None] = lambda _: None,
 ) -> list[DelayedMessage]:
-    """Return what waits, in the order of delivery. `on_read` is called with the number of messages read.
+    """Return the delayed messages in the order of delivery. `on_read` is called with the number of messages read.
 
     Raises:
         UsageError: the topic has no delays.
@@ -71,7 +71,7 @@ def find_delayed(
 
 
 class WaitingInLog:
-    """What waits in a partition, by its records in the order of their offsets."""
+    """The delayed messages of a partition, from its records in the order of their offsets."""
 
     def __init__(self, partition: int, rules: DelayRules) -> None:
         self._partition = partition

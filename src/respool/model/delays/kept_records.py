@@ -1,4 +1,4 @@
-"""What retention must keep of a log: delayed records wait there, or it is not archived yet."""
+"""The parts of a log that retention must keep: delayed records wait there, or they are not archived yet."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ OFFSET_MAX = Offset(2**63 - 1)
 
 
 class KeptRecords(NamedTuple):
-    """Everything from an offset on; and bytes of the log that do not count as its size."""
+    """Everything from an offset on is kept; some bytes of the log do not count as its size."""
 
     from_offset: Offset
     uncounted_bytes: int
-    # Of an archived topic: everything from here on is on brokers only.
+    # For an archived topic: everything from here on is only on brokers.
     archived_end: Offset = Offset(0)
 
 

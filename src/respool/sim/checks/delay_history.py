@@ -1,4 +1,4 @@
-"""What simulated producers asked of a topic with delays. Its checks are `delay_log.py` and `delay_watch.py`.
+"""The delays that simulated producers requested. Its checks are `delay_log.py` and `delay_watch.py`.
 
 D1 a committed, uncancelled record that is due is visible once
 D2 ... before its time by the clock of any broker; or a hidden record is visible

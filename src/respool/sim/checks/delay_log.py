@@ -1,4 +1,4 @@
-"""What the committed records of a partition with delays say, read without the broker's code for delays. Pure.
+"""Reads the delays of a partition's committed records, without the broker's code for delays. Pure.
 
 `DelayLog.take` gets each committed batch once, in the order of offsets, before retention deletes it. Then `check`
 compares what was delivered with what producers asked for.
