@@ -139,7 +139,7 @@ def test_durations_and_times_are_given_in_milliseconds_or_as_pythons_own() -> No
 
 def test_a_code_that_is_not_kafkas_is_a_mistake() -> None:
     with pytest.raises(
-        TypeError, match="ApiVersionsResponse v0, error_code: 9999 is no error code"
+        TypeError, match="ApiVersionsResponse v0, error_code: 9999 is not an error code"
     ):
         shape(response_class(Api.API_VERSIONS, 0), {"error_code": 9999, "api_keys": []})
 

@@ -1,4 +1,4 @@
-"""`respool topic shrink` and `respool topic retire`: fewer partitions for a topic."""
+"""`respool topic shrink` and `respool topic retire`: partitions taken away."""
 
 from typing import Annotated
 
@@ -14,9 +14,7 @@ Name = Annotated[
         metavar="NAME", parser=options.topic_name, help="The topic.", show_default=False
     ),
 ]
-DryRun = Annotated[
-    bool, options.flag("--dry-run", text="Only check whether the change is possible.")
-]
+DryRun = Annotated[bool, options.flag("--dry-run", text="Only check whether it could be done.")]
 Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
 
 
@@ -29,7 +27,7 @@ def shrink(
         typer.Option(
             "--to",
             metavar="N",
-            help="Number of partitions that continue to take messages: a divisor of the current number.",
+            help="How many partitions take messages from then on: a divisor of the present number.",
         ),
     ],
     unkeyed: Annotated[
@@ -44,7 +42,7 @@ def shrink(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Reduce the partitions of a topic: the others take no more messages, and stay readable until retention ends."""
+    """Give a topic fewer partitions: the others are read until their retention ends, and take no messages."""
     from respool.operate.topic_layouts import shrink_topic
 
     cluster = connection.connect()
@@ -70,7 +68,7 @@ def retire(
         bool,
         options.flag(
             "--force",
-            text="Also retire partitions that still have messages, which are deleted, or that groups have not read.",
+            text="Also with messages in them, which are deleted, or unread by groups.",
         ),
     ] = False,
     dry_run: DryRun = False,
@@ -78,7 +76,7 @@ def retire(
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
-    """Remove a topic's sealed partitions once they are empty and all groups have read them."""
+    """Take a topic's sealed partitions away, once they are empty and all groups have read them."""
     from respool.operate.topic_layouts import retire_partitions
 
     cluster = connection.connect()

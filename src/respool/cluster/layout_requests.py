@@ -1,6 +1,6 @@
 """Changes of how many of a topic's partitions take records: shrink, grow after a shrink, retire. Pure.
 
-A change has two steps. Each is one guarded write, and the state between them is consistent:
+A change has two steps, each one guarded write, and nothing is half done between them:
 
 1. The record gets the new family. The controller gives each family the same replicas and one leader (`families.py`),
    while records go where they always went.
@@ -38,7 +38,7 @@ from respool.model.topic_config import TopicConfig
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutChange:
     writes: list[GuardedWrite]
-    # False: replicas must be aligned first; retry.
+    # False: replicas are to be aligned first; ask again.
     is_complete: bool
 
 
@@ -209,7 +209,7 @@ def needs_handover(layout: PartitionLayout, number: int) -> bool:
 def retire_topic(view: ClusterView, topic: TopicImage) -> list[GuardedWrite]:
     """The writes that take a topic's sealed partitions away; they are gone once the first one has succeeded.
 
-    The caller checks that they are empty, and read by all groups.
+    That they are empty, and read by all groups, is for the caller to check.
 
     Raises:
         InvalidPartitions: no partition is sealed.

@@ -1,11 +1,11 @@
-"""`respool serve --secure`: creates an authority, a certificate and an administrator for a broker without them.
+"""`respool serve --secure`: an authority, a certificate and an administrator for a broker that has none yet.
 
     <data>/security/ca.pem              the authority, which clients trust
     <data>/security/ca.key              its key
     <data>/security/broker.pem          the broker's key and certificate
     <data>/security/admin.properties    for --client-config: how the user admin connects
 
-The next start reuses these files. The certificate is renewed if the broker's name has changed.
+A second start finds all of it. The certificate is made again if the broker has another name.
 """
 
 import ipaddress
@@ -37,9 +37,9 @@ PASSWORD_BYTES = 18
 
 
 def secure_flags(settings: Settings) -> dict[str, object]:
-    """Create the missing files, and return the settings that secure the broker."""
+    """Make what is missing, and return the settings with which the broker is secured."""
     folder = Path(settings.data).absolute() / FOLDER
-    # Both folders may be new; a single call would give the data folder the mode of the umask.
+    # Both may be new: with one call the data folder would have the mode of the umask.
     os.makedirs(folder.parent, mode=0o700, exist_ok=True)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     os.chmod(folder, 0o700)
@@ -62,7 +62,7 @@ def secure_flags(settings: Settings) -> dict[str, object]:
 
 
 def producer_lines(flags: Mapping[str, object]) -> list[str]:
-    """The three lines of client configuration that are needed besides user and password."""
+    """The three lines that a producer needs besides a user and a password."""
     return [
         "security.protocol=SASL_SSL",
         f"ssl.ca.location={flags['ssl_ca_file']}",
@@ -71,7 +71,7 @@ def producer_lines(flags: Mapping[str, object]) -> list[str]:
 
 
 def bootstrap_login(settings: Settings) -> Login | None:
-    """The user to create unless it exists.
+    """The user that is created if there is none.
 
     Raises:
         SettingsError: the file of `bootstrap_user_file` cannot be used.
@@ -118,7 +118,7 @@ def _names(*hosts: str) -> list[str]:
 
 
 def _make_certificate(folder: Path, names: Iterable[str]) -> None:
-    """Create the authority and the certificate if they are missing."""
+    """Make the authority and the certificate, as far as they are missing."""
     noted = folder / "names"
     text = "\n".join(names) + "\n"
     if (folder / "broker.pem").exists() and noted.exists() and noted.read_text() == text:
@@ -171,7 +171,7 @@ def _certificate(
     issuer: "x509.Name | None",
     names: Iterable[str],
 ) -> "x509.Certificate":
-    """Create a certificate for these names; without an issuer, a self-signed authority."""
+    """A certificate for these names; of an authority if there is no issuer."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID

@@ -28,7 +28,7 @@ def shrink_topic(
     `on_aligning` gets the broker's message, once, if replicas have to be aligned first, which may take long.
 
     Raises:
-        UsageError: the topic cannot be shrunk to this number.
+        UsageError: the number is none that the topic can be shrunk to.
         OperatorError: the topic cannot be shrunk, or not now.
     """
     kind = LayoutChangeKind.SHRINK_UNKEYED if is_unkeyed else LayoutChangeKind.SHRINK
@@ -52,7 +52,7 @@ def shrink_topic(
 def retire_partitions(
     cluster: ClusterAdmin, name: str, *, is_forced: bool = False, is_dry_run: bool = False
 ) -> None:
-    """Remove the topic's sealed partitions.
+    """Take the topic's sealed partitions away.
 
     Raises:
         OperatorError: they have messages, or groups have not read them; `is_forced` allows both.

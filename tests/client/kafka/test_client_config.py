@@ -93,7 +93,7 @@ def test_values_are_escaped_as_in_java(line: str, password: str) -> None:
         ("security.protocl=SSL", "file: security.protocl: there is no such property; did you mean"),
         (
             "acks=all",
-            "file, line 1: 'acks' is no property .*properties of the connection only.* those of producers",
+            "file, line 1: 'acks' is not a property .*properties of the connection only.* those of producers",
         ),
         ("# a file\nhello", "file, line 2 is not name=value"),
         ("hello world", "file, line 1 is not name=value"),

@@ -110,7 +110,7 @@ def _version(cluster: Cluster, topic: str) -> int:
         ({"history": "tape"}, "'auto', 'table' or 'brokers'"),
         ({"schema": "table", "history": "brokers"}, "contradicts"),
         ({"schema": "infer", "history": "table"}, "its own columns"),
-        ({"schema": "table", "lateness": 1}, "not for a read of the topic's table"),
+        ({"schema": "table", "lateness": 1}, "not supported for reads of the topic's table"),
         ({"schema": "infer", "errors": "null"}, "'stop' or 'drop'"),
     ],
 )

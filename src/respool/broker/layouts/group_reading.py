@@ -13,7 +13,7 @@ class ReadingGroups(Protocol):
     async def readers(self, topic: TopicImage) -> "list[GroupReading]":
         """
         Raises:
-            RequestError: the state of some groups is unavailable now.
+            RequestError: some groups cannot be asked for now.
         """
         ...
 

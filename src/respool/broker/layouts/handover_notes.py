@@ -1,8 +1,8 @@
-"""The notes that a family's leader writes to the partitions' keys after a change of the topic's layout. Pure.
+"""What the leader of a family notes in the partitions' keys when a topic's layout has changed. Pure.
 
-- for a partition that was just sealed: where its producers' batches end;
-- for a partition that now takes records of others: this fact, and the offset up to which its readers are shown records
-  until all groups have read the keys' older records elsewhere.
+- of a partition that was just sealed: where its producers' batches end;
+- of one that takes others' records now: that it does, and up to where its readers are shown records, until all groups
+  have read what the same keys got before, elsewhere.
 
 The sealed ends are written first: once the heirs have the change's epoch, it is complete.
 """
@@ -41,7 +41,7 @@ def handover_writes(
             hold = _hold(topic, layout, number, logs, now_ms=now_ms)
             heirs.append(_change(topic, number, Handover(layout.epoch, hold=hold)))
         elif before is not None:
-            # It takes only its own records again.
+            # It takes records for itself alone again.
             heirs.append(_change(topic, number, Handover(layout.epoch)))
     guard = Guard(key=keys.topic_key(topic.name), revision=topic.revision)
     why = f"{topic.name!r}: layout {layout.epoch} is in effect"
@@ -83,7 +83,7 @@ def _hold(
     if held is not None and awaited == dict(held.awaited):
         return held
     _, log_end = logs[number]
-    # Records that readers were shown must stay visible.
+    # What readers were shown stays shown.
     end = log_end if held is None else held.end
     return ReaderHold(end=end, since_ms=now_ms, awaited=tuple(sorted(awaited.items())))
 

@@ -55,7 +55,7 @@ class _Family:
         self.successions: dict[int, Succession] = {}
 
     def end(self) -> None:
-        """Another family object replaces this one. Waiting writes look again."""
+        """Another takes its place. Waiting writes look again."""
         self.is_over = True
         for one in self.successions.values():
             one.is_current = False
@@ -82,13 +82,13 @@ class Layouts:
         self._families: dict[tuple[TopicId, int], _Family] = {}
         self._redirected = world.metrics.counter(
             "respool_redirected_batches_total",
-            "Number of batches for sealed partitions that were appended to their heirs.",
+            "Batches for sealed partitions, appended to their heirs.",
         )
-        # None until the group coordinators exist.
+        # None until the groups are there.
         self._holds: ReaderHolds | None = None
 
     def watch_holds(self, progress: ReadingGroups) -> None:
-        """End holds of readers once the groups have read the older records."""
+        """End holds of readers once the groups have read what they should."""
         self._holds = ReaderHolds(
             catalog=self._catalog,
             partitions=self._partitions,
@@ -131,7 +131,7 @@ class Layouts:
             raise NotLeader(f"{topic}-{number}: its layout has just changed")
         layout = image.layout
         if not self._partitions.may_act:
-            raise NotLeader(f"{topic}-{number}: this broker's lease has expired")
+            raise NotLeader(f"{topic}-{number}: this broker's lease has run out")
         family = self._families.get((image.id, layout.root(number)))
         if family is None or family.epoch != layout.epoch:
             raise NotLeader(
@@ -139,7 +139,7 @@ class Layouts:
             )
         if is_complete and not family.is_ready:
             raise AwaitsHandover(
-                f"{topic}-{number}: its records are about to go to partition {layout.heir(number)}",
+                f"{topic}-{number}: its records go to partition {layout.heir(number)} in a moment",
                 ready=family.ready,
             )
         found = family.successions.get(number)
@@ -200,7 +200,7 @@ class Layouts:
         topic = self._catalog.image.topics.get(partition.name.topic)
         if topic is None or topic.id != partition.topic_id or topic.layout is None:
             return
-        # Another leader may have appended to its log since the ends were captured.
+        # What its log had at that moment may be less than another leader has appended since.
         self._end_family(topic.id, topic.layout.root(partition.name.partition))
         self.on_topic(topic.name)
 
@@ -237,7 +237,7 @@ class Layouts:
     # -- completing a change -------------------------------------------------------------------------------------------
 
     async def _complete(self, family: _Family) -> None:
-        """Commit the family's logs, note the change unless it is noted already, and release the writes."""
+        """Commit what the family's logs have, note the change if nobody did, and release its writes."""
         failures = 0
         while not family.is_over:
             try:
@@ -259,7 +259,7 @@ class Layouts:
         family.release()
 
     async def _note(self, family: _Family) -> bool:
-        """Write the leader's notes. Return True if the image has them."""
+        """Write what the leader notes. Return True if the image has it."""
         topic = self._catalog.image.topics_by_id.get(family.topic_id)
         if topic is None or topic.layout is None or topic.layout.epoch != family.epoch:
             return family.is_over

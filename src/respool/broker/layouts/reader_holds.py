@@ -1,9 +1,8 @@
-"""Ends holds of readers: once every group has read the keys' older records, or on timeout.
+"""Ends holds of readers: once every group has read what the same keys got before, or when the time is over.
 
 A key's records were in a partition that is now sealed, and go to its heir. So the heir's leader shows consumers nothing
 newer until every group with members that reads the topic has committed the ends that were noted, or
-`respool.shrink.barrier.ms` has passed. The same applies when a partition takes records again. Producers and followers
-continue.
+`respool.shrink.barrier.ms` has passed. The same when a partition takes records again. Producers and followers continue.
 
 The hold is in the partition's key, so followers and later leaders hold, too.
 """
@@ -55,7 +54,7 @@ class ReaderHolds:
         self._watched: set[TopicId] = set()
         self._seconds = metrics.histogram(
             "respool_shrink_barrier_seconds",
-            "How long new records of a partition were held back after a shrink, to keep the order of keys.",
+            "How long consumers were not shown new records of a partition, for the order of keys after a shrink.",
             buckets=HOLD_BOUNDS,
         )
 
@@ -92,9 +91,7 @@ class ReaderHolds:
                         counted = {one.group_id for one in readers}
                     behind = [one for one in readers if one.group_id in counted]
                 except RequestError as error:
-                    logger.debug(
-                        "%s: the state of groups is unavailable now: %s", topic.name, error
-                    )
+                    logger.debug("%s: groups cannot be asked for now: %s", topic.name, error)
                 for number, hold in held.items():
                     names = None
                     if behind is not None:
@@ -108,9 +105,9 @@ class ReaderHolds:
     async def _release_if_due(
         self, topic: TopicImage, number: int, hold: ReaderHold, behind: list[str] | None
     ) -> None:
-        """`behind`: the groups that have not read the older records; None: unknown."""
+        """`behind`: the groups that have not read what is awaited; None: nobody can tell."""
         held_ms = self._clock.now_ms() - hold.since_ms
-        # A clock that was set back must not prolong the hold indefinitely.
+        # A clock that was set back must not prolong it for ever.
         is_over = not 0 <= held_ms < topic.config.respool_shrink_barrier_ms
         if behind != [] and not is_over:
             return
@@ -120,7 +117,7 @@ class ReaderHolds:
         why = f"{topic.name}-{number}: readers are shown all records"
         if behind:
             logger.warning(
-                "%s after %d ms, although these groups have not read their keys' older records, in partitions %s: %s",
+                "%s after %d ms, though these groups have not read what their keys got before, in partitions %s: %s",
                 why,
                 held_ms,
                 _ends_text(dict(hold.awaited)),

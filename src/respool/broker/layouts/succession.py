@@ -1,11 +1,10 @@
-"""Decides where batches for one partition of a topic that was shrunk are appended, and checks their producers'
-sequences.
+"""Where batches for one partition of a topic that was shrunk are appended, and what is known of their producers.
 
 A producer's last batches for the partition may lie in any log of its lineage: its own, and those of every heir that it
 has had. Their leader is one broker (`cluster/families.py`), which looks into all of them:
 
 1. A retry of one of the last batches is found wherever that was appended.
-2. The producer continues from its newest state, in whichever log it is.
+2. The producer continues where the newest state says that it is, in whichever log.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ ALIASES_MAX = 1_000
 
 
 class AwaitsHandover(NotLeader):
-    """This broker will take the records once the change of the layout is complete."""
+    """The records will be taken by this broker, once the change of the layout is complete."""
 
     def __init__(self, message: str, *, ready: "asyncio.Future[None]") -> None:
         super().__init__(message)
@@ -68,7 +67,7 @@ class Succession:
 
     @property
     def is_redirect(self) -> bool:
-        """True if the records go to another partition than the named one."""
+        """True if the records go to another partition than the one that is named."""
         return self.destination.name != self.name
 
     @property
@@ -82,7 +81,7 @@ class Succession:
             self._redirected.inc()
 
     def batch_for(self, batch: RecordBatch) -> RecordBatch:
-        """Return the batch to append to the destination."""
+        """The batch as it is appended to the destination."""
         producer_id = batch.header.producer_id
         if producer_id < 0 or not self.is_redirect:
             return batch

@@ -19,8 +19,7 @@ Ends: TypeAlias = tuple[tuple[Partition, Offset], ...]
 def append_marker_to_all(
     succession: Succession, marker: EndTransactionMarker, *, now_ms: int, needs_newer_epoch: bool
 ) -> Ends:
-    """Append the marker to each log in which the transaction is open; if there is none, to the log that would take its
-    records.
+    """Append the marker wherever the transaction is open; nowhere open, to the log that would take its records.
 
     A repetition, after an error in between, skips the logs that have it.
 
@@ -36,10 +35,10 @@ def append_marker_to_all(
         appended = one.append_marker(alias, now_ms=now_ms, needs_newer_epoch=needs_newer_epoch)
         ends.append((one, Offset(appended.last_offset + 1)))
     if destination not in found:
-        # A late batch must not reopen the transaction there.
+        # A late batch of the transaction must not begin it again there.
         log = destination.log
         log.producers.void_verifications(succession.id_in(destination, producer_id))
-    # A repeated marker is durable only once the first one is.
+    # A repeated marker is durable only with the first one.
     written = {one for one, _ in ends}
     ends += [(one, one.log.log_end) for one in succession.logs if one not in written]
     return tuple(ends)

@@ -187,7 +187,7 @@ def _check_name(name: str, where: str, *, has_separator: bool) -> None:
         else ", which has properties of the connection only (docs/operating.md#security lists them); those of "
         "producers and consumers, such as acks or group.id, do not belong in it"
     )
-    raise BadArgument(f"{where}: {name!r} is not a property of clients{hint}")
+    raise BadArgument(f"{where}: {name!r} is not a property of a client config{hint}")
 
 
 def _servers(properties: Mapping[str, str]) -> str | None:

@@ -32,12 +32,12 @@ class PartitionLayout:
     family: int
     # Grows with every change of the number of active partitions; 0: only the replicas are being aligned.
     epoch: int
-    # Every number of active partitions that the topic has had, without repetitions.
+    # Every number of active partitions there was, without repetitions.
     counts: tuple[int, ...]
     # The number of active partitions before the last change; the present one, if there was none.
     previous: int
     # Partitions that are created again after they were retired begin with this leader epoch: a broker that was down
-    # in the meantime still has the old log.
+    # meanwhile still has the old log.
     first_epoch: LeaderEpoch = FIRST_EPOCH
 
     def __post_init__(self) -> None:
@@ -88,21 +88,21 @@ def common_family(layout: PartitionLayout, count: int) -> int:
 
 
 class ReaderHold(NamedTuple):
-    """Holds back this partition's newer records from readers until they have read the keys' older ones elsewhere."""
+    """Readers are not shown this partition's newer records until they have read the keys' older ones elsewhere."""
 
-    # Readers are shown the records below this offset.
+    # They are shown the records below.
     end: Offset
     # The wall clock when it began, by its leader.
     since_ms: int
-    # The partitions to read first, each with the offset to read up to.
+    # The partitions to be read first, and up to where.
     awaited: tuple[tuple[int, Offset], ...]
 
 
 class Handover(NamedTuple):
-    """The note of the partition's leader about the last change of the layout that affects this partition."""
+    """What the partition's leader has noted about the last change of the layout that concerns this partition."""
 
     # The layout's epoch. Until it is noted, records for partitions whose heir has changed are held.
     epoch: int
-    # For a sealed partition: where its producers' batches end.
+    # Of a sealed partition: where its producers' batches end.
     sealed_end: Offset | None = None
     hold: ReaderHold | None = None

@@ -128,7 +128,7 @@ def test_without_the_right_create_the_missing_topic_and_its_command_are_named() 
 def test_without_the_right_write_it_fails_at_the_start() -> None:
     admin = Admin()
     admin.rights = {AclOperation.READ}
-    with pytest.raises(RetryTopicMissing, match="not the right Write"):
+    with pytest.raises(RetryTopicMissing, match="does not have the permission Write"):
         prepare(admin)
 
 
