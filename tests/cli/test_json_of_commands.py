@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from cli.command_tree import all_commands, has_option
 from cli.json_shape import check_shape
 from cli.running import Run
-from respool.cli import pipeline_run
+from respool.cli.pipelines import pipeline_run
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.groups import OffsetAndMetadata, commit_offsets
 from respool.pipeline.jobs import JobOutcome

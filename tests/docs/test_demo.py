@@ -20,8 +20,8 @@ from demo.screen import Counts
 from demo.size import Size
 
 import respool
-from respool.cli import pipeline_run
 from respool.cli.main import main
+from respool.cli.pipelines import pipeline_run
 from respool.pipeline.job_settings import ModelChoice, PipelineSettings
 from respool.testing import Broker
 

@@ -18,9 +18,7 @@ from respool.cli import (
     log,
     mirror,
     output,
-    pipeline,
     produce,
-    rides,
     serve,
     topic,
     transaction,
@@ -31,6 +29,7 @@ from respool.cli.archives import archive_commands as archive
 from respool.cli.cluster import commands as cluster
 from respool.cli.delays import delay_commands as delay
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
+from respool.cli.pipelines import pipeline, rides
 from respool.cli.queues import queue_commands as queue
 from respool.cli.replays import dlq, replay
 from respool.cli.shell import completion, man_pages

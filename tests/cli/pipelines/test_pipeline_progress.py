@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from respool.cli import output, pipeline_progress
-from respool.cli.pipeline_progress import Bar, Lines, messages_behind, shown_progress
+from respool.cli import output
+from respool.cli.pipelines import pipeline_progress
+from respool.cli.pipelines.pipeline_progress import Bar, Lines, messages_behind, shown_progress
 
 
 class World:

@@ -173,7 +173,7 @@ def generate(
         duplicate_share=duplicate_share,
     )
 
-    from respool.cli import rides_run
+    from respool.cli.pipelines import rides_run
 
     if print_count is not None:
         rides_run.print_events(plan, print_count, truth=truth)

@@ -12,9 +12,9 @@ from pyarrow import parquet
 
 import respool
 from cli.running import Run
-from respool.cli import rides_run
 from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import CtrlC
+from respool.cli.pipelines import rides_run
 from respool.client.arrow.writing.arrow_producer import ArrowProducer
 from respool.rides.ride_plan import DAY_MS, HOUR_MS
 from respool.testing import Broker
@@ -178,7 +178,7 @@ def test_a_topic_that_keeps_too_little_is_warned_of(run: Run, broker: Broker) ->
 def test_ctrl_c_ends_it_after_what_was_begun(
     run: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from respool.cli import rides_run
+    from respool.cli.pipelines import rides_run
 
     @contextmanager
     def pressed() -> Iterator[CtrlC]:

@@ -13,10 +13,10 @@ import pytest
 from deltalake import write_deltalake
 
 from cli.running import Run
-from respool.cli import pipeline, pipeline_run
 from respool.cli.exit_codes import ExitCode
-from respool.cli.pipeline_progress import Lines
-from respool.cli.pipeline_run import cause_of
+from respool.cli.pipelines import pipeline, pipeline_run
+from respool.cli.pipelines.pipeline_progress import Lines
+from respool.cli.pipelines.pipeline_run import cause_of
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.security import Login, Security
 from respool.model.operator_errors import OperatorError

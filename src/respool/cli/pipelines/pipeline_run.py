@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from respool.cli import output
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.interrupts import noticing_ctrl_c
-from respool.cli.pipeline_progress import JobsProgress, shown_progress
+from respool.cli.pipelines.pipeline_progress import JobsProgress, shown_progress
 from respool.client.kafka import errors as client_errors
 from respool.model.errors import RespoolError
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable

@@ -180,7 +180,7 @@ def run(
     every_ms = options.duration_ms(every, option="--every")
     _check_packages(RUN_NEEDS, extra="pipeline")
 
-    from respool.cli import pipeline_run
+    from respool.cli.pipelines import pipeline_run
     from respool.pipeline.job_settings import PipelineSettings
 
     settings = PipelineSettings(

@@ -1,0 +1,1 @@
+"""`respool pipeline` and `respool rides`."""
