@@ -14,7 +14,7 @@ import respool
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.exit_codes import ExitCode
-from respool.cli.newest_messages import StoppedBy, parse_scan
+from respool.cli.messages.newest_messages import StoppedBy, parse_scan
 from respool.cli.topic_keys import in_words, scan_keys
 from respool.testing import Broker
 

@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from respool.cli import output
-from respool.cli.message_format import for_terminal
+from respool.cli.messages.message_format import for_terminal
 from respool.inspect.dump import (
     DumpedBatch,
     RecordsUnreadable,

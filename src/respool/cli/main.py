@@ -13,12 +13,10 @@ from typer.core import TyperGroup
 from respool import __version__
 from respool.cli import (
     config_command,
-    consume,
     group,
     log,
     mirror,
     output,
-    produce,
     serve,
     topic,
     transaction,
@@ -29,6 +27,7 @@ from respool.cli.archives import archive_commands as archive
 from respool.cli.cluster import commands as cluster
 from respool.cli.delays import delay_commands as delay
 from respool.cli.exit_codes import EXIT_CODE_MEANING, ExitCode, exit_code_of
+from respool.cli.messages import consume, produce
 from respool.cli.pipelines import pipeline, rides
 from respool.cli.queues import queue_commands as queue
 from respool.cli.replays import dlq, replay

@@ -190,7 +190,7 @@ def describe(
     if not keys and (scan, since, scan_time) != (None, None, None):
         raise UsageError("--scan, --since and --scan-time need --keys")
 
-    from respool.cli.newest_messages import StoppedBy, parse_scan
+    from respool.cli.messages.newest_messages import StoppedBy, parse_scan
     from respool.cli.topic_keys import explain_cause, print_report, scan_keys
     from respool.operate.topic_description import describe_topic
 

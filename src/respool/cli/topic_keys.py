@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from respool.cli import output
-from respool.cli.message_format import for_terminal
-from respool.cli.newest_messages import Scan, Scanned, in_words_of_scan, note_offline, scan_newest
+from respool.cli.messages.message_format import for_terminal
+from respool.cli.messages.newest_messages import (
+    Scan,
+    Scanned,
+    in_words_of_scan,
+    note_offline,
+    scan_newest,
+)
 from respool.client.kafka.metadata import TopicMetadata
 from respool.model.json_bytes import bytes_to_json
 from respool.model.quantities import counted

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from cli.running import Ended, Run
 from respool.cli.exit_codes import ExitCode
-from respool.cli.newest_messages import Scan
+from respool.cli.messages.newest_messages import Scan
 from respool.cli.views.view_trial import in_words, run_trial
 from respool.client.kafka.bootstrap import Bootstrap
 from respool.model.where import parse_where

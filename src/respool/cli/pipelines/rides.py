@@ -7,7 +7,7 @@ import typer
 
 from respool.cli import options
 from respool.cli.connection_options import BrokerConnection, to_broker_or_bootstrap
-from respool.cli.produce import Compression
+from respool.cli.messages.produce import Compression
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 
 DAY_MS = 86_400_000

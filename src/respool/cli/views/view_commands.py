@@ -198,7 +198,7 @@ def try_condition(
     connection: BrokerConnection,
 ) -> None:
     """Count the newest messages that a view with this condition would show. Nothing is created."""
-    from respool.cli.newest_messages import StoppedBy, note_offline, parse_scan
+    from respool.cli.messages.newest_messages import StoppedBy, note_offline, parse_scan
     from respool.cli.views.view_trial import print_trial, run_trial
 
     wanted = parse_scan(scan, since, scan_time)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from respool.cli import output
-from respool.cli.newest_messages import Scan, Scanned, in_words_of_scan, scan_newest
+from respool.cli.messages.newest_messages import Scan, Scanned, in_words_of_scan, scan_newest
 from respool.client.kafka.metadata import TopicMetadata
 from respool.model.quantities import counted, human_bytes
 from respool.model.where import Where

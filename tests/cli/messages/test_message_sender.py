@@ -1,6 +1,6 @@
 import pytest
 
-from respool.cli.message_sender import Replicas, explain
+from respool.cli.messages.message_sender import Replicas, explain
 from respool.model.topic_config import TopicConfig
 
 DEFAULTS = TopicConfig().as_text

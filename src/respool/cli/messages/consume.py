@@ -10,10 +10,21 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
-from respool.cli.consume_range import RangeProgress, Until, is_empty, parse_start, parse_until
 from respool.cli.exit_codes import ExitCode
 from respool.cli.interrupts import noticing_ctrl_c
-from respool.cli.message_format import ReadMessage, compile_format, for_terminal, to_json_line
+from respool.cli.messages.consume_range import (
+    RangeProgress,
+    Until,
+    is_empty,
+    parse_start,
+    parse_until,
+)
+from respool.cli.messages.message_format import (
+    ReadMessage,
+    compile_format,
+    for_terminal,
+    to_json_line,
+)
 from respool.cli.options import Isolation
 from respool.model.operator_errors import NotFound, UsageError
 from respool.model.quantities import counted, partition_numbers
@@ -146,7 +157,7 @@ def consume(
         output.note("the range is empty: it ends where it begins, or before")
 
     # Imported before the first request: if confluent-kafka is missing, the error says what to install.
-    from respool.cli.topic_reader import TopicReader, plan
+    from respool.cli.messages.topic_reader import TopicReader, plan
 
     cluster = connection.connect()
     known = cluster.topic(topic)
@@ -162,7 +173,7 @@ def consume(
             )
             reader = TopicReader(connection, topic, cursors, follow=follow, isolation=isolation)
         else:
-            from respool.cli.consume_group import GroupTopicReader
+            from respool.cli.messages.consume_group import GroupTopicReader
 
             reader = GroupTopicReader(
                 connection,

@@ -4,9 +4,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.consume_range import RangeProgress
 from respool.cli.kafka_library import OFFSET_GONE
-from respool.cli.topic_reader import TopicReader
+from respool.cli.messages.consume_range import RangeProgress
+from respool.cli.messages.topic_reader import TopicReader
 from respool.model.operator_errors import OperatorError
 
 

@@ -12,7 +12,7 @@ from respool.cli import output
 from respool.cli.connection_options import BrokerConnection
 from respool.cli.exit_codes import ExitCode
 from respool.cli.kafka_library import KafkaException, make_producer, reason
-from respool.cli.message_format import LINE_BYTES_MAX, LineReader, NewMessage, read_lines
+from respool.cli.messages.message_format import LINE_BYTES_MAX, LineReader, NewMessage, read_lines
 from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import OperatorError
 from respool.model.quantities import counted, human_bytes

@@ -7,9 +7,9 @@ import pytest
 from cli.fake_cluster import FakeCluster
 from cli.running import Run
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.consume import choose_writer, pretty_writer
 from respool.cli.kafka_library import make_producer
-from respool.cli.message_format import ReadMessage
+from respool.cli.messages.consume import choose_writer, pretty_writer
+from respool.cli.messages.message_format import ReadMessage
 
 MESSAGE = ReadMessage(
     topic="t", partition=1, offset=7, timestamp_ms=-1, key=b"k\x1b", value=b"v\xff", headers=()

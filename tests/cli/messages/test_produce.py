@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
-from respool.cli.message_format import LineReader, NewMessage, read_lines
+from respool.cli.messages.message_format import LineReader, NewMessage, read_lines
 from respool.model.json_bytes import BadInput
 from respool.model.operator_errors import UsageError
 from support.quick_broker import quick_broker
@@ -167,7 +167,7 @@ def test_a_partition_that_is_not_there_is_not_found(run: Run, mock_broker: str) 
 def test_a_message_the_client_library_refuses_counts_as_failed(
     run: Run, mock_broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("respool.cli.message_sender.MESSAGE_BYTES_MAX", 1000)
+    monkeypatch.setattr("respool.cli.messages.message_sender.MESSAGE_BYTES_MAX", 1000)
     ended = run("produce", "huge", "-b", mock_broker, "-m", "small", "-m", "x" * 2000)
     assert ended.code == 1
     assert "1 message (5 B)" in ended.err

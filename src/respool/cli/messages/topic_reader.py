@@ -9,9 +9,15 @@ from typing import Any
 
 from respool.cli import kafka_library, output
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.consume_range import RangeProgress, Until, all_done, first_offset, stop_offset
 from respool.cli.interrupts import CtrlC
-from respool.cli.message_format import ReadMessage
+from respool.cli.messages.consume_range import (
+    RangeProgress,
+    Until,
+    all_done,
+    first_offset,
+    stop_offset,
+)
+from respool.cli.messages.message_format import ReadMessage
 from respool.cli.options import Isolation
 from respool.client.kafka.metadata import TopicMetadata
 from respool.model.operator_errors import OperatorError, Unreachable

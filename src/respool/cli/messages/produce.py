@@ -10,7 +10,7 @@ from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.delays.delay_options import delay_options
 from respool.cli.exit_codes import ExitCode
-from respool.cli.message_format import LineReader
+from respool.cli.messages.message_format import LineReader
 from respool.model.operator_errors import NotFound, OperatorError, UsageError
 from respool.model.quantities import counted, partition_numbers
 
@@ -182,7 +182,7 @@ def produce(
     if file is not None and (not file.exists() or file.is_dir()):
         raise NotFound(f"there is no file {str(file)!r}")
 
-    from respool.cli.message_sender import MessageSender
+    from respool.cli.messages.message_sender import MessageSender
 
     cluster = connection.connect()
     settings, is_new = _check_topic(cluster, topic, partition)

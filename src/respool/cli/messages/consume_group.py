@@ -17,11 +17,11 @@ from typing import Any
 
 from respool.cli import kafka_library, output
 from respool.cli.connection_options import BrokerConnection
-from respool.cli.consume_range import RangeProgress, Until, all_done, group_offset
 from respool.cli.interrupts import CtrlC
-from respool.cli.message_format import ReadMessage
+from respool.cli.messages.consume_range import RangeProgress, Until, all_done, group_offset
+from respool.cli.messages.message_format import ReadMessage
+from respool.cli.messages.topic_reader import POLL_SECONDS, TopicReader, plan
 from respool.cli.options import Isolation
-from respool.cli.topic_reader import POLL_SECONDS, TopicReader, plan
 from respool.client.kafka.groups import GroupDescription
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import TopicMetadata

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.message_format import (
+from respool.cli.messages.message_format import (
     ReadMessage,
     compile_format,
     for_terminal,

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cli.running import Ended, Run
-from respool.cli.consume_group import is_spare
+from respool.cli.messages.consume_group import is_spare
 from respool.client.kafka.groups import GroupDescription, MemberDescription
 from respool.testing import Broker
 from support.quick_broker import quick_broker

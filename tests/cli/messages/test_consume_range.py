@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.cli.consume_range import (
+from respool.cli.messages.consume_range import (
     RangeProgress,
     Until,
     first_offset,
