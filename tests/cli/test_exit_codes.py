@@ -119,8 +119,8 @@ ON_FILES = {
     "cluster status": f"--config {MISSING}",
     "produce": f"rides --file {MISSING}",
 }
-# Their failures need Spark, or etcd and child processes: tests/cli/pipelines/test_pipeline_command.py, cluster/test_up.py; or
-# they read nothing: tests/cli/shell.
+# Their failures need Spark, or etcd and child processes: tests/cli/pipelines/test_pipeline_command.py and
+# tests/cli/cluster/test_up.py; or they read nothing: tests/cli/shell.
 ELSEWHERE = {"pipeline run", "cluster up", "completion", "man"}
 
 

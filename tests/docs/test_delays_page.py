@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.runnable import BROKER_SETTINGS, ROOT, blocks, run_block
-from respool.model import delay_headers
+from respool.model.delays import delay_headers
 from respool.timing.cron import parse_schedule
 from support.broker_process import BrokerProcess
 

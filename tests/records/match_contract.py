@@ -18,7 +18,7 @@ from respool.model.conditions.clauses import (
     in_order,
 )
 from respool.model.conditions.contradictions import contradiction
-from respool.model.delay_headers import HIDING_HEADERS, TIMES
+from respool.model.delays.delay_headers import HIDING_HEADERS, TIMES
 from respool.model.where import NOT_HIDDEN, Where, parse_where
 from respool.ports.record_scan import MatchSummary, RecordMatcher, Section
 from respool.records.build import NewRecord

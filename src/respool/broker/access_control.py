@@ -26,7 +26,7 @@ from respool.model.security.acl import (
     AclResource,
 )
 from respool.model.security.principal import NO_SESSION, ClientSession
-from respool.model.security_errors import (
+from respool.model.security.security_errors import (
     ClusterAuthorizationFailed,
     DelegationTokenAuthorizationFailed,
     GroupAuthorizationFailed,

@@ -22,7 +22,7 @@ from respool.model.security.quota import (
     REQUEST_PERCENTAGE,
     QuotaImage,
 )
-from respool.model.security_errors import ThrottlingQuotaExceeded
+from respool.model.security.security_errors import ThrottlingQuotaExceeded
 from respool.ports.clock import Clock
 from respool.ports.metrics import Metrics
 from respool.wire.api_table import Api

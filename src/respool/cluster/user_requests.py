@@ -16,7 +16,7 @@ from respool.model.security.scram_credential import (
     User,
     name_problem,
 )
-from respool.model.security_errors import (
+from respool.model.security.security_errors import (
     CredentialNotFound,
     UnacceptableCredential,
     UnsupportedSaslMechanism,

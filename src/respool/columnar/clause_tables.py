@@ -15,7 +15,7 @@ from respool.columnar.compiled import Bytes, Numbers, Word, kernel, part_of_kern
 from respool.columnar.record_table import HEADER_BYTES_MIN
 from respool.columnar.varint_kernels import INT_BITS, read_varint
 from respool.model.conditions.clauses import HeaderExists, KeyStarts
-from respool.model.delay_headers import HIDING_HEADERS
+from respool.model.delays.delay_headers import HIDING_HEADERS
 from respool.model.where import Where
 
 # A row of tests: its clause's bit; the range of `values`, and for tests of headers the name's range of `text`.

@@ -3,7 +3,7 @@
 from respool.model.coordinator_errors import NotCoordinator
 from respool.model.errors import NotLeader, RequestError
 from respool.model.ids import BrokerId
-from respool.model.security_errors import SecurityDisabled
+from respool.model.security.security_errors import SecurityDisabled
 
 
 class UnknownError(RequestError):

@@ -17,6 +17,7 @@ from respool.model.archiving.archive_topic_settings import (
     ArchiveTopicSettings,
     check_archive_settings,
 )
+from respool.model.conditions.tag_names import TagNames
 from respool.model.config_rules import (
     INT_MAX,
     LONG_MAX,
@@ -47,7 +48,6 @@ from respool.model.tables.table_settings import (
     TableSettings,
     check_table_settings,
 )
-from respool.model.tag_names import TagNames
 from respool.model.throttled_replicas import ThrottledReplicas
 
 MINUTE_MS = 60_000

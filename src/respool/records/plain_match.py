@@ -9,7 +9,7 @@ from respool.model.conditions.clauses import (
     KeyIn,
     KeyStarts,
 )
-from respool.model.delay_headers import HIDING_HEADERS
+from respool.model.delays.delay_headers import HIDING_HEADERS
 from respool.model.errors import CorruptMessage
 from respool.model.where import Where
 from respool.ports.record_scan import Buffer, MatchSummary, Section

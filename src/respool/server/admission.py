@@ -19,7 +19,7 @@ from respool.model.security.principal import (
     ClientSession,
     Principal,
 )
-from respool.model.security_errors import (
+from respool.model.security.security_errors import (
     IllegalSaslState,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,

@@ -12,7 +12,7 @@ retention is about to delete. Both have everything that a replica needs which ha
 
 from dataclasses import dataclass
 
-from respool.model.delay_headers import (
+from respool.model.delays.delay_headers import (
     BROKER_HEADERS,
     CANCEL,
     CARRIED_FROM,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from respool.model.delay_headers import (
+from respool.model.delays.delay_headers import (
     CANCEL,
     DELAY,
     DELAY_LEVEL,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from respool.model.delay_headers import STRIPPED_HEADERS
+from respool.model.delays.delay_headers import STRIPPED_HEADERS
 from respool.model.retry import failure_headers
 from respool.model.retry.failure_headers import (
     FAILURE_HEADERS,

@@ -31,7 +31,7 @@ from respool.model.coordinator_errors import (
 from respool.model.error_codes import error_for
 from respool.model.errors import NotEnoughReplicas, RequestError, RequestTimedOut
 from respool.model.ids import BrokerId, LeaderEpoch
-from respool.model.security_errors import ClusterAuthorizationFailed
+from respool.model.security.security_errors import ClusterAuthorizationFailed
 from respool.ports.peers import PeerUnreachable
 
 # These requests wait for disks, so nothing else shares their channel.

@@ -16,8 +16,7 @@ from respool.cluster.view import ClusterView
 from respool.model.errors import InvalidRequest, PolicyViolation
 from respool.model.security.delegation_token import DelegationToken, token_hmac
 from respool.model.security.principal import USER, ClientSession, Principal
-from respool.model.security.security_settings import SecuritySettings
-from respool.model.security_errors import (
+from respool.model.security.security_errors import (
     DelegationTokensDisabled,
     InvalidPrincipalType,
     TokenExpired,
@@ -25,6 +24,7 @@ from respool.model.security_errors import (
     TokenOwnerMismatch,
     TokenRequestNotAllowed,
 )
+from respool.model.security.security_settings import SecuritySettings
 from respool.ports.metadata_store import Guard
 
 TOKENS_MAX = 10_000

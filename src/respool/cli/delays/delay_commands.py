@@ -187,7 +187,7 @@ def _find(
 
 def _send_cancel(connection: BrokerConnection, topic: str, message: "DelayedMessage") -> None:
     from respool.cli.kafka_library import make_producer, to_cli_error
-    from respool.model.delay_headers import CANCEL
+    from respool.model.delays.delay_headers import CANCEL
 
     errors: list[Any] = []
     producer = make_producer(connection, acks="all", message_timeout_ms=int(SEND_SECONDS * 1000))

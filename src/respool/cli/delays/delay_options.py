@@ -15,7 +15,7 @@ def delay_options(
     Raises:
         UsageError: an option is invalid, or they contradict each other.
     """
-    from respool.model.delay_headers import DELAY, DELIVER_AT, SCHEDULE_ID
+    from respool.model.delays.delay_headers import DELAY, DELIVER_AT, SCHEDULE_ID
 
     if delay is not None and at is not None:
         raise UsageError("--delay and --at cannot both be given")

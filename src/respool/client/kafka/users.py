@@ -12,7 +12,7 @@ from respool.model.security.scram_credential import (
     SCRAM_HASHES,
     salted_password,
 )
-from respool.model.security_errors import CredentialNotFound
+from respool.model.security.security_errors import CredentialNotFound
 from respool.wire.api_table import Api
 
 RESOURCE_NOT_FOUND = CredentialNotFound.code

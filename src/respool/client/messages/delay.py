@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from respool.client.messages.errors import BadArgument
 from respool.client.messages.message import as_bytes, as_timestamp_ms
-from respool.model.delay_headers import DELAY, DELIVER_AT, SCHEDULE_ID
+from respool.model.delays.delay_headers import DELAY, DELIVER_AT, SCHEDULE_ID
 from respool.model.times import TimeNotUnderstood, parse_duration_ms
 
 # A number is milliseconds; text is as in `30s` and `1h30m`.

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from respool.model.delay_headers import STRIPPED_HEADERS
+from respool.model.delays.delay_headers import STRIPPED_HEADERS
 from respool.model.errors import InvalidTopic, RespoolError
 from respool.model.ids import check_topic_name
 

@@ -7,7 +7,7 @@ compares what was delivered with what producers asked for.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from respool.model.delay_headers import (
+from respool.model.delays.delay_headers import (
     CARRIED_FROM,
     DELIVERED_FROM,
     DUE_AT,

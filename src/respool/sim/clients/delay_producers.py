@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from respool.model.delay_headers import (
+from respool.model.delays.delay_headers import (
     CANCEL,
     DELAY,
     DELAY_LEVEL,

@@ -1,6 +1,6 @@
 """Simulated readers of a topic with delays: they see what is not hidden, as stock clients do."""
 
-from respool.model.delay_headers import HIDING_HEADERS
+from respool.model.delays.delay_headers import HIDING_HEADERS
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
 from respool.records.batch import BatchHeader, RecordBatch

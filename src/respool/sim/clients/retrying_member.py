@@ -12,7 +12,7 @@ from respool.client.messages.message import Message, as_datetime
 from respool.client.messages.retry.failed_message import Bury, Raise, SendAgain
 from respool.client.messages.retry.failure_decisions import Retries, attempt_of
 from respool.client.messages.retry.retry_options import Retry
-from respool.model.delay_headers import DUE_AT, SENT_AT
+from respool.model.delays.delay_headers import DUE_AT, SENT_AT
 from respool.model.ids import TopicPartition
 from respool.model.retry.failure_headers import FailureRecord
 from respool.ports.peers import PeerUnreachable

@@ -12,7 +12,7 @@ from respool.broker.handlers.support.rights import ALTER_CLUSTER
 from respool.broker.outcome import Reply
 from respool.cluster.user_requests import CredentialChange
 from respool.model.errors import RequestError
-from respool.model.security_errors import CredentialNamedTwice
+from respool.model.security.security_errors import CredentialNamedTwice
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 

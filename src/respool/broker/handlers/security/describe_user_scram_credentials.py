@@ -9,7 +9,7 @@ from respool.broker.handlers.support.rights import DESCRIBE_CLUSTER
 from respool.broker.outcome import Reply
 from respool.model.errors import RequestError
 from respool.model.security.principal import AuthenticationMethod
-from respool.model.security_errors import CredentialNamedTwice, CredentialNotFound
+from respool.model.security.security_errors import CredentialNamedTwice, CredentialNotFound
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
 

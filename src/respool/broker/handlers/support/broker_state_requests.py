@@ -11,7 +11,7 @@ from respool.broker.outcome import Reply
 from respool.coordination.share.share_state import ShareKey
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.ids import ZERO_TOPIC_ID, BrokerId
-from respool.model.security_errors import ClusterAuthorizationFailed
+from respool.model.security.security_errors import ClusterAuthorizationFailed
 from respool.wire.codec import Request, encode_reply
 
 

@@ -37,7 +37,7 @@ from respool.model.errors import (
     RequestError,
     RequestTimedOut,
 )
-from respool.model.security_errors import TopicAuthorizationFailed
+from respool.model.security.security_errors import TopicAuthorizationFailed
 from respool.model.view_config import OF, settings_of
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply

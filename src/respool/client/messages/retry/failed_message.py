@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from respool.model.delay_headers import DELAY, SCHEDULE_ID
+from respool.model.delays.delay_headers import DELAY, SCHEDULE_ID
 from respool.model.retry.failure_headers import ERROR_CLASS, FailureRecord, Headers
 from respool.model.times import format_duration_ms
 

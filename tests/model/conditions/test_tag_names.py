@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.model.conditions.tag_names import NAMES_MAX, TagNames
 from respool.model.errors import InvalidConfig
-from respool.model.tag_names import NAMES_MAX, TagNames
 
 
 @pytest.mark.parametrize(
