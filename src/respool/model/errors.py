@@ -1,7 +1,8 @@
 """Three families of errors, by who must act.
 
 - `RequestError`: the client. It becomes a Kafka error code in a reply; raised deep, translated once. Those of the group
-  and transaction coordinators are in `coordinator_errors.py`, those of logins and ACLs in `security/security_errors.py`.
+  and transaction coordinators are in `coordinator_errors.py`, those of logins and ACLs in
+  `security/security_errors.py`.
 - `StorageError`: the operator. The partition goes offline, the broker keeps running.
 - `SettingsError`: the person who started the broker. It names the setting and a valid value.
 
