@@ -73,7 +73,7 @@ def reset(
             text="Also with members: they are removed, rejoin by themselves and resume at the new offsets.",
         ),
     ] = False,
-    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:

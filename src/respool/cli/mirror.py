@@ -319,7 +319,7 @@ def promote(
         ),
     ],
     *,
-    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    yes: options.Yes = False,
     connection: BrokerConnection,
     as_json: options.Json = False,
 ) -> None:

@@ -58,6 +58,7 @@ Broker = Annotated[
     ),
 ]
 Json = Annotated[bool, flag("--json", text="Print JSON, for programs.")]
+Yes = Annotated[bool, flag("--yes", "-y", text="Do not ask.")]
 Set = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,9 +8,10 @@ import typer
 
 from respool.cli import options, output, topic_partitions
 from respool.cli.connection_options import BrokerConnection, to_broker
+from respool.cli.deletion import delete_each
 from respool.cli.exit_codes import ExitCode
 from respool.cli.output import confirm
-from respool.model.operator_errors import NotFound, OperatorError, UsageError
+from respool.model.operator_errors import OperatorError, UsageError
 from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_duration_ms
 
@@ -282,7 +283,7 @@ app.command(epilog="Example:\n  respool topic retire rides --yes")(topic_partiti
 def delete(
     names: Names,
     *,
-    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
@@ -295,30 +296,7 @@ def delete(
             why="deleting a topic deletes its messages",
             explain=lambda: _note_contents(cluster, topics),
         )
-    failed: list[OperatorError] = []
-    deleted: dict[str, bool] = {}
-    for topic in topics:
-        deleted[topic.name] = False
-        try:
-            cluster.delete_topic(topic.name)
-        except NotFound:
-            # Another client deleted it first; the result is the same.
-            pass
-        except OperatorError as error:
-            failed.append(
-                OperatorError(f"{topic.name} was not deleted: {error.message}", hint=error.hint)
-            )
-            continue
-        deleted[topic.name] = True
-        if not as_json:
-            output.note(f"deleted {topic.name}")
-    if as_json:
-        documents = [{"topic": name, "deleted": is_gone} for name, is_gone in deleted.items()]
-        output.print_json({"topics": documents})
-    if failed:
-        for failure in failed[:-1]:
-            output.print_error(failure.message, failure.hint)
-        raise failed[-1]
+    delete_each([one.name for one in topics], cluster.delete_topic, noun="topic", as_json=as_json)
 
 
 def _at_most(number: object) -> str:

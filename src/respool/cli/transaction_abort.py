@@ -63,7 +63,7 @@ def abort(
             min=0, metavar="N", help="The first offset of a hanging transaction in that partition."
         ),
     ] = None,
-    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:

@@ -177,7 +177,7 @@ def delete(
     operation: Annotated[
         str | None, typer.Option("--operation", "-o", metavar="OPERATION", help="Only of this one.")
     ] = None,
-    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:

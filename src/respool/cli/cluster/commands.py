@@ -26,7 +26,6 @@ Number = Annotated[
         show_default=False,
     ),
 ]
-Yes = Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")]
 Wait = Annotated[
     bool, options.flag("--wait/--no-wait", text="Show the progress, until it is done.")
 ]
@@ -143,7 +142,7 @@ def drain(
     broker: Number,
     *,
     wait: Wait = True,
-    yes: Yes = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
@@ -172,7 +171,7 @@ def remove(
             text="Remove it although it has replicas; they are recreated from the others.",
         ),
     ] = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
@@ -198,7 +197,7 @@ def add(
         bool,
         options.flag("--balance", text="Wait until it runs, then balance."),
     ] = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:
@@ -221,7 +220,7 @@ def add(
 def balance(
     *,
     dry_run: Annotated[bool, options.flag("--dry-run", text="Only show what would move.")] = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     wait: Wait = True,
     as_json: options.Json = False,
     address: "ClusterAddress",
@@ -260,7 +259,7 @@ def elect(
     dry_run: Annotated[
         bool, options.flag("--dry-run", text="Only show which leaders would be elected.")
     ] = False,
-    yes: Yes = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     address: "ClusterAddress",
 ) -> None:

@@ -244,7 +244,7 @@ def redrive(
     rate: RateOption = None,
     again: AgainOption = False,
     *,
-    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:

@@ -7,9 +7,9 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
+from respool.cli.deletion import delete_each
 from respool.cli.exit_codes import ExitCode
 from respool.cli.output import confirm
-from respool.model.operator_errors import NotFound, OperatorError
 from respool.model.quantities import counted
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def try_condition(
 def delete(
     names: Names,
     *,
-    yes: Annotated[bool, options.flag("--yes", "-y", text="Do not ask.")] = False,
+    yes: options.Yes = False,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
@@ -232,30 +232,7 @@ def delete(
             why="deleting a view deletes the offsets that groups have committed in it",
             explain=lambda: _note_parents(views),
         )
-    failed: list[OperatorError] = []
-    deleted: dict[str, bool] = {}
-    for one in views:
-        deleted[one.name] = False
-        try:
-            cluster.delete_topic(one.name)
-        except NotFound:
-            # Another client deleted it, or its topic, first; the result is the same.
-            pass
-        except OperatorError as error:
-            failed.append(
-                OperatorError(f"{one.name} was not deleted: {error.message}", hint=error.hint)
-            )
-            continue
-        deleted[one.name] = True
-        if not as_json:
-            output.note(f"deleted {one.name}")
-    if as_json:
-        documents = [{"view": name, "deleted": is_gone} for name, is_gone in deleted.items()]
-        output.print_json({"views": documents})
-    if failed:
-        for failure in failed[:-1]:
-            output.print_error(failure.message, failure.hint)
-        raise failed[-1]
+    delete_each([one.name for one in views], cluster.delete_topic, noun="view", as_json=as_json)
 
 
 def _note_parents(views: "Sequence[ViewDescription]") -> None:
