@@ -15,7 +15,8 @@ from respool.cli.replays.letter_output import (
     RateOption,
     WhereOption,
     carry_out,
-    print_letters,
+    plan_replay,
+    show_letters,
 )
 from respool.model.operator_errors import UsageError
 from respool.model.quantities import counted
@@ -212,15 +213,15 @@ def dead(
     connection: BrokerConnection,
 ) -> None:
     """Show a share group's dead letters: messages that its workers rejected, or that came back too often."""
-    from respool.replay.dead_letters import read_letters
-    from respool.replay.letter_rules import parse_letters_where
     from respool.replay.letter_source import letters_of_queue
 
-    condition = parse_letters_where(where)
-    with connection.connect().cluster as cluster:
-        source = letters_of_queue(cluster, group)
-        found = read_letters(cluster, source, where=condition, letters_max=limit)
-    print_letters(found, has_condition=where is not None, as_json=as_json)
+    show_letters(
+        lambda cluster: letters_of_queue(cluster, group),
+        where=where,
+        letters_max=limit,
+        as_json=as_json,
+        connection=connection,
+    )
 
 
 @app.command(
@@ -249,16 +250,15 @@ def redrive(
     connection: BrokerConnection,
 ) -> None:
     """Copy a share group's dead letters back, to be delivered again with all attempts."""
-    from respool.replay.letter_replay import plan_letters
-    from respool.replay.letter_rules import parse_letters_where
     from respool.replay.letter_source import letters_of_queue
-    from respool.replay.pace import parse_rate
 
-    condition = parse_letters_where(where)
-    parse_rate(rate)
-    with connection.connect().cluster as cluster:
-        source = letters_of_queue(cluster, group)
-        plan = plan_letters(cluster, source, to=to or "origin", where=condition)
+    plan = plan_replay(
+        lambda cluster: letters_of_queue(cluster, group),
+        to=to or "origin",
+        where=where,
+        rate=rate,
+        connection=connection,
+    )
     if not yes and plan.requests:
         targets = ", ".join(one.into or "" for one in plan.requests)
         output.confirm(

@@ -13,7 +13,8 @@ from respool.cli.replays.letter_output import (
     RateOption,
     WhereOption,
     carry_out,
-    print_letters,
+    plan_replay,
+    show_letters,
 )
 from respool.model.quantities import counted
 
@@ -73,15 +74,15 @@ def show(
     connection: BrokerConnection,
 ) -> None:
     """Show a group's dead letters: where they come from, how often they failed, and why."""
-    from respool.replay.dead_letters import read_letters
-    from respool.replay.letter_rules import parse_letters_where
     from respool.replay.letter_source import LetterSource
 
-    condition = parse_letters_where(where)
-    with connection.connect().cluster as cluster:
-        source = LetterSource.of_retries(group)
-        found = read_letters(cluster, source, where=condition, letters_max=limit)
-    print_letters(found, has_condition=where is not None, as_json=as_json)
+    show_letters(
+        lambda _cluster: LetterSource.of_retries(group),
+        where=where,
+        letters_max=limit,
+        as_json=as_json,
+        connection=connection,
+    )
 
 
 @app.command(
@@ -113,15 +114,15 @@ def replay(
     connection: BrokerConnection,
 ) -> None:
     """Copy a group's dead letters to where they are handled again: by default for this group alone, at once."""
-    from respool.replay.letter_replay import plan_letters
-    from respool.replay.letter_rules import parse_letters_where
     from respool.replay.letter_source import LetterSource
-    from respool.replay.pace import parse_rate
 
-    condition = parse_letters_where(where)
-    parse_rate(rate)
-    with connection.connect().cluster as cluster:
-        plan = plan_letters(cluster, LetterSource.of_retries(group), to=to, where=condition)
+    plan = plan_replay(
+        lambda _cluster: LetterSource.of_retries(group),
+        to=to,
+        where=where,
+        rate=rate,
+        connection=connection,
+    )
     carry_out(
         plan,
         rate=rate,

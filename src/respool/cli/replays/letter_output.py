@@ -1,5 +1,6 @@
 """Dead letters as people and programs see them, and their replay: of `respool dlq` and of `respool queue`."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +14,12 @@ from respool.model.quantities import counted
 from respool.model.times import format_ms
 
 if TYPE_CHECKING:
+    from respool.client.kafka.cluster import Cluster
     from respool.replay.dead_letters import DeadLetter
     from respool.replay.letter_replay import LetterPlan
+    from respool.replay.letter_source import LetterSource
+
+    FindSource = Callable[[Cluster], LetterSource]
 
 LETTERS_SHOWN = 20
 ERROR_WIDTH = 60
@@ -38,7 +43,49 @@ AgainOption = Annotated[
 ]
 
 
-def print_letters(found: "list[DeadLetter]", *, has_condition: bool, as_json: bool) -> None:
+def show_letters(
+    find_source: "FindSource",
+    *,
+    where: str | None,
+    letters_max: int,
+    as_json: bool,
+    connection: BrokerConnection,
+) -> None:
+    """Print the newest dead letters of a group that match the condition."""
+    from respool.replay.dead_letters import read_letters
+    from respool.replay.letter_rules import parse_letters_where
+
+    condition = parse_letters_where(where)
+    with connection.connect().cluster as cluster:
+        source = find_source(cluster)
+        found = read_letters(cluster, source, where=condition, letters_max=letters_max)
+    _print_letters(found, has_condition=where is not None, as_json=as_json)
+
+
+def plan_replay(
+    find_source: "FindSource",
+    *,
+    to: str | None,
+    where: str | None,
+    rate: str | None,
+    connection: BrokerConnection,
+) -> "LetterPlan":
+    """Plan the replays of a group's dead letters; the arguments are checked before brokers are asked.
+
+    Raises:
+        InvalidReplay: the condition or the rate is malformed.
+    """
+    from respool.replay.letter_replay import plan_letters
+    from respool.replay.letter_rules import parse_letters_where
+    from respool.replay.pace import parse_rate
+
+    condition = parse_letters_where(where)
+    parse_rate(rate)
+    with connection.connect().cluster as cluster:
+        return plan_letters(cluster, find_source(cluster), to=to, where=condition)
+
+
+def _print_letters(found: "list[DeadLetter]", *, has_condition: bool, as_json: bool) -> None:
     if as_json:
         output.print_json({"letters": [_letter_document(one) for one in found]})
         return
@@ -63,7 +110,7 @@ def carry_out(
     """Run the replays of a plan, one after the other. `show_command` shows the letters that are left out.
 
     Raises:
-        InvalidReplay: the rate is none.
+        InvalidReplay: the rate is malformed.
         ReplayError: a replay failed.
         typer.Exit: Ctrl-C was pressed.
     """
