@@ -3,29 +3,19 @@
 The reply has an entry for every requested group: librdkafka 2.16 terminates its process when one is missing.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Mapping
 
 from respool.broker.broker import Broker
-from respool.broker.handlers.support.coordinator_requests import ask_coordinators
+from respool.broker.handlers.support.described_groups import assignment_fields, describe_groups
 from respool.broker.handlers.support.registration import serves
-from respool.broker.handlers.support.replies import error_fields
-from respool.broker.handlers.support.rights import (
-    DESCRIBE_GROUP,
-    DESCRIBE_TOPIC,
-    NOT_ASKED,
-)
+from respool.broker.handlers.support.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from respool.broker.outcome import Reply
 from respool.coordination.groups.consumer.consumer_requests import (
     ConsumerGroupDescribe,
     DescribedConsumerGroup,
-    DescribedConsumerMember,
-    NamedPartitions,
 )
-from respool.model.security.acl import AclResource
 from respool.wire.api_table import Api
-from respool.wire.codec import Request, encode_reply
+from respool.wire.codec import Request
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
@@ -33,86 +23,37 @@ CONSUMER_MEMBER = 1
 
 @serves(Api.CONSUMER_GROUP_DESCRIBE, versions=(0, 1), rights=(DESCRIBE_GROUP, DESCRIBE_TOPIC))
 async def consumer_group_describe(request: Request, broker: Broker) -> Reply:
-    body = request.body
-    groups = await ask_coordinators(
-        broker.groups.runtimes,
-        body.group_ids,
-        check=partial(broker.access.check, request, DESCRIBE_GROUP),
-        name_of=str,
+    return await describe_groups(
+        request,
+        broker,
         ask=lambda group_ids: ConsumerGroupDescribe(group_ids=group_ids),
-        results_of=lambda answer: answer.groups,
         refuse=lambda group_id, error: DescribedConsumerGroup(group_id=group_id, error=error),
+        topics_of=_topics_of,
+        members_of=_members_of,
     )
-    asks_operations = body.include_authorized_operations
-    fields = {
-        "throttle_time": 0,
-        "groups": [
-            _group_fields(
-                _as_shown(request, broker, group),
-                operations=broker.access.operations(request, AclResource.GROUP, group.group_id)
-                if asks_operations
-                else NOT_ASKED,
-            )
-            for group in groups
-        ],
-    }
-    return [encode_reply(request, fields)]
 
 
-def _as_shown(
-    request: Request, broker: Broker, group: DescribedConsumerGroup
-) -> DescribedConsumerGroup:
-    """The group as the client may see it: without members if it may not describe each of their topics."""
-    if not broker.access.is_on:
-        return group
-    topics = {
-        name
+def _topics_of(group: DescribedConsumerGroup) -> Iterator[str]:
+    for member in group.members:
+        yield from member.topic_names
+        yield from (one.topic_name for one in member.assignment)
+        yield from (one.topic_name for one in member.target_assignment)
+
+
+def _members_of(group: DescribedConsumerGroup) -> list[Mapping[str, object]]:
+    return [
+        {
+            "member_id": member.member_id,
+            "instance_id": member.instance_id,
+            "rack_id": member.rack_id,
+            "member_epoch": member.member_epoch,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "subscribed_topic_names": member.topic_names,
+            "subscribed_topic_regex": member.topic_pattern,
+            "assignment": assignment_fields(member.assignment),
+            "target_assignment": assignment_fields(member.target_assignment),
+            "member_type": CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
+        }
         for member in group.members
-        for name in (
-            *member.topic_names,
-            *(one.topic_name for one in (*member.assignment, *member.target_assignment)),
-        )
-    }
-    for name in sorted(topics):
-        refusal = broker.access.refusal(request, DESCRIBE_TOPIC, name)
-        if refusal is not None:
-            return replace(group, members=(), error=refusal)
-    return group
-
-
-def _group_fields(group: DescribedConsumerGroup, *, operations: int) -> dict[str, object]:
-    return {
-        **error_fields(group.error),
-        "group_id": group.group_id,
-        "group_state": group.state,
-        "group_epoch": group.epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "assignor_name": group.assignor,
-        "members": [_member_fields(member) for member in group.members],
-        "authorized_operations": operations if group.error is None else NOT_ASKED,
-    }
-
-
-def _member_fields(member: DescribedConsumerMember) -> dict[str, object]:
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "rack_id": member.rack_id,
-        "member_epoch": member.member_epoch,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "subscribed_topic_names": member.topic_names,
-        "subscribed_topic_regex": member.topic_pattern,
-        "assignment": _assignment(member.assignment),
-        "target_assignment": _assignment(member.target_assignment),
-        "member_type": CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
-    }
-
-
-def _assignment(assigned: Iterable[NamedPartitions]) -> dict[str, object]:
-    return {
-        "topic_partitions": [
-            {"topic_id": one.topic_id, "topic_name": one.topic_name, "partitions": one.partitions}
-            for one in assigned
-        ]
-    }
+    ]
