@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from respool.log.index.entry_index import EntryIndex
 from respool.log.index.index_file import IndexFile
 from respool.model.ids import Offset
-from respool.ports.disk import Disk
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 
@@ -36,40 +36,15 @@ def decode_offset_entries(data: bytes, base_offset: Offset) -> Iterator[OffsetEn
         yield OffsetEntry(Offset(base_offset + relative), position)
 
 
-class OffsetIndex:
-    __slots__ = ("_base_offset", "_file", "last_position")
+class OffsetIndex(EntryIndex):
+    __slots__ = ("last_position",)
+
+    entry_bytes = ENTRY_BYTES
 
     def __init__(self, file: IndexFile, base_offset: Offset) -> None:
-        self._file = file
-        self._base_offset = base_offset
+        super().__init__(file, base_offset)
         # Position of the last entry's batch; 0 without entries.
         self.last_position = self._entry(file.count - 1).position if file.count else 0
-
-    @classmethod
-    def create(cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int) -> "OffsetIndex":
-        """Create an index without entries in a new file."""
-        file = IndexFile.create(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
-        return cls(file, base_offset)
-
-    @classmethod
-    def in_memory(
-        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
-    ) -> "OffsetIndex":
-        """Create an index without entries and, until saved, without a file."""
-        file = IndexFile.in_memory(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
-        return cls(file, base_offset)
-
-    @classmethod
-    def open(
-        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
-    ) -> "OffsetIndex | None":
-        """Open the index for reading; None if it is missing or malformed."""
-        file = IndexFile.open(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
-        return cls(file, base_offset) if file is not None else None
-
-    @property
-    def file(self) -> IndexFile:
-        return self._file
 
     @property
     def is_full(self) -> bool:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from respool.log.index.entry_index import EntryIndex
 from respool.log.index.index_file import IndexFile
 from respool.model.ids import NO_TIMESTAMP, Offset
-from respool.ports.disk import Disk
 
 ENTRY_BYTES = 12
 _ENTRY = Struct(">qi")
@@ -35,39 +35,14 @@ def decode_time_entries(data: bytes, base_offset: Offset) -> Iterator[TimeEntry]
         yield TimeEntry(timestamp, Offset(base_offset + relative))
 
 
-class TimeIndex:
-    __slots__ = ("_base_offset", "_file", "last")
+class TimeIndex(EntryIndex):
+    __slots__ = ("last",)
+
+    entry_bytes = ENTRY_BYTES
 
     def __init__(self, file: IndexFile, base_offset: Offset) -> None:
-        self._file = file
-        self._base_offset = base_offset
+        super().__init__(file, base_offset)
         self.last = self._last_entry()
-
-    @classmethod
-    def create(cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int) -> "TimeIndex":
-        """Create an index without entries in a new file."""
-        file = IndexFile.create(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
-        return cls(file, base_offset)
-
-    @classmethod
-    def in_memory(
-        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
-    ) -> "TimeIndex":
-        """Create an index without entries and, until saved, without a file."""
-        file = IndexFile.in_memory(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
-        return cls(file, base_offset)
-
-    @classmethod
-    def open(
-        cls, disk: Disk, path: str, *, base_offset: Offset, bytes_max: int
-    ) -> "TimeIndex | None":
-        """Open the index for reading; None if it is missing or malformed."""
-        file = IndexFile.open(disk, path, entry_bytes=_ENTRY.size, bytes_max=bytes_max)
-        return cls(file, base_offset) if file is not None else None
-
-    @property
-    def file(self) -> IndexFile:
-        return self._file
 
     @property
     def is_full(self) -> bool:
