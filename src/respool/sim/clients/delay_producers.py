@@ -11,11 +11,8 @@ from respool.model.delays.delay_headers import (
     SCHEDULE_ID,
     TIMES,
 )
-from respool.model.ids import TopicPartition
-from respool.records.build import NewRecord
 from respool.sim.checks.delay_history import AskedDelay, DelayHistory
-from respool.sim.checks.history import Sent, SentTransaction
-from respool.sim.clients.producers import IdempotentProducer, SimProducer
+from respool.sim.clients.producers import HeaderPairs, IdempotentProducer, SimProducer
 from respool.sim.clients.transactional_producer import SimTransactionalProducer
 
 # `respool.delay.levels` of the topic.
@@ -24,42 +21,18 @@ LEVELS_MS = (1_000, 3_000, 10_000)
 # Longer than a run: only a clock that is set forward makes it due.
 LONG_MS = 3_600_000
 
-HeaderPairs = tuple[tuple[str, bytes | None], ...]
-
 
 class DelayDraws(SimProducer):
     """Draws what records ask for. Ids are a producer's own, and shared by its records of a partition."""
 
     history: DelayHistory
 
-    def new_records(
-        self,
-        name: TopicPartition,
-        count: int,
-        *,
-        is_idempotent: bool,
-        is_durable: bool,
-        transaction: SentTransaction | None = None,
-    ) -> list[Sent]:
-        sends = []
-        for _ in range(count):
-            self._count += 1
-            value = f"{self.name}.{self._count}".encode()
-            if self.rng.random() < self._large_odds:
-                value += b"." + b"x" * self.rng.randrange(10, 1_000)
-            asked = self._draw()
-            self.history.asked[value] = asked
-            record = NewRecord(
-                key=b"k%d" % (self._count % 5),
-                value=value,
-                timestamp_ms=self.clock.now_ms(),
-                headers=(("of", self.name.encode()), *headers_of(asked)),
-            )
-            sends.append(
-                Sent(value, record, name, self.name, is_idempotent, is_durable, transaction)
-            )
-        self.history.on_send(sends)
-        return sends
+    def _padding(self, _value: bytes) -> bytes:
+        return b"x" * self.rng.randrange(10, 1_000)
+
+    def _headers(self, value: bytes) -> HeaderPairs:
+        asked = self.history.asked[value] = self._draw()
+        return headers_of(asked)
 
     def _draw(self) -> AskedDelay:
         rng = self.rng

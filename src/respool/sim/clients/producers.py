@@ -22,6 +22,8 @@ from respool.wire.api_table import Api
 ACKS_ALL = -1
 DELIVERY_TIMEOUT_MS = 60_000
 
+HeaderPairs = tuple[tuple[str, bytes | None], ...]
+
 
 class SimProducer(SimClient):
     """What all producers share: unique records, and Produce requests."""
@@ -47,18 +49,25 @@ class SimProducer(SimClient):
             self._count += 1
             value = f"{self.name}.{self._count}".encode()
             if self.rng.random() < self._large_odds:
-                value += b"." + b"%08x" % crc32(value) * self.rng.randrange(10, 500)
+                value += b"." + self._padding(value)
             record = NewRecord(
                 key=b"k%d" % (self._count % 5),
                 value=value,
                 timestamp_ms=self.clock.now_ms(),
-                headers=(("of", self.name.encode()),),
+                headers=(("of", self.name.encode()), *self._headers(value)),
             )
             sends.append(
                 Sent(value, record, name, self.name, is_idempotent, is_durable, transaction)
             )
         self.history.on_send(sends)
         return sends
+
+    def _padding(self, value: bytes) -> bytes:
+        return b"%08x" % crc32(value) * self.rng.randrange(10, 500)
+
+    def _headers(self, _value: bytes) -> HeaderPairs:
+        """More headers of the record with this value."""
+        return ()
 
     async def produce(
         self,
