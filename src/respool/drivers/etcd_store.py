@@ -24,7 +24,7 @@ from respool.ports.metadata_store import (
     Snapshot,
     StoredValue,
     StoreUnavailable,
-    check_entry_size,
+    checked_puts,
 )
 
 # Keys per response: few enough not to block the event loop.
@@ -117,10 +117,7 @@ class EtcdStore:
         deletes: Sequence[str] = (),
         lease: int | None = None,
     ) -> int:
-        puts = dict(puts or {})
-        assert puts.keys().isdisjoint(deletes), "a key is either put or deleted"
-        for key, value in puts.items():
-            check_entry_size(key, value)
+        puts = checked_puts(puts, deletes)
         if lease is not None and not puts:
             # Without a put, etcd would not check the lease.
             await self._check_lease(lease)

@@ -25,7 +25,7 @@ from respool.ports.metadata_store import (
     Snapshot,
     StoredValue,
     StoreUnavailable,
-    check_entry_size,
+    checked_puts,
 )
 from respool.ports.offload import Offload
 
@@ -92,10 +92,7 @@ class SqliteStore:
         deletes: Sequence[str] = (),
         lease: int | None = None,
     ) -> int:
-        puts = dict(puts or {})
-        assert puts.keys().isdisjoint(deletes), "a key is either put or deleted"
-        for key, value in puts.items():
-            check_entry_size(key, value)
+        puts = checked_puts(puts, deletes)
 
         async def write() -> int:
             for guard in guards:

@@ -77,6 +77,19 @@ def check_entry_size(key: str, value: bytes) -> None:
         raise EntryTooLarge(f"{key!r}: value of {len(value)} bytes, limit {VALUE_BYTES_MAX}")
 
 
+def checked_puts(puts: Mapping[str, bytes] | None, deletes: Sequence[str]) -> dict[str, bytes]:
+    """Return the puts of a transaction.
+
+    Raises:
+        EntryTooLarge: no store accepts one of them.
+    """
+    checked = dict(puts or {})
+    assert checked.keys().isdisjoint(deletes), "a key is either put or deleted"
+    for key, value in checked.items():
+        check_entry_size(key, value)
+    return checked
+
+
 class MetadataStore(Protocol):
     async def get(self, key: str) -> StoredValue | None:
         """The key's value, or None if there is no such key."""

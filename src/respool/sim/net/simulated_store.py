@@ -25,7 +25,7 @@ from respool.ports.metadata_store import (
     Snapshot,
     StoredValue,
     StoreUnavailable,
-    check_entry_size,
+    checked_puts,
 )
 from respool.sim.runtime.simulated_sources import rng_of
 
@@ -193,10 +193,7 @@ class SimStoreClient:
         deletes: Sequence[str] = (),
         lease: int | None = None,
     ) -> int:
-        wanted = dict(puts or {})
-        assert wanted.keys().isdisjoint(deletes), "a key is either put or deleted"
-        for key, value in wanted.items():
-            check_entry_size(key, value)
+        wanted = checked_puts(puts, deletes)
         held, gone = tuple(guards), tuple(deletes)
         return await self._call(lambda: self._store.transact(held, wanted, gone, lease))
 
