@@ -7,7 +7,6 @@ allow it; an epoch that does not grow with an election; a partition whose last c
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from cluster.cluster_world import FUZZ, SYNCED, ClusterWorld
@@ -31,6 +29,7 @@ from respool.model.cluster import PartitionImage
 from respool.model.cluster_settings import ControllerSettings
 from respool.model.errors import BrokerIsLive, InvalidReplicationFactor, InvalidRequest
 from respool.model.ids import BrokerId, TopicPartition
+from support.model_runs import run_machine
 
 BROKERS = [BrokerId(one) for one in range(1, 7)]
 TOPICS_MAX = 4
@@ -339,18 +338,6 @@ class ClusterHistory(RuleBasedStateMachine):
         self.seen = now
 
 
-def run(examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        ClusterHistory,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_a_broker_that_left_has_no_copy_when_it_is_added_again() -> None:
     """A history that failed, because broker 1 still counted as complete: to go back to broker 2 is right."""
     history = ClusterHistory()
@@ -364,11 +351,11 @@ def test_a_broker_that_left_has_no_copy_when_it_is_added_again() -> None:
 
 
 def test_random_histories_keep_what_was_committed() -> None:
-    run(examples=150, steps=50)
+    run_machine(ClusterHistory, examples=150, steps=50)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not FUZZ, reason="RESPOOL_FUZZ=long runs it")
 @pytest.mark.timeout(7200)
 def test_random_histories_keep_what_was_committed_at_length() -> None:
-    run(examples=4_000, steps=80)
+    run_machine(ClusterHistory, examples=4_000, steps=80)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -17,7 +16,6 @@ from hypothesis.stateful import (
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from respool.drivers.sqlite_store import SqliteStore
@@ -29,6 +27,7 @@ from respool.ports.metadata_store import (
     StoredValue,
 )
 from support.inline_offload import InlineOffload
+from support.model_runs import run_machine
 from support.sim_clock import SimClock
 
 T = TypeVar("T")
@@ -206,9 +205,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.long
 def test_the_store_answers_as_a_dict_would() -> None:
-    run_state_machine_as_test(
-        StoreMachine,
-        settings=settings(
-            max_examples=300 if LONG else 60, stateful_step_count=50 if LONG else 25, deadline=None
-        ),
-    )
+    run_machine(StoreMachine, examples=300 if LONG else 60, steps=50 if LONG else 25)

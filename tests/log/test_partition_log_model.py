@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -11,13 +10,13 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from log.log_world import FUZZ, SMALL, LogWorld, batch_of
 from respool.model.errors import DiskFailed, InvalidProducerEpoch, OutOfOrderSequence
 from respool.model.ids import Offset
 from respool.sim.disk.disk_faults import ProcessGone
+from support.model_runs import run_machine
 
 # Often the same or next to each other, and far enough apart to roll segments.
 TIMES = st.one_of(st.just(-1), st.integers(0, 10), st.integers(0, 120).map(lambda s: 1000 * s))
@@ -285,14 +284,4 @@ class LogAgainstList(RuleBasedStateMachine):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_log_does_what_a_list_would() -> None:
-    run_state_machine_as_test(
-        LogAgainstList,
-        settings=settings(
-            max_examples=2000 if FUZZ else 100,
-            stateful_step_count=80 if FUZZ else 50,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            # Without the phase that explains: it takes minutes here, and the steps tell enough.
-            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-        ),
-    )
+    run_machine(LogAgainstList, examples=2000 if FUZZ else 100, steps=80 if FUZZ else 50)

@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -11,13 +10,13 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from log.transaction_world import COMPACTED, FUZZ, KEPT, TransactionWorld
 from respool.model.errors import DiskFailed, DiskFull
 from respool.model.ids import Offset
 from respool.sim.disk.disk_faults import ProcessGone
+from support.model_runs import run_machine
 
 PRODUCERS = st.integers(1, 3)
 KEYS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=3)
@@ -215,14 +214,4 @@ class TransactionsAgainstList(RuleBasedStateMachine):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_read_committed_shows_what_was_committed_whatever_happens() -> None:
-    run_state_machine_as_test(
-        TransactionsAgainstList,
-        settings=settings(
-            max_examples=2000 if FUZZ else 100,
-            stateful_step_count=60 if FUZZ else 40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            # Without the phase that explains: it takes minutes here, and the steps tell enough.
-            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-        ),
-    )
+    run_machine(TransactionsAgainstList, examples=2000 if FUZZ else 100, steps=60 if FUZZ else 40)

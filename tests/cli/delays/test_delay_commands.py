@@ -1,12 +1,11 @@
 """`respool delay`, and `respool produce` with delays."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from cli.running import Ended, Run
+from cli.commands import Commands
+from cli.running import Run
 from respool.cli.exit_codes import ExitCode
 from respool.testing import Broker
 
@@ -18,19 +17,7 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-class Commands:
-    def __init__(self, run: Run, broker: Broker) -> None:
-        self._run = run
-        self._broker = broker
-
-    def __call__(self, *arguments: str, code: int = 0) -> Ended:
-        ended = self._run(*arguments, "--broker", self._broker.bootstrap)
-        assert ended.code == code, f"{ended.code}: {ended.out}\n{ended.err}"
-        return ended
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json").out)
-
+class DelayCommands(Commands):
     def produce(self, *arguments: str) -> None:
         self("produce", "reminders", *arguments)
 
@@ -41,11 +28,13 @@ class Commands:
 
 
 @pytest.fixture
-def commands(run: Run, broker: Broker) -> Commands:
-    return Commands(run, broker)
+def commands(run: Run, broker: Broker) -> DelayCommands:
+    return DelayCommands(run, broker)
 
 
-def test_what_waits_is_listed_in_the_order_of_delivery(commands: Commands, broker: Broker) -> None:
+def test_what_waits_is_listed_in_the_order_of_delivery(
+    commands: DelayCommands, broker: Broker
+) -> None:
     commands.produce("-m", "late", "--delay", "2h", "--schedule-id", "late", "-p", "0")
     commands.produce("-m", "soon", "--delay", "1h", "--schedule-id", "soon", "-p", "1")
     commands.produce("-m", "now")
@@ -61,7 +50,7 @@ def test_what_waits_is_listed_in_the_order_of_delivery(commands: Commands, broke
     assert commands.json("delay", "list", "reminders", "--limit", "1")["waiting_count"] == 2
 
 
-def test_cancelled_and_replaced_messages_are_not_listed(commands: Commands) -> None:
+def test_cancelled_and_replaced_messages_are_not_listed(commands: DelayCommands) -> None:
     commands.produce("-m", "a", "--delay", "1h", "--schedule-id", "a", "-p", "0")
     commands.produce("-m", "b", "--delay", "1h", "--schedule-id", "b", "-p", "1")
     commands.produce("-m", "b", "--delay", "2h", "--schedule-id", "b", "-p", "1")
@@ -72,7 +61,7 @@ def test_cancelled_and_replaced_messages_are_not_listed(commands: Commands) -> N
     assert "no message with id 'a' waits in reminders" in again.err
 
 
-def test_cancelled_message_is_not_delivered(commands: Commands, broker: Broker) -> None:
+def test_cancelled_message_is_not_delivered(commands: DelayCommands, broker: Broker) -> None:
     commands.produce("-m", "a", "--delay", "1h", "--schedule-id", "a", "-p", "0")
     commands("delay", "cancel", "reminders", "a")
     broker.clock.advance(hours=2)
@@ -80,7 +69,7 @@ def test_cancelled_message_is_not_delivered(commands: Commands, broker: Broker) 
     assert read.out == ""
 
 
-def test_stats_count_by_partition(commands: Commands) -> None:
+def test_stats_count_by_partition(commands: DelayCommands) -> None:
     commands.produce("-m", "a", "-m", "b", "--delay", "1h", "-p", "1")
     first, second = commands.json("delay", "stats", "reminders")["partitions"]
     assert (first["waiting_count"], first["next_ms"]) == (0, None)
@@ -88,7 +77,7 @@ def test_stats_count_by_partition(commands: Commands) -> None:
     assert second["next_ms"] <= second["last_ms"]
 
 
-def test_topic_without_delays_is_said_to_be_one(commands: Commands) -> None:
+def test_topic_without_delays_is_said_to_be_one(commands: DelayCommands) -> None:
     refused = commands("delay", "list", "plain", code=ExitCode.USAGE)
     assert "was not created with respool.delay=true" in refused.err
     refused = commands("produce", "plain", "-m", "a", "--delay", "1h", code=ExitCode.USAGE)
@@ -106,14 +95,14 @@ def test_topic_without_delays_is_said_to_be_one(commands: Commands) -> None:
     ],
 )
 def test_malformed_option_is_refused(
-    commands: Commands, arguments: tuple[str, ...], reason: str
+    commands: DelayCommands, arguments: tuple[str, ...], reason: str
 ) -> None:
     refused = commands("produce", "reminders", "-m", "a", *arguments, code=ExitCode.USAGE)
     assert reason in refused.err
     assert commands.waiting() == []
 
 
-def test_tomorrow_is_a_time(commands: Commands) -> None:
+def test_tomorrow_is_a_time(commands: DelayCommands) -> None:
     commands.produce("-m", "a", "--at", "tomorrow 08:00", "-p", "0")
     commands.produce("-m", "b", "--at", "tomorrow", "-p", "0")
     later, earlier = commands.json("delay", "list", "reminders")["messages"][::-1]

@@ -1,16 +1,15 @@
 """`respool table`: a topic is made a table, filled, followed, joined, and old versions are forgotten."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from cli.running import Ended, Run
+from cli.commands import Commands
+from cli.running import Run
 from respool.cli.exit_codes import ExitCode
 from respool.testing import Broker
 
@@ -21,32 +20,20 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-class Commands:
-    def __init__(self, run: Run, broker: Broker) -> None:
-        self._run = run
-        self._broker = broker
-
-    def __call__(self, *arguments: str, code: int = 0) -> Ended:
-        ended = self._run(*arguments, "--broker", self._broker.bootstrap)
-        assert ended.code == code, f"{ended.code}: {ended.out}\n{ended.err}"
-        return ended
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json").out)
-
+class TableCommands(Commands):
     def produce(self, *values: str) -> None:
         for number, value in enumerate(values):
             self("produce", "rides", "-m", value, "-p", str(number % 2))
 
 
 @pytest.fixture
-def commands(run: Run, broker: Broker) -> Commands:
-    return Commands(run, broker)
+def commands(run: Run, broker: Broker) -> TableCommands:
+    return TableCommands(run, broker)
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_topic_becomes_a_table_and_is_followed(
-    commands: Commands, tmp_path: Path, kind: str
+    commands: TableCommands, tmp_path: Path, kind: str
 ) -> None:
     commands.produce('{"id":1}', '{"id":2,"city":"Oslo"}', "null")
     made = commands.json(
@@ -91,7 +78,7 @@ def test_a_topic_becomes_a_table_and_is_followed(
     assert commands.json("table", "status", "rides")["row_count"] == 3
 
 
-def test_every_reader_sees_the_same_rows(commands: Commands, tmp_path: Path) -> None:
+def test_every_reader_sees_the_same_rows(commands: TableCommands, tmp_path: Path) -> None:
     commands(
         "table", "create", "rides", "--at", str(tmp_path / "lake"), "--schema", "declared:id long"
     )
@@ -106,7 +93,7 @@ def test_every_reader_sees_the_same_rows(commands: Commands, tmp_path: Path) -> 
 
 
 def test_what_cannot_work_is_said_before_anything_is_made(
-    commands: Commands, tmp_path: Path
+    commands: TableCommands, tmp_path: Path
 ) -> None:
     lake = str(tmp_path / "lake")
     ended = commands("table", "run", "rides", "--once", code=ExitCode.FAILED)
@@ -128,7 +115,7 @@ def test_what_cannot_work_is_said_before_anything_is_made(
     assert "has a delta table" in ended.err
 
 
-def test_writers_share_partitions(commands: Commands, tmp_path: Path) -> None:
+def test_writers_share_partitions(commands: TableCommands, tmp_path: Path) -> None:
     commands.produce("a", "b", "c")
     commands("table", "create", "rides", "--at", str(tmp_path / "lake"))
     assert commands.json("table", "run", "rides", "--once", "--share", "2/2")["row_count"] == 1
@@ -136,7 +123,7 @@ def test_writers_share_partitions(commands: Commands, tmp_path: Path) -> None:
 
 
 def test_a_topic_made_again_is_not_mixed_into_the_table(
-    commands: Commands, broker: Broker, tmp_path: Path
+    commands: TableCommands, broker: Broker, tmp_path: Path
 ) -> None:
     commands.produce("old")
     commands("table", "create", "rides", "--at", str(tmp_path / "lake"))

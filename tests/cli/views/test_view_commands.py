@@ -1,13 +1,12 @@
 """`respool view`, and what other commands do with views."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from cli.running import Ended, Run
+from cli.commands import Commands
+from cli.running import Run
 from respool.cli.exit_codes import ExitCode
 from respool.cli.messages.newest_messages import Scan
 from respool.cli.views.view_trial import in_words, run_trial
@@ -31,20 +30,6 @@ def broker() -> Iterator[Broker]:
             )
         assert producer.flush(30) == 0
         yield broker
-
-
-class Commands:
-    def __init__(self, run: Run, broker: Broker) -> None:
-        self._run = run
-        self._broker = broker
-
-    def __call__(self, *arguments: str, code: int = 0) -> Ended:
-        ended = self._run(*arguments, "--broker", self._broker.bootstrap)
-        assert ended.code == code, f"{ended.code}: {ended.out}\n{ended.err}"
-        return ended
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json").out)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ What must never be seen is named as in RELIABILITY.md: B1, B2, B3, B7, B8, C14.
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -14,7 +13,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from coordination.group_world import FUZZ, GROUP, SESSION_MS, TOPIC, GroupWorld
@@ -31,6 +29,7 @@ from respool.coordination.groups.group_requests import (
     TopicToCommit,
 )
 from respool.model.ids import Offset
+from support.model_runs import run_machine
 
 CLIENTS_MAX = 5
 REBALANCE_MS = 12_000
@@ -378,24 +377,12 @@ def shares_by_instance(stored: StoredGroup) -> dict[str, bytes]:
     return {member.instance_id or member.member_id: member.assignment for member in stored.members}
 
 
-def run(examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        GroupMachine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_a_group_under_random_members_clocks_and_crashes() -> None:
-    run(examples=60, steps=40)
+    run_machine(GroupMachine, examples=60, steps=40)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not FUZZ, reason="make fuzz")
 @pytest.mark.timeout(3_600)
 def test_a_group_under_random_members_clocks_and_crashes_at_length() -> None:
-    run(examples=1_500, steps=60)
+    run_machine(GroupMachine, examples=1_500, steps=60)

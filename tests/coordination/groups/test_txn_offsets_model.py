@@ -8,9 +8,8 @@ already.
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from coordination.group_world import FUZZ, GROUP, TOPIC, error_of
 from coordination.txn_group_world import ONE, THREE, TWO, TxnGroupWorld, Written
@@ -18,6 +17,7 @@ from respool.coordination.groups.group_requests import OffsetDelete, TopicToFetc
 from respool.coordination.groups.offset_records import read_offset_key, read_offset_value
 from respool.model.coordinator_errors import UnstableOffsetCommit
 from respool.model.ids import NO_PRODUCER_ID, ProducerId
+from support.model_runs import run_machine
 
 PARTITIONS = (0, 1)
 producers = st.sampled_from([ONE, TWO, THREE])
@@ -101,24 +101,12 @@ class TxnOffsetsMachine(RuleBasedStateMachine):
         return Account(counted, not undecided)
 
 
-def run(examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        TxnOffsetsMachine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_offsets_in_and_outside_of_transactions_in_any_order() -> None:
-    run(examples=100, steps=30)
+    run_machine(TxnOffsetsMachine, examples=100, steps=30)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not FUZZ, reason="make fuzz")
 @pytest.mark.timeout(3_600)
 def test_offsets_in_and_outside_of_transactions_in_any_order_at_length() -> None:
-    run(examples=3_000, steps=60)
+    run_machine(TxnOffsetsMachine, examples=3_000, steps=60)

@@ -11,14 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from coordination.group_world import FUZZ
@@ -44,6 +42,7 @@ from respool.coordination.transactions.transaction_requests import (
     WriteMarkers,
 )
 from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
+from support.model_runs import run_machine
 
 IDS = ("one", "two")
 PARTITIONS = (A0, A1, B0)
@@ -538,24 +537,12 @@ def check_transition(before: TransactionMetadata, after: TransactionMetadata) ->
         assert not after.partitions
 
 
-def run(examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        TransactionMachine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_transactions_under_random_producers_clocks_and_crashes() -> None:
-    run(examples=100, steps=40)
+    run_machine(TransactionMachine, examples=100, steps=40)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not FUZZ, reason="make fuzz")
 @pytest.mark.timeout(3_600)
 def test_transactions_under_random_producers_clocks_and_crashes_at_length() -> None:
-    run(examples=3_000, steps=80)
+    run_machine(TransactionMachine, examples=3_000, steps=80)

@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -11,7 +10,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from log.compaction_world import (
@@ -30,6 +28,7 @@ from respool.model.topic_config import CleanupPolicies, CleanupPolicy
 from respool.records.batch import Codec
 from respool.records.build import NewRecord
 from respool.sim.disk.disk_faults import ProcessGone
+from support.model_runs import run_machine
 
 KEYS = st.one_of(
     st.sampled_from([b"a", b"b", b"c", b"d", b"", b"key" * 60]),
@@ -319,14 +318,4 @@ class LogAgainstDictionary(RuleBasedStateMachine):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_compacted_log_holds_what_a_dictionary_would() -> None:
-    run_state_machine_as_test(
-        LogAgainstDictionary,
-        settings=settings(
-            max_examples=2000 if FUZZ else 60,
-            stateful_step_count=60 if FUZZ else 40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            # Without the phase that explains: it takes minutes here, and the steps tell enough.
-            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-        ),
-    )
+    run_machine(LogAgainstDictionary, examples=2000 if FUZZ else 60, steps=60 if FUZZ else 40)

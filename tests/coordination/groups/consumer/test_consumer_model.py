@@ -7,14 +7,12 @@ from collections import Counter
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from coordination.consumer_world import (
@@ -45,6 +43,7 @@ from respool.coordination.groups.group_requests import (
     TopicToCommit,
 )
 from respool.model.ids import Offset
+from support.model_runs import run_machine
 
 MEMBERS_MAX = 5
 TOPICS = ("rides", "bills", "riders")
@@ -296,12 +295,4 @@ def reads(member: SimConsumer, name: str) -> bool:
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_a_group_under_everything_that_can_happen() -> None:
-    run_state_machine_as_test(
-        ConsumerMachine,
-        settings=settings(
-            max_examples=1_500 if FUZZ else 30,
-            stateful_step_count=60 if FUZZ else 40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(ConsumerMachine, examples=1_500 if FUZZ else 30, steps=60 if FUZZ else 40)

@@ -9,14 +9,12 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 from coordination.consumer_world import (
@@ -29,6 +27,7 @@ from coordination.group_world import FUZZ, GROUP, REBALANCE_MS, SESSION_MS
 from coordination.sim_classic import COOPERATIVE, EAGER, SimClassic
 from coordination.sim_consumer import LaggingConsumerWorld, SimConsumer
 from respool.coordination.groups.group_requests import GroupState, GroupType, ListGroups
+from support.model_runs import run_machine
 
 MEMBERS_MAX = 5
 TOPICS = ("rides", "bills")
@@ -261,12 +260,4 @@ class MixedMachine(RuleBasedStateMachine):
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_a_group_of_both_protocols_under_everything_that_can_happen() -> None:
-    run_state_machine_as_test(
-        MixedMachine,
-        settings=settings(
-            max_examples=1_500 if FUZZ else 20,
-            stateful_step_count=50 if FUZZ else 30,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run_machine(MixedMachine, examples=1_500 if FUZZ else 20, steps=50 if FUZZ else 30)
