@@ -11,6 +11,7 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
+from log.log_restarts import LogRestarts
 from log.tail_check import TAIL_BYTES, check_tail
 from respool.columnar.compiled_scan import CompiledScanner
 from respool.log.batch_walk import BatchAt
@@ -91,7 +92,7 @@ class Found(NamedTuple):
 
 
 @dataclass
-class CompactionWorld:
+class CompactionWorld(LogRestarts):
     disk: SimDisk
     config: TopicConfig = COMPACT
     scanner: RecordScanner = SCANNERS[0]
@@ -241,31 +242,7 @@ class CompactionWorld:
 
     # -- ends and returns --------------------------------------------------------------------------------------------
 
-    def stop_and_start(self) -> None:
-        self.log.close()
-        self.write_checkpoint()
-        self.disk = self.disk.reopen()
-        self.open(clean=True)
-        assert self.disk.counters.reads == 0
-        self._compare_after_restart(at_least=self.log_end)
-
-    def kill_and_start(self) -> None:
-        self.disk.kill()
-        self.disk = self.disk.reopen()
-        self.open(clean=False)
-        self._compare_after_restart(at_least=self.log_end)
-
-    def crash_and_start(self) -> None:
-        self.disk.crash()
-        self.come_back()
-
-    def come_back(self) -> None:
-        """Open what is left: at least what was synced."""
-        self.disk = self.disk.reopen()
-        self.open(clean=False)
-        self._compare_after_restart(at_least=self.safe_end)
-
-    def _compare_after_restart(self, *, at_least: Offset) -> None:
+    def compare_after_restart(self, *, at_least: Offset) -> None:
         self.compaction = None
         self.removed.clear()
         log = self.log

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+from log.log_restarts import LogRestarts
 from log.tail_check import TAIL_BYTES, check_tail
 from respool.log.leader_epochs import EpochCache, EpochEntry
 from respool.log.partition_log import (
@@ -84,7 +85,7 @@ class StoredBatch:
         return self.header.last_offset
 
 
-class LogWorld:
+class LogWorld(LogRestarts):
     def __init__(self, disk: SimDisk, config: TopicConfig) -> None:
         self.disk = disk
         self.config = config
@@ -278,34 +279,7 @@ class LogWorld:
 
     # -- ends and returns --------------------------------------------------------------------------------------------
 
-    def stop_and_start(self) -> None:
-        """A clean stop: nothing is read at the next start."""
-        self.log.close()
-        self.write_checkpoint()
-        self.disk = self.disk.reopen()
-        self.open(clean=True)
-        assert self.disk.counters.reads == 0
-        self._compare_after_restart(at_least=self.log_end)
-
-    def kill_and_start(self) -> None:
-        """`kill -9`: whatever was written is still in memory."""
-        self.disk.kill()
-        self.disk = self.disk.reopen()
-        self.open(clean=False)
-        self._compare_after_restart(at_least=self.log_end)
-
-    def crash_and_start(self) -> None:
-        """A power cut."""
-        self.disk.crash()
-        self.come_back()
-
-    def come_back(self) -> None:
-        """Open what a power cut left: at least what was synced, and nothing but a beginning of the rest."""
-        self.disk = self.disk.reopen()
-        self.open(clean=False)
-        self._compare_after_restart(at_least=self.safe_end)
-
-    def _compare_after_restart(self, *, at_least: Offset) -> None:
+    def compare_after_restart(self, *, at_least: Offset) -> None:
         self.pending.clear()
         self.removed.clear()
         log = self.log

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple, Self
 
+from log.log_restarts import LogRestarts
 from log.tail_check import TAIL_BYTES, check_tail
 from respool.broker.fetch.partition_read import aborted_among
 from respool.log.compaction import batch_chunks
@@ -88,7 +89,7 @@ def transactions_of(log: list[Appending]) -> Iterator[Transaction]:
 
 
 @dataclass
-class TransactionWorld:
+class TransactionWorld(LogRestarts):
     disk: SimDisk
     config: TopicConfig = KEPT
     now_ms: int = 1_000_000
@@ -295,27 +296,7 @@ class TransactionWorld:
 
     # -- ends and returns --------------------------------------------------------------------------------------------
 
-    def stop_and_start(self) -> None:
-        self.log.close()
-        self.write_checkpoint()
-        self.disk = self.disk.reopen()
-        self.open(clean=True)
-        assert self.disk.counters.reads == 0
-        self._go_on(at_least=self.log_end)
-
-    def kill_and_start(self) -> None:
-        self.disk.kill()
-        self.disk = self.disk.reopen()
-        self.open(clean=False)
-        self._go_on(at_least=self.log_end)
-
-    def crash_and_start(self) -> None:
-        self.disk.crash()
-        self.disk = self.disk.reopen()
-        self.open(clean=False)
-        self._go_on(at_least=self.safe_end)
-
-    def _go_on(self, *, at_least: Offset) -> None:
+    def compare_after_restart(self, *, at_least: Offset) -> None:
         self.compaction = None
         self.removed.clear()
         log = self.log
