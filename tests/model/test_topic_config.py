@@ -200,7 +200,7 @@ def test_topics_with_delays_have_the_brokers_time_unless_told_otherwise() -> Non
 
 
 def test_compacted_topics_have_no_delays() -> None:
-    with pytest.raises(InvalidConfig, match="cannot be combined with cleanup"):
+    with pytest.raises(InvalidConfig, match="does not go with cleanup"):
         TopicConfig.parse({"respool.delay": "true", "cleanup.policy": "compact,delete"})
 
 

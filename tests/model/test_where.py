@@ -281,9 +281,9 @@ def test_tags_from_python_are_headers_with_one_of_these_values() -> None:
     [
         ({}, "at least one clause"),
         ({"tag": []}, "tag: no values"),
-        ({"tag": 7}, "tag: 7 is no value"),
-        ({"tag": [None]}, "tag: None is no value"),
-        ({"tag": {"a": "b"}}, "tag: {'a': 'b'} is no value"),
+        ({"tag": 7}, "tag: 7 is not a value"),
+        ({"tag": [None]}, "tag: None is not a value"),
+        ({"tag": {"a": "b"}}, "tag: {'a': 'b'} is not a value"),
         ({7: "a"}, "7 is not the name of a header"),
         ({"\ud800": "a"}, "half of a surrogate pair"),
         ({"tag": "\ud800"}, "half of a surrogate pair"),

@@ -194,10 +194,10 @@ def test_every_counts_from_the_record() -> None:
         ("٣ * * * *", "minute"),
         ("0 0 31 2 *", "never fires"),
         ("0 0 30 2 *", "never fires"),
-        ("@reboot", "'@reboot' is none of"),
+        ("@reboot", "'@reboot' is not one of"),
         ("@every 500ms", "shortest interval is 1s"),
         ("@every 5", "no unit"),
-        ("@every", "none of"),
+        ("@every", "not one of"),
     ],
 )
 def test_malformed_schedule_is_refused_with_the_reason(text: str, reason: str) -> None:

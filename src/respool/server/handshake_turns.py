@@ -7,7 +7,7 @@ from respool.pacing.failure_delays import network_of
 from respool.pacing.token_bucket import TokenBucket
 
 NETWORKS_MAX = 10_000
-# Clients give up after about this time.
+# Clients time out after about this time.
 WAIT_S_MAX = 8.0
 
 

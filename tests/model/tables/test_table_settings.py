@@ -33,7 +33,7 @@ def test_defaults_of_a_broker_make_no_tables() -> None:
     [
         ({"": "delta"}, "needs respool.table.location"),
         ({"": "delta", ".location": "lake"}, "neither a URL"),
-        ({"": "delta", ".location": "s3://key:secret@lake/rides"}, "a login in it"),
+        ({"": "delta", ".location": "s3://key:secret@lake/rides"}, "contains credentials"),
         ({"": "delta", ".location": "/lake", ".catalog": "glue"}, "is for Iceberg"),
         ({"": "iceberg", ".location": "s3://lake/rides"}, "needs respool.table.catalog"),
         ({"": "iceberg", ".location": "/lake", ".catalog": "sql:x"}, "is not one of"),

@@ -7,7 +7,7 @@ from respool.tables.values.schema_parsing import parse_message_schema
 
 
 def test_a_type_that_is_not_known_is_refused() -> None:
-    with pytest.raises(SchemaInvalid, match="schemas of type XML are not known"):
+    with pytest.raises(SchemaInvalid, match="schemas of type XML are not supported"):
         parse_message_schema("XML", "<schema/>")
 
 

@@ -223,7 +223,7 @@ def test_a_setting_that_forgets_positions_is_refused(tmp_path: Path) -> None:
     log.load().handle.alter.set_table_properties(
         {"delta.setTransactionRetentionDuration": "interval 1 day"}
     )
-    with pytest.raises(TableAltered, match="would forget its positions"):
+    with pytest.raises(TableAltered, match="its positions would expire"):
         make_writer(topic, log).round()
 
 

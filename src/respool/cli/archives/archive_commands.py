@@ -262,7 +262,7 @@ def collect(
     region: Region = "",
     credentials_file: Credentials = "",
 ) -> None:
-    """List objects that no manifest refers to, such as leftovers of interrupted uploads; with --delete, delete them."""
+    """List objects that no manifest refers to, such as those of interrupted uploads; with --delete, delete them."""
     from uuid import uuid4
 
     from respool.operate.archives.orphans import delete_orphans, find_orphans

@@ -87,7 +87,7 @@ def salted_password(mechanism: str, password: str, *, salt: bytes, iterations: i
 def stand_in(secret: bytes, mechanism: str, name: str) -> ScramCredential:
     """The credential of a user that does not exist: no password matches it.
 
-    It is the same on every broker and after a restart, so it cannot be told from a real one.
+    It is the same on every broker and after a restart, so nobody can distinguish it from a real one.
     """
     seed = hmac.digest(secret, f"{mechanism}\0{name}".encode(), "sha512")
     size = hashlib.new(SCRAM_HASHES[mechanism]).digest_size
