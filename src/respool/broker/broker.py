@@ -234,7 +234,7 @@ class Broker:
         self.coordinators = self._new_coordinators()
         self.groups = self.coordinators.groups
         self.topic_readers = TopicReaders(self.groups, self.catalog, self.link)
-        self.layouts.watch_holds(self.topic_readers)
+        self.layouts.watch(self.topic_readers, self.topics, self.link)
         self.markers = self.coordinators.markers
         self.transactions = self.coordinators.transactions
         self.shares = Shares(self, persister=self.coordinators.share_states, spawn=self.spawn)

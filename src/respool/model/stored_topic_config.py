@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from respool.model.archiving.archive_topic_settings import AS_RETENTION, check_archive_settings
 from respool.model.config_rules import INT_MAX, LONG_MAX, parse_each
 from respool.model.errors import InvalidConfig
 from respool.model.kafka_settings.inert_topic_settings import REFUSED
 from respool.model.kafka_settings.kafka_flush import OFF, resolve_flush
+from respool.model.layouts.layout_settings import NOT_ELASTIC, check_layout_settings
 from respool.model.topic_config import (
     CONFIG_RULES,
     CleanupPolicies,
@@ -28,6 +30,10 @@ _KEEP_ALL: Mapping[str, Any] = {
 }
 # Taken for no archive, the log would start where the local part of it does.
 _KEEP_LOCAL: Mapping[str, Any] = {"local_retention_ms": -1, "local_retention_bytes": -1}
+_AS_RETENTION: Mapping[str, Any] = {
+    "local_retention_ms": AS_RETENTION,
+    "local_retention_bytes": AS_RETENTION,
+}
 _SYNC_ALL: Mapping[str, Any] = {
     "respool_flush": Flush.ALWAYS,
     "flush_messages": OFF,
@@ -87,7 +93,21 @@ class StoredTopicConfig:
                 f"min.compaction.lag.ms = {config.min_compaction_lag_ms}"
             )
             config = replace(config, max_compaction_lag_ms=config.min_compaction_lag_ms)
-        return cls(config=replace(config, **careful), complaints=tuple(complaints))
+        config = replace(config, **careful)
+        try:
+            check_archive_settings(config)
+        except InvalidConfig as error:
+            complaints.append(f"{error}; nothing is deleted earlier for that")
+            config = replace(config, **_AS_RETENTION)
+            if config.is_compacted:
+                policy = CleanupPolicies((CleanupPolicy.DELETE,))
+                config = replace(config, cleanup_policy=policy, **_KEEP_ALL)
+        try:
+            check_layout_settings(config, is_compacted=config.is_compacted)
+        except InvalidConfig as error:
+            complaints.append(f"{error}; its number of partitions stays as it is")
+            config = replace(config, **NOT_ELASTIC)
+        return cls(config=config, complaints=tuple(complaints))
 
 
 def understood(overrides: Mapping[str, str]) -> dict[str, str]:

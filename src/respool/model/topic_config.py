@@ -43,6 +43,7 @@ from respool.model.kafka_settings.kafka_flush import (
     flush_ms_rule,
     resolve_flush,
 )
+from respool.model.layouts.layout_settings import LayoutSettings, check_layout_settings
 from respool.model.tables.table_settings import (
     TABLE_SETTING_NAMES,
     TableSettings,
@@ -120,7 +121,9 @@ def _throttled(doc: str) -> dict[str, ConfigRule]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicConfig(TableSettings, InertTopicSettings, ArchiveTopicSettings, CompressionLevels):
+class TopicConfig(
+    TableSettings, LayoutSettings, InertTopicSettings, ArchiveTopicSettings, CompressionLevels
+):
     """All settings of one topic, parsed and within their limits."""
 
     cleanup_policy: CleanupPolicies = field(
@@ -281,22 +284,6 @@ class TopicConfig(TableSettings, InertTopicSettings, ArchiveTopicSettings, Compr
             "it has there. Set to false, it takes ordinary producers: respool mirror promote does that well."
         ),
     )
-    respool_partitions_shrink: bool = field(
-        default=False,
-        metadata=yes_or_no(
-            "Whether CreatePartitions with a smaller number shrinks the topic; false: it is refused, as by Kafka. "
-            "'respool topic shrink' needs no such permission."
-        ),
-    )
-    respool_shrink_barrier_ms: int = field(
-        default=30_000,
-        metadata=long_between(
-            0,
-            LONG_MAX,
-            "After a shrink, and after a later growth: how long consumers are at most not shown new records of a "
-            "partition while a group has not read what the same keys got before, in another one; 0 for not at all.",
-        ),
-    )
     respool_tags: TagNames = field(
         default=TagNames(),
         metadata={
@@ -374,6 +361,7 @@ class TopicConfig(TableSettings, InertTopicSettings, ArchiveTopicSettings, Compr
             )
         check_table_settings(config)
         check_archive_settings(config)
+        check_layout_settings(config, is_compacted=config.is_compacted)
         return config
 
     @property

@@ -1,6 +1,7 @@
 """What may be changed about a topic's partitions, and what is refused: nothing is half done."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from respool.model.cluster import TopicImage
 from respool.model.errors import InvalidConfig
 from respool.model.ids import Offset
 from respool.model.layouts.partition_layout import PartitionLayout
+from respool.wire.api_table import Api
+from respool.wire.client_codec import decode_reply
 
 INVALID_PARTITIONS = 37
 INVALID_REQUEST = 42
@@ -201,3 +204,56 @@ def test_what_was_retired_begins_anew_when_the_topic_grows(rides: RunningBroker)
     assert sent(rides, 5, 3, b"d") == 0
     assert sent(rides, 5, 2) == -1
     assert (read(rides, "rides", 5), read(rides, "rides", 2)) == ([b"d"], [b"c"])
+
+
+# -- what clients are told
+
+
+def described(broker: RunningBroker) -> list[tuple[str, list[tuple[int, int]]]]:
+    """The layout, sealed ends and ends of what is shown, page by page: two partitions each."""
+    pages: list[tuple[str, list[tuple[int, int]]]] = []
+    cursor: dict[str, object] | None = None
+    while not pages or cursor is not None:
+        # As our clients read it; others skip the tagged fields.
+        frame = broker.frame(
+            Api.DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            topics=[{"name": "rides"}],
+            response_partition_limit=2,
+            cursor=cursor,
+        )
+        reply: Any = decode_reply(Api.DESCRIBE_TOPIC_PARTITIONS, 0, frame)
+        (topic,) = reply.topics
+        pages.append((topic.layout, [(one.sealed_end, one.shown_end) for one in topic.partitions]))
+        after = reply.next_cursor
+        cursor = after and {
+            "topic_name": after.topic_name,
+            "partition_index": after.partition_index,
+        }
+    return pages
+
+
+def test_clients_are_told_where_sealed_partitions_end(rides: RunningBroker) -> None:
+    sent(rides, 5, 0, b"a", b"b")
+    assert described(rides) == [("", [(-1, -1)] * 2)] * 3
+    shrink(rides, 3)
+    told = '{"active":3,"named":6}'
+    assert described(rides) == [
+        (told, [(-1, -1), (-1, -1)]),
+        (told, [(-1, -1), (0, -1)]),
+        (told, [(0, -1), (2, -1)]),
+    ]
+    grow(rides, 6)
+    assert described(rides) == [('{"active":6,"named":6}', [(-1, -1)] * 2)] * 3
+
+
+def test_clients_are_told_what_is_not_shown_yet(rides: RunningBroker) -> None:
+    rides.run(
+        rides.broker.topics.change_overrides(
+            "rides", partial(with_changes, {"respool.shrink.barrier.ms": "60000"})
+        )
+    )
+    sent(rides, 5, 0, b"a", b"b")
+    sent(rides, 2, 0, b"c")
+    shrink(rides, 3)
+    assert [page[1] for page in described(rides)][1:] == [[(-1, 1), (0, -1)], [(0, -1), (2, -1)]]

@@ -23,10 +23,30 @@ def handover_writes(
     topic: TopicImage, logs: Mapping[int, tuple[Offset, Offset]], *, now_ms: int
 ) -> list[GuardedWrite]:
     """The writes, in this order. `logs`: the start and end of each log of the family."""
+    sealed, heirs = handovers(topic, logs, now_ms=now_ms)
+    changes = [_change(topic, number, handover) for number, handover in (sealed | heirs).items()]
+    guard = Guard(key=keys.topic_key(topic.name), revision=topic.revision)
+    assert topic.layout is not None
+    why = f"{topic.name!r}: layout {topic.layout.epoch} is in effect"
+    return in_writes(changes, guard=guard, why=why)
+
+
+def held_ends(
+    topic: TopicImage, logs: Mapping[int, tuple[Offset, Offset]], *, now_ms: int
+) -> dict[int, Offset]:
+    """Where readers of each partition are held according to the notes."""
+    _, heirs = handovers(topic, logs, now_ms=now_ms)
+    return {number: one.hold.end for number, one in heirs.items() if one.hold is not None}
+
+
+def handovers(
+    topic: TopicImage, logs: Mapping[int, tuple[Offset, Offset]], *, now_ms: int
+) -> tuple[dict[int, Handover], dict[int, Handover]]:
+    """What is to be noted of sealed partitions, and of the others."""
     layout = topic.layout
     assert layout is not None
-    sealed: list[KeyChange] = []
-    heirs: list[KeyChange] = []
+    sealed: dict[int, Handover] = {}
+    heirs: dict[int, Handover] = {}
     for number, (_, end) in logs.items():
         image = topic.partitions[number]
         before = image.handover
@@ -36,16 +56,16 @@ def handover_writes(
             if before is not None and before.sealed_end is not None:
                 # It was sealed before.
                 continue
-            sealed.append(_change(topic, number, Handover(layout.epoch, sealed_end=end)))
+            # What it took after a growth is still to be read after what its keys had got elsewhere.
+            held = None if before is None else before.hold
+            sealed[number] = Handover(layout.epoch, sealed_end=end, hold=held)
         elif needs_handover(layout, number):
             hold = _hold(topic, layout, number, logs, now_ms=now_ms)
-            heirs.append(_change(topic, number, Handover(layout.epoch, hold=hold)))
+            heirs[number] = Handover(layout.epoch, hold=hold)
         elif before is not None:
             # It takes records for itself alone again.
-            heirs.append(_change(topic, number, Handover(layout.epoch)))
-    guard = Guard(key=keys.topic_key(topic.name), revision=topic.revision)
-    why = f"{topic.name!r}: layout {layout.epoch} is in effect"
-    return in_writes([*sealed, *heirs], guard=guard, why=why)
+            heirs[number] = Handover(layout.epoch)
+    return sealed, heirs
 
 
 def without_hold(topic: TopicImage, number: int, *, why: str) -> GuardedWrite:

@@ -15,20 +15,22 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from respool.broker.layouts.elasticity import Elasticity, ResizesTopics
 from respool.broker.layouts.group_reading import ReadingGroups
-from respool.broker.layouts.handover_notes import handover_writes
+from respool.broker.layouts.handover_notes import handover_writes, held_ends
 from respool.broker.layouts.reader_holds import ReaderHolds
 from respool.broker.layouts.succession import AwaitsHandover, Succession
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.partitions.commit_waiters import when_committed
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
+from respool.broker.peer_link import PeerLink
 from respool.broker.world import World
 from respool.cluster.families import family_of
 from respool.cluster.layout_requests import needs_handover
 from respool.model.cluster import TopicImage
 from respool.model.errors import NotLeader, RequestError
-from respool.model.ids import TopicId, TopicPartition
+from respool.model.ids import Offset, TopicId, TopicPartition
 from respool.model.layouts.partition_layout import PartitionLayout
 from respool.pacing.backoff import Backoff
 from respool.ports.metadata_store import GuardFailed, StoreUnavailable
@@ -36,12 +38,16 @@ from respool.ports.metadata_store import GuardFailed, StoreUnavailable
 logger = logging.getLogger(__name__)
 
 RETRY_S = Backoff(first=0.02, longest=1.0)
+HELD_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 class _Family:
     """The partitions of one family that this broker leads, all of them, under one layout."""
 
-    def __init__(self, topic: TopicImage, root: int, members: tuple[Partition, ...]) -> None:
+    def __init__(
+        self, topic: TopicImage, root: int, members: tuple[Partition, ...], *, now_s: float
+    ) -> None:
+        self.begun_s = now_s
         self.topic_id = topic.id
         self.topic_name = topic.name
         self.root = root
@@ -53,6 +59,10 @@ class _Family:
         self.is_ready = False
         self.is_over = False
         self.successions: dict[int, Succession] = {}
+        # The start and end of each log when the change was to be noted for the first time. Markers may come since.
+        self.noted: dict[int, tuple[Offset, Offset]] = {}
+        # Where readers of each partition are held while that is being written.
+        self.holds: dict[int, Offset] = {}
 
     def end(self) -> None:
         """Another takes its place. Waiting writes look again."""
@@ -84,11 +94,26 @@ class Layouts:
             "respool_redirected_batches_total",
             "Batches for sealed partitions, appended to their heirs.",
         )
+        self._held_seconds = world.metrics.histogram(
+            "respool_shrink_writes_held_seconds",
+            "How long writers to partitions of topics that were shrunk waited for a change, or a new leader.",
+            buckets=HELD_BOUNDS,
+        )
         # None until the groups are there.
         self._holds: ReaderHolds | None = None
+        self._elasticity: Elasticity | None = None
 
-    def watch_holds(self, progress: ReadingGroups) -> None:
-        """End holds of readers once the groups have read what they should."""
+    def watch(self, progress: ReadingGroups, topics: ResizesTopics, link: PeerLink | None) -> None:
+        """End holds of readers once the groups have read what they should; and resize elastic topics."""
+        self._elasticity = Elasticity(
+            catalog=self._catalog,
+            partitions=self._partitions,
+            topics=topics,
+            link=link,
+            clock=self._clock,
+            metrics=self._metrics,
+            spawn=self._spawn,
+        )
         self._holds = ReaderHolds(
             catalog=self._catalog,
             partitions=self._partitions,
@@ -179,6 +204,8 @@ class Layouts:
     def on_topic(self, name: str) -> None:
         """The topic's image has changed, or its partitions here."""
         topic = self._catalog.image.topics.get(name)
+        if topic is not None and self._elasticity is not None:
+            self._elasticity.on_topic(topic)
         if topic is None or topic.layout is None:
             return
         layout = topic.layout
@@ -189,7 +216,12 @@ class Layouts:
             partition.has_succession = len(layout.lineage(number)) > 1
             handover = topic.partitions[number].handover
             hold = None if handover is None else handover.hold
-            partition.watermarks.hold_readers(None if hold is None else hold.end)
+            held_end = None if hold is None else hold.end
+            if handover is None or handover.epoch != layout.epoch:
+                family = self._families.get((topic.id, layout.root(number)))
+                if family is not None and family.epoch == layout.epoch:
+                    held_end = family.holds.get(number, held_end)
+            partition.watermarks.hold_readers(held_end)
         for root in range(min(layout.family, len(topic.partitions))):
             self._check_family(topic, layout, root)
         if self._holds is not None:
@@ -218,7 +250,9 @@ class Layouts:
             self._end_family(*key)
         elif known is None or known.epoch != layout.epoch or known.members != led:
             self._end_family(*key)
-            family = self._families[key] = _Family(topic, root, led)
+            family = self._families[key] = _Family(
+                topic, root, led, now_s=self._clock.stopwatch_s()
+            )
             self._spawn(self._complete(family))
 
     def _end_family(self, topic_id: TopicId, root: int) -> None:
@@ -256,6 +290,7 @@ class Layouts:
                 await asyncio.sleep(RETRY_S.delay(failures))
         if not family.is_over:
             family.is_ready = True
+            self._held_seconds.observe(self._clock.stopwatch_s() - family.begun_s)
         family.release()
 
     async def _note(self, family: _Family) -> bool:
@@ -264,14 +299,16 @@ class Layouts:
         if topic is None or topic.layout is None or topic.layout.epoch != family.epoch:
             return family.is_over
         if not is_noted(topic, topic.layout, family.root):
-            writes = handover_writes(
-                topic,
-                {
-                    one.name.partition: (one.log.log_start, one.log.log_end)
-                    for one in family.members
-                },
-                now_ms=self._clock.now_ms(),
-            )
+            now_ms = self._clock.now_ms()
+            family.noted = family.noted or {
+                one.name.partition: (one.log.log_start, one.log.log_end) for one in family.members
+            }
+            # In effect at once: what readers are shown while this is being written, they must be shown afterwards.
+            family.holds = held_ends(topic, family.noted, now_ms=now_ms)
+            self.on_topic(topic.name)
+            if family.is_over:
+                return True
+            writes = handover_writes(topic, family.noted, now_ms=now_ms)
             for write in writes:
                 await self._catalog.write(write)
             logger.info(

@@ -52,6 +52,8 @@ class ReaderHolds:
         self._spawn = spawn
         self._on_released = on_released
         self._watched: set[TopicId] = set()
+        # By topic and partition: the hold, and the monotonic time when it began, as far as this broker can tell.
+        self._begun: dict[tuple[TopicId, int], tuple[ReaderHold, int]] = {}
         self._seconds = metrics.histogram(
             "respool_shrink_barrier_seconds",
             "How long consumers were not shown new records of a partition, for the order of keys after a shrink.",
@@ -95,20 +97,24 @@ class ReaderHolds:
                 for number, hold in held.items():
                     names = None
                     if behind is not None:
-                        ends = dict(hold.awaited)
+                        # What was retired since cannot be read any more.
+                        ends = {
+                            one: end for one, end in hold.awaited if one < len(topic.partitions)
+                        }
                         names = [one.group_id for one in behind if one.is_behind(ends)]
                     await self._release_if_due(topic, number, hold, names)
                 await asyncio.sleep(LOOK_S)
         finally:
             self._watched.discard(topic_id)
+            for key in [one for one in self._begun if one[0] == topic_id]:
+                del self._begun[key]
 
     async def _release_if_due(
         self, topic: TopicImage, number: int, hold: ReaderHold, behind: list[str] | None
     ) -> None:
         """`behind`: the groups that have not read what is awaited; None: nobody can tell."""
-        held_ms = self._clock.now_ms() - hold.since_ms
-        # A clock that was set back must not prolong it for ever.
-        is_over = not 0 <= held_ms < topic.config.respool_shrink_barrier_ms
+        held_ms = self._held_ms(topic.id, number, hold)
+        is_over = held_ms >= topic.config.respool_shrink_barrier_ms
         if behind != [] and not is_over:
             return
         current = self._catalog.image.topics_by_id.get(topic.id)
@@ -130,8 +136,22 @@ class ReaderHolds:
         except (GuardFailed, StoreUnavailable) as error:
             logger.info("%s: not written yet: %s", why, error)
             return
-        self._seconds.observe(max(0, held_ms) / 1000)
+        self._seconds.observe(held_ms / 1000)
         self._on_released(topic.name)
+
+    def _held_ms(self, topic_id: TopicId, number: int, hold: ReaderHold) -> int:
+        """How long readers have been held.
+
+        The wall clock only says how long it was before this broker led the partition. From then on it may jump: it must
+        neither end the hold early nor prolong it, and the clock of the leader before may have been another.
+        """
+        now_ms = self._clock.monotonic_ms()
+        key = topic_id, number
+        known = self._begun.get(key)
+        if known is None or known[0] != hold:
+            before_ms = max(0, self._clock.now_ms() - hold.since_ms)
+            known = self._begun[key] = (hold, now_ms - before_ms)
+        return now_ms - known[1]
 
     def _is_held(self, topic: TopicImage, number: int, hold: ReaderHold) -> bool:
         if number >= len(topic.partitions):
