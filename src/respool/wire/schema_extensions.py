@@ -10,7 +10,7 @@ one that our Arrow client reads with, the request has one more, `reader_host`: s
 another one, `condition`: see fetch_condition.
 
 CreatePartitions, the request, in one version: a tagged field, `layout_change`; and in replies of
-DescribeTopicPartitions, a topic's `layout`: see layout_change.
+DescribeTopicPartitions, a topic's `layout`, and a partition's `sealed_end` and `shown_end`: see layout_change.
 
 ListOffsets, the request, in one version: each partition has one more tagged field, `time_at`. The reply to a broker
 that requests a log's end then includes the timestamp of the record at that offset: see `broker/metrics/remote_ends.py`.
@@ -28,7 +28,13 @@ from kio.static.primitive import TZAware, i64
 
 from respool.wire.api_table import Api
 from respool.wire.fetch_condition import CONDITION_FETCH_VERSION, CONDITION_TAG
-from respool.wire.layout_change import LAYOUT_CHANGE_TAG, LAYOUT_CHANGE_VERSION, LAYOUT_TAG
+from respool.wire.layout_change import (
+    LAYOUT_CHANGE_TAG,
+    LAYOUT_CHANGE_VERSION,
+    LAYOUT_TAG,
+    SEALED_END_TAG,
+    SHOWN_END_TAG,
+)
 from respool.wire.local_read import LOCAL_READ_FETCH_VERSION, LOCAL_READ_TAG
 from respool.wire.schema import EntityClass, load_request_class, response_class, schema_of
 
@@ -136,12 +142,23 @@ def written_reply_class(key: int, version: int) -> EntityClass:
     """The class to write a reply with."""
     loaded = response_class(key, version)
     if key == Api.DESCRIBE_TOPIC_PARTITIONS:
-        topic: Any = _with_types(_struct(loaded, "topics"), {}, _LAYOUT)
-        topics: Any = tuple
-        return _with_types(loaded, {"topics": topics[topic, ...]})
+        return _with_layouts(loaded)
     if key != Api.READ_SHARE_GROUP_STATE:
         return loaded
     return _with_due_at(loaded, "results")
+
+
+def _with_layouts(loaded: EntityClass) -> EntityClass:
+    array: Any = tuple
+    topic = _struct(loaded, "topics")
+    partition: Any = _with_types(
+        _struct(topic, "partitions"),
+        {},
+        _tagged_int64("sealed_end", SEALED_END_TAG),
+        _tagged_int64("shown_end", SHOWN_END_TAG),
+    )
+    topic = _with_types(topic, {"partitions": array[partition, ...]}, _LAYOUT)
+    return _with_types(loaded, {"topics": array[topic, ...]})
 
 
 @cache

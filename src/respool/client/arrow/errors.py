@@ -7,7 +7,8 @@ Three kinds, by who can act:
 - no one, but it may be transient: `BrokerUnreachable`, `NoBroker`, `ConnectionLost`, `PartitionUnavailable`,
   `WriteFailed` (which lists the rows written), `BufferFull`. They are raised after retries for `retry_ms` or the
   delivery timeout;
-- the log itself changed while it was read: `TopicRecreated`, `LogTruncated`, `RetentionOvertook`.
+- the log itself changed while it was read: `TopicRecreated`, `PartitionRetired`, `LogTruncated`,
+  `RetentionOvertook`.
 
 Transactions add three: `TransactionFenced` (another producer took over the transactional id), `TransactionLost` (it
 ended with another outcome) and `TransactionUncertain` (no answer came: end it again).
@@ -42,6 +43,7 @@ from respool.client.kafka.reading.read_errors import (
     LogTruncated,
     OffsetBeyondEnd,
     OutsideRetention,
+    PartitionRetired,
     PartitionUnavailable,
     ReadError,
     RetentionOvertook,
@@ -62,6 +64,7 @@ __all__ = [
     "NoBroker",
     "OffsetBeyondEnd",
     "OutsideRetention",
+    "PartitionRetired",
     "PartitionUnavailable",
     "ProtocolBroken",
     "ReadError",

@@ -33,6 +33,7 @@ from respool.client.kafka.metadata import (
 )
 from respool.client.kafka.retries import RetryTimer
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.topic_layouts import describe_layout
 from respool.client.kafka.transport import FRAME_BYTES_MAX, LinkSettings
 from respool.client.kafka.versions import VersionRange
 from respool.model.addresses import parse_address
@@ -297,7 +298,21 @@ class Cluster:
             raise UnknownTopic(name)
         if code and code != Code.leader_not_available:
             raise refused(f"metadata request for topic {name!r}", code)
-        return self._metadata.learn_topic(topic_metadata_of(name, answer))
+        seen = topic_metadata_of(name, answer)
+        learned = self._metadata.learn_topic(seen)
+        if learned.partitions > seen.partitions:
+            return self._without_retired(learned, seen)
+        return learned
+
+    def _without_retired(self, known: TopicMetadata, seen: TopicMetadata) -> TopicMetadata:
+        """Leave out partitions that were taken away. Others that a broker does not list are new to it."""
+        try:
+            layout = describe_layout(self, known.name)
+        except (BrokerUnreachable, BrokerRefused, UnknownTopic):
+            return known
+        if layout is None or layout.listed > seen.partitions or layout.named < known.partitions:
+            return known
+        return self._metadata.retire(known.name, layout.listed)
 
     def refresh_all(self) -> dict[str, TopicMetadata]:
         """Fetch the metadata of all topics now, without retries. Topics with an error are left out.

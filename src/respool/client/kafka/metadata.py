@@ -103,6 +103,15 @@ class MetadataCache:
                 topics[name] = self.learn_topic(topic_metadata_of(name, one))
         return topics, errors
 
+    def retire(self, name: str, count: int) -> TopicMetadata:
+        """The topic has only its first `count` partitions left."""
+        with self._lock:
+            known = self._topics[name]
+            leaders = {number: one for number, one in known.leaders.items() if number < count}
+            left = replace(known, leaders=MappingProxyType(leaders))
+            self._topics[name] = left
+        return left
+
     def forget(self, name: str) -> None:
         with self._lock:
             self._topics.pop(name, None)
@@ -140,7 +149,7 @@ def newer_of(known: TopicMetadata | None, seen: TopicMetadata) -> TopicMetadata:
         before = known.leaders.get(partition)
         if before is not None and leader is not None and leader.epoch < before.epoch:
             leaders[partition] = before
-    # A topic never loses partitions; a broker that reports fewer does not know the new ones yet.
+    # A broker that reports fewer partitions does not know the new ones yet; unless they were retired, see `retire`.
     for partition in known.leaders.keys() - seen.leaders.keys():
         leaders[partition] = known.leaders[partition]
     return replace(seen, leaders=MappingProxyType(dict(sorted(leaders.items()))))

@@ -63,6 +63,8 @@ VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
         # The first version that lists topics.
         Api.LIST_CONFIG_RESOURCES: VersionRange(1, 1),
         Api.DESCRIBE_CLUSTER: VersionRange(0, 0),
+        # Kafka 3.7 and later; other brokers than ours have no layouts of partitions.
+        Api.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
         # Kafka 3.0 and later.
         Api.DESCRIBE_PRODUCERS: VersionRange(0, 0),
         Api.DESCRIBE_TRANSACTIONS: VersionRange(0, 0),

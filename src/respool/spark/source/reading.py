@@ -69,6 +69,7 @@ class Reading:
         """
         from respool.client.arrow.errors import (
             LogTruncated,
+            PartitionRetired,
             PartitionUnavailable,
             RetentionOvertook,
             TopicRecreated,
@@ -82,7 +83,13 @@ class Reading:
             except RetentionOvertook as error:
                 lost_from = begin if error.offset is None else error.offset
                 begin = self._after_overtaken(wanted, lost_from, error)
-            except (LogTruncated, TopicRecreated, UnknownTopic, UnknownPartition) as error:
+            except (
+                LogTruncated,
+                PartitionRetired,
+                TopicRecreated,
+                UnknownTopic,
+                UnknownPartition,
+            ) as error:
                 self._passed_over(wanted, begin, error)
                 return
             except PartitionUnavailable as error:

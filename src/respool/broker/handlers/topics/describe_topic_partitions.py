@@ -3,6 +3,8 @@
 Topics are sorted by name. A reply holds at most as many partitions as the client and `PARTITIONS_MAX` allow; its cursor
 names the first partition that did not fit, and the client's next request starts there. If it is advertised, the Java
 admin client and Spark's driver use this API before any other.
+
+Of topics that were shrunk, our clients learn from tagged fields which partitions are sealed (`wire/layout_change.py`).
 """
 
 from collections.abc import Iterable
@@ -13,11 +15,12 @@ from respool.broker.handlers.support.leadership import leadership
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, operations_of
 from respool.broker.outcome import Reply
-from respool.model.cluster import PartitionImage
+from respool.model.cluster import PartitionImage, TopicImage
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.security.acl import AclResource
 from respool.wire.api_table import Api
 from respool.wire.codec import Request, encode_reply
+from respool.wire.layout_change import PartitionCounts, format_counts
 from respool.wire.metadata_reply import MetadataPartition
 
 # Kafka's max.request.partition.size.limit.
@@ -87,6 +90,7 @@ class _Page:
         end = min(first + self._room, len(topic.partitions))
         partitions = [
             _partition_fields(one, topic.partitions[one.partition])
+            | _layout_fields(topic, one.partition)
             for one in leadership(self._broker, topic, range(first, end))
         ]
         self._room -= len(partitions)
@@ -100,6 +104,7 @@ class _Page:
                 "topic_authorized_operations": access.operations(
                     self._request, AclResource.TOPIC, name, having=operations_of(topic)
                 ),
+                **_counts_fields(topic),
             }
         )
         if end < len(topic.partitions):
@@ -118,6 +123,26 @@ def _partition_fields(partition: MetadataPartition, image: PartitionImage) -> di
         "last_known_elr": () if image.last_leader is None else (image.last_leader,),
         "offline_replicas": partition.offline_replicas,
     }
+
+
+def _counts_fields(topic: TopicImage) -> dict[str, object]:
+    layout = topic.layout
+    # With epoch 0 only the replicas are being aligned: nothing is sealed, or ever was.
+    if layout is None or layout.epoch == 0:
+        return {}
+    return {"layout": format_counts(PartitionCounts(layout.active, layout.named))}
+
+
+def _layout_fields(topic: TopicImage, number: int) -> dict[str, object]:
+    handover = topic.partitions[number].handover
+    if topic.layout is None or handover is None:
+        return {}
+    fields: dict[str, object] = {}
+    if topic.layout.is_sealed(number) and handover.sealed_end is not None:
+        fields["sealed_end"] = handover.sealed_end
+    if handover.hold is not None:
+        fields["shown_end"] = handover.hold.end
+    return fields
 
 
 def _refused(name: str, error: RequestError) -> dict[str, object]:

@@ -13,7 +13,12 @@ from enum import Enum
 from struct import Struct
 
 from respool.client.kafka.codes import Code
-from respool.client.kafka.reading.read_errors import BatchDamaged, LogTruncated, RetentionOvertook
+from respool.client.kafka.reading.read_errors import (
+    BatchDamaged,
+    LogTruncated,
+    PartitionRetired,
+    RetentionOvertook,
+)
 from respool.records.batch import HEADER_BYTES, LENGTH_BYTES, MAGIC, MAGIC_AT
 from respool.wire.fetch_reply import FetchedPart
 
@@ -47,6 +52,8 @@ class Cursor:
     last_epoch: int = NO_EPOCH
     # Average bytes per offset in the last reply.
     bytes_per_offset: float = MESSAGE_BYTES_GUESS
+    # The log end in the last reply; -1 before the first.
+    log_end: int = -1
 
     @property
     def is_done(self) -> bool:
@@ -74,6 +81,7 @@ class Cursor:
             raise self._truncated(part.diverging[1])
         if part.log_start > self.position:
             raise self._overtaken(part.log_start)
+        self.log_end = max(self.log_end, part.high_watermark)
         return self._advance(part.records)
 
     def on_bounds(self, log_start: int, log_end: int) -> None:
@@ -86,6 +94,23 @@ class Cursor:
             raise self._overtaken(log_start)
         if self.position > log_end:
             raise self._truncated(log_end)
+
+    def on_retired(self) -> None:
+        """The partition was taken away: the read of it is done, if it has come to its end.
+
+        Raises:
+            PartitionRetired: there were messages left to be read.
+        """
+        last = max(self.log_end, -1 if self.end is None else self.end)
+        if last > self.position:
+            raise PartitionRetired(
+                f"the partition was retired (respool topic retire --force) with messages up to offset {last - 1}, and "
+                f"those from offset {self.position} on were not read: they are deleted",
+                topic=self.topic,
+                partition=self.partition,
+                offset=self.position,
+            )
+        self.end = self.position
 
     def _advance(self, records: memoryview) -> FetchStep:
         at, size = 0, len(records)

@@ -207,7 +207,9 @@ class FetchLoop:
             if id(one) in asked or one.is_held or one.due_at > now:
                 continue
             broker = self._broker_for(one, now)
-            if broker is None:
+            if broker is None and self._watched.is_retired(one.cursor.partition):
+                one.cursor.on_retired()
+            elif broker is None:
                 self._fail(one, BrokerUnreachable(f"{one.place} has no leader now"))
             else:
                 wanted.setdefault(broker, []).append(one)

@@ -47,6 +47,10 @@ class TopicRecreated(ReadError):
     """The topic was deleted and recreated while it was read; its offsets now belong to other messages."""
 
 
+class PartitionRetired(ReadError):
+    """The partition was sealed, and taken away with messages that were not read yet."""
+
+
 class BatchDamaged(ReadError):
     """A batch cannot be decoded; everything before `offset` was returned. The cause says what is wrong with it."""
 

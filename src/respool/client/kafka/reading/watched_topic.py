@@ -45,6 +45,16 @@ class WatchedTopic:
         """None if the partition has no leader or is unknown."""
         return self._seen.leaders.get(partition)
 
+    def is_retired(self, partition: int) -> bool:
+        """True if the partition was taken away: sealed, and retired. When the topic grows, another one may have its
+        number, which is new.
+        """
+        if partition in self._seen.leaders:
+            return False
+        if self._known_partitions is not None:
+            self._known_partitions = min(self._known_partitions, partition)
+        return True
+
     def refresh(self, reading: Cursor) -> None:
         """Fetch the topic's metadata. `reading` supplies the partition and position for the error.
 
