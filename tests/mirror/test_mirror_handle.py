@@ -10,15 +10,22 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import respool
+from respool.client.kafka.admin import change_layout
 from respool.client.kafka.cluster import Cluster
+from respool.client.kafka.configs import ConfigResource, describe_configs
+from respool.client.kafka.topic_layouts import describe_layout
+from respool.mirror.cluster_link import ACTIVE_CONFIG
 from respool.mirror.comparison import compare_partitions
 from respool.mirror.mirror_handle import MirrorEnded
 from respool.mirror.partition_copy import CopyState
 from respool.mirror.progress import MirrorEvent, Severity
+from respool.mirror.promotion import promote
 from respool.mirror.target_topics import TopicFilter
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.testing import Broker
+from respool.wire.layout_change import LayoutChangeKind
 from support.topics import Topics
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 TIMEOUT_S = 60
@@ -252,3 +259,41 @@ def test_what_cannot_be_is_refused_at_once(source: Broker) -> None:
             respool.start_mirror("x:1", "y:1", topics=".*", to_timeouts={name: 1})
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         respool.start_mirror(source.bootstrap, "127.0.0.1:1", topics=".*")
+
+
+def test_a_mirror_of_a_shrunk_topic_takes_messages_as_its_source_once_it_is_promoted(
+    source: Broker, target: Broker
+) -> None:
+    source.create_topic("trips", partitions=4, respool_shrink_barrier_ms="0")
+    with Cluster(source.bootstrap) as at_source, Cluster(target.bootstrap) as at_target:
+        produce(source, ["a", "b"], "trips")
+        with start(source, target, topics="trips") as mirror:
+            mirror.wait_until_caught_up(TIMEOUT_S)
+            change_layout(at_source, "trips", LayoutChangeKind.SHRINK, count=1)
+            produce(source, ["c", "d"], "trips")
+            mirror.wait_until_caught_up(TIMEOUT_S)
+            # Sealed partitions as they are, and what came since in the heir.
+            assert read(target, 4, "trips") == ["a", "b", "c", "d"]
+            until_noted(mirror, at_target, "1")
+            # What is retired at the source stays in the copy, which is continued.
+            change_layout(at_source, "trips", LayoutChangeKind.RETIRE_FORCED)
+            produce(source, ["e"], "trips")
+            mirror.wait_until_caught_up(TIMEOUT_S)
+        promotion = promote(at_target, "trips")
+        assert (promotion.active, promotion.was_mirror) == (1, True)
+        assert str(promotion).endswith("; shrunk to 1 partitions, as the source was")
+        produce(target, ["f", "g"], "trips")
+        layout = describe_layout(at_target, "trips")
+        assert layout is not None
+        assert (layout.active, layout.listed) == (1, 4)
+        assert read(target, 7, "trips") == ["a", "b", "c", "d", "e", "f", "g"]
+        assert promote(at_target, "trips").active is None
+
+
+def until_noted(mirror: "respool.Mirror", target: Cluster, active: str) -> None:
+    def noted() -> bool:
+        assert mirror.is_running
+        found = describe_configs(target, ConfigResource.TOPIC, ["trips"])["trips"]
+        return found[ACTIVE_CONFIG].value == active
+
+    wait_until(noted, "the copy has the source's layout")

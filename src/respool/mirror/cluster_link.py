@@ -18,6 +18,7 @@ from respool.wire.api_table import Api
 
 LATEST, EARLIEST = -1, -2
 MIRROR_CONFIG = "respool.mirror"
+ACTIVE_CONFIG = "respool.mirror.active.partitions"
 ALL_IN_SYNC = -1
 REQUEST_MS = 30_000
 # With later versions, a transactional batch adds its partition to a transaction of the target's coordinator (KIP-890).

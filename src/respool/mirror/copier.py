@@ -108,6 +108,11 @@ class PartitionCopier:
         for place in places:
             self.partitions.setdefault(place, PartitionCopy(place=place))
 
+    def drop_retired(self, topic: str, *, listed: int) -> None:
+        """Forget partitions that were taken away at the source; their copies stay."""
+        for place in [one for one in self.partitions if one[0] == topic and one[1] >= listed]:
+            del self.partitions[place]
+
     def stop_topic(self, topic: str, reason: StopReason, why: str) -> None:
         copies = [copy for copy in self.partitions.values() if copy.place[0] == topic]
         was_stopped = all(copy.state is CopyState.STOPPED for copy in copies)
@@ -325,7 +330,7 @@ class PartitionCopier:
             await asyncio.sleep(LOG_STARTS_SECONDS if not self._has_late_starts() else POLL_SECONDS)
             behind = [copy for copy in self.partitions.values() if _starts_too_early(copy)]
             for leader, places in self._target.by_leader(copy.place for copy in behind).items():
-                await self._raise_log_starts(leader, [self.partitions[place] for place in places])
+                await self._raise_log_starts(leader, [one for one in behind if one.place in places])
 
     def _has_late_starts(self) -> bool:
         return any(map(_starts_too_early, self.partitions.values()))

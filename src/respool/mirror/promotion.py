@@ -3,16 +3,25 @@
 1. `respool.mirror` is set to false, and every broker applies it: from then on no batch of the mirror is accepted.
 2. Transactions that are open in the copy are aborted there. Their coordinator is in another cluster and will never end
    them here, so `read_committed` consumers would wait for their markers forever.
+3. If the source was shrunk, the topic is shrunk to as many partitions: keys stay where their newer messages are.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from respool.client.kafka.admin import change_layout
 from respool.client.kafka.cluster import Cluster
-from respool.client.kafka.configs import ConfigResource, alter_configs, describe_configs
-from respool.client.kafka.errors import BrokerUnreachable
+from respool.client.kafka.codes import Code
+from respool.client.kafka.configs import (
+    ConfigResource,
+    ConfigSetting,
+    alter_configs,
+    describe_configs,
+)
+from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
+from respool.client.kafka.topic_layouts import describe_layout
 from respool.client.kafka.transactions import (
     OpenTransaction,
     describe_transactions,
@@ -20,11 +29,17 @@ from respool.client.kafka.transactions import (
     open_transactions,
     write_abort_marker,
 )
-from respool.mirror.cluster_link import MIRROR_CONFIG, is_mirror_in, mirror_config_fields
+from respool.mirror.cluster_link import (
+    ACTIVE_CONFIG,
+    MIRROR_CONFIG,
+    is_mirror_in,
+    mirror_config_fields,
+)
 from respool.mirror.clusters import as_operator_errors
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable
 from respool.model.quantities import counted
 from respool.wire.api_table import Api
+from respool.wire.layout_change import LayoutChangeKind
 
 APPLIED_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.1
@@ -36,11 +51,15 @@ class Promotion:
     # False: it was an ordinary topic before; open transactions without a coordinator are aborted nevertheless.
     was_mirror: bool
     aborted: tuple[OpenTransaction, ...]
+    # As many partitions take messages as at the source; None: all of them.
+    active: int | None = None
 
     def __str__(self) -> str:
         text = "takes producers now" if self.was_mirror else "was not a mirror; it takes producers"
         if self.aborted:
             text += f"; aborted {counted(len(self.aborted), 'transaction')} left open by the source"
+        if self.active is not None:
+            text += f"; shrunk to {self.active} partitions, as the source was"
         return f"{self.topic} {text}"
 
 
@@ -87,7 +106,39 @@ def promote(cluster: Cluster, topic: str) -> Promotion:
             f"{name}/{number} does not say which transactions are open in it: {why}",
             hint="run the same command again when it answers",
         )
-    return Promotion(topic=topic, was_mirror=was_mirror, aborted=tuple(left_open))
+    active = _shrink_as_source(cluster, topic, configs, len(partitions))
+    return Promotion(topic=topic, was_mirror=was_mirror, aborted=tuple(left_open), active=active)
+
+
+def _shrink_as_source(
+    cluster: Cluster, topic: str, configs: Mapping[str, ConfigSetting], partitions: int
+) -> int | None:
+    """Shrink the topic to what the mirror has noted. Return to how many partitions; None: it was not shrunk."""
+    noted = configs.get(ACTIVE_CONFIG)
+    active = int(noted.value or 0) if noted is not None else 0
+    if not 0 < active < partitions:
+        return None
+    deadline = time.monotonic() + APPLIED_SECONDS_MAX
+    with as_operator_errors():
+        while not _is_shrunk(cluster, topic, active):
+            try:
+                # The number may be none that keeps keys together: that was decided at the source.
+                kind = LayoutChangeKind.SHRINK_UNKEYED
+                change_layout(cluster, topic, kind, count=active)
+            except BrokerRefused as error:
+                if not error.retriable and error.code != Code.reassignment_in_progress:
+                    raise
+                if time.monotonic() > deadline:
+                    raise
+                cluster.sleep(POLL_SECONDS)
+        # Done once: the topic may grow again.
+        alter_configs(cluster, ConfigResource.TOPIC, topic, deleted=[ACTIVE_CONFIG])
+    return active
+
+
+def _is_shrunk(cluster: Cluster, topic: str, active: int) -> bool:
+    layout = describe_layout(cluster, topic)
+    return layout is not None and layout.active <= active
 
 
 def _without_coordinator(

@@ -9,11 +9,17 @@ from uuid import UUID
 from respool.client.kafka.admin import create_partitions, create_topic
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.codes import Code
-from respool.client.kafka.configs import ConfigResource, ConfigSource, describe_configs
+from respool.client.kafka.configs import (
+    ConfigResource,
+    ConfigSource,
+    alter_configs,
+    describe_configs,
+)
 from respool.client.kafka.errors import BrokerRefused
 from respool.client.kafka.metadata import TopicMetadata
+from respool.client.kafka.topic_layouts import TopicLayout, describe_layouts
 from respool.client.kafka.view_descriptions import views_among
-from respool.mirror.cluster_link import MIRROR_CONFIG
+from respool.mirror.cluster_link import ACTIVE_CONFIG, MIRROR_CONFIG
 from respool.mirror.clusters import as_operator_errors
 from respool.mirror.partition_copy import StopReason
 from respool.model.archiving.archive_topic_settings import ARCHIVE_SETTINGS
@@ -38,6 +44,7 @@ NOT_COPIED = (
         "respool.archive.max.age.ms",
         "respool.flush",
         "respool.flush.interval.ms",
+        ACTIVE_CONFIG,
     }
 )
 
@@ -110,6 +117,8 @@ class TargetTopics:
         # Source configs that Respool refuses, by topic.
         self.left_out: dict[str, list[str]] = {}
         self.compacted: set[str] = set()
+        # By target topic: how many of its partitions take records at the source; 0: all.
+        self._active: dict[str, int] = {}
 
     def views_among(self, topics: Collection[TopicMetadata]) -> set[str]:
         """The names of those of these source topics that are views. Each is asked for once."""
@@ -172,12 +181,30 @@ class TargetTopics:
         with as_operator_errors():
             create_partitions(self._target, name, count=partitions)
 
+    def source_layouts(self) -> dict[str, TopicLayout]:
+        """The layouts of topics that were shrunk at the source."""
+        with as_operator_errors():
+            return describe_layouts(self._source)
+
+    def note_active(self, name: str, active: int) -> bool:
+        """Keep with the copy how many partitions take records at the source; 0: all. Return whether that has changed.
+
+        The copy has it before it has records that follow from it, so it can be promoted at any moment.
+        """
+        if self._active.get(name, 0) == active:
+            return False
+        with as_operator_errors():
+            alter_configs(
+                self._target, ConfigResource.TOPIC, name, values={ACTIVE_CONFIG: str(active)}
+            )
+        self._active[name] = active
+        return True
+
     def mirrors_among(self, names: Collection[str]) -> dict[str, bool]:
         """True for each of these target topics that is a mirror."""
-        return {
-            name: values[MIRROR_CONFIG] == "true"
-            for name, values in self._values(self._target, names).items()
-        }
+        found = self._values(self._target, names)
+        self._active |= {name: int(values[ACTIVE_CONFIG] or 0) for name, values in found.items()}
+        return {name: values[MIRROR_CONFIG] == "true" for name, values in found.items()}
 
     def note_compacted_at_source(self, names: Collection[str]) -> None:
         """Check for topics that became compacted at the source after they were created at the target."""
@@ -185,7 +212,7 @@ class TargetTopics:
 
     def _values(self, cluster: Cluster, names: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the configs of topics that a mirror uses; records which topics are compacted."""
-        keys = (MIRROR_CONFIG, "cleanup.policy")
+        keys = (MIRROR_CONFIG, ACTIVE_CONFIG, "cleanup.policy")
         with as_operator_errors():
             found = describe_configs(cluster, ConfigResource.TOPIC, sorted(names))
         values = {

@@ -4,8 +4,10 @@ A topic that fails does not delay the others; it is retried at the next sync.
 """
 
 import asyncio
+from collections.abc import Mapping
 
 from respool.client.kafka.metadata import TopicMetadata
+from respool.client.kafka.topic_layouts import TopicLayout
 from respool.mirror.cluster_link import ClusterLink
 from respool.mirror.copier import PartitionCopier
 from respool.mirror.partition_copy import StopReason
@@ -47,6 +49,8 @@ class TopicSync:
         # Topic -> why it is no longer copied.
         self.stopped: dict[str, str] = {}
         self._noted_views: set[str] = set()
+        # The source's topics that were shrunk.
+        self._layouts: Mapping[str, TopicLayout] = {}
         # Topics that could not be created or grown; retried at each sync.
         self.waiting: set[str] = set()
 
@@ -71,6 +75,7 @@ class TopicSync:
         await self._create_missing(names)
         held = [name for name in {*names, *self._followed} if name in self._target.topics]
         mirrors = await asyncio.to_thread(self._target_topics.mirrors_among, held) if held else {}
+        self._layouts = await asyncio.to_thread(self._target_topics.source_layouts)
         there = [name for name in held if name in self._source.topics]
         await asyncio.to_thread(self._target_topics.note_compacted_at_source, there)
         for name, known in self._followed.items():
@@ -143,7 +148,8 @@ class TopicSync:
                 why = f"topic {name} exists at the target and is not a mirror"
                 self.on_stopped(name, StopReason.NOT_A_MIRROR, why)
             return
-        if have > wanted:
+        layout = self._layouts.get(name)
+        if have > wanted and (layout is None or have > layout.named):
             why = f"{name} has {have} partitions at the target, and {wanted} at the source"
             if name in self._followed:
                 self._copier.stop_topic(name, StopReason.DIFFERS, why)
@@ -151,12 +157,33 @@ class TopicSync:
                 self.on_stopped(name, StopReason.DIFFERS, why)
             return
         numbers = set(self._source.topics[name].leaders)
-        if have == wanted or await self._grow(name, partitions=wanted):
+        if not await self._note_active(name, layout):
+            return
+        # The copy keeps partitions that were retired at the source.
+        if layout is not None and layout.listed < layout.named:
+            self._copier.drop_retired(name, listed=layout.listed)
+        if have >= wanted or await self._grow(name, partitions=wanted):
             self._on_passed(name)
         else:
             numbers &= self._target.topics[name].leaders.keys()
         self._followed.setdefault(name, self._source.topics[name])
         self._copier.add((name, number) for number in numbers)
+
+    async def _note_active(self, name: str, layout: TopicLayout | None) -> bool:
+        """Return False if it failed: what was written by the new layout must not be copied before."""
+        active = 0 if layout is None or layout.active == layout.named else layout.active
+        try:
+            has_changed = await asyncio.to_thread(self._target_topics.note_active, name, active)
+        except Unreachable:
+            raise
+        except OperatorError as error:
+            self._on_failed(name, error)
+            return False
+        if has_changed:
+            what = f"{active} partitions" if active else "all partitions"
+            message = f"{name} takes messages in {what} at the source; promote does the same here"
+            self._on_event(MirrorEvent(message, Severity.INFO))
+        return True
 
     async def _grow(self, name: str, *, partitions: int) -> bool:
         try:
