@@ -13,7 +13,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
@@ -30,6 +30,7 @@ from respool.sim.clients.view_consumer import SimView, draw_view
 from respool.sim.clients.workload import TRANSACTION_TIMEOUT_MS, Workload, WorkloadFactory
 from respool.sim.delay_scenario import DelayScenario
 from respool.sim.disk.disk_faults import ProcessGone
+from respool.sim.layout_scenario import LayoutScenario
 from respool.sim.retry_scenario import RetryScenario
 from respool.sim.runtime.sim_loop import SimLoop, SimulationStuck
 from respool.sim.runtime.simulated_sources import rng_of
@@ -37,6 +38,8 @@ from respool.sim.runtime.trace import Trace
 from respool.sim.sim_plan import SimPlan, draw_sim_plan
 from respool.sim.sim_world import SimWorld
 from respool.wire.api_table import Api
+
+Scenario: TypeAlias = DelayScenario | RetryScenario | LayoutScenario
 
 # How long clients may take to finish after the faults, and coordinators to end open transactions.
 WIND_DOWN_S = 120.0
@@ -108,7 +111,7 @@ class Run:
         self._machines = self._world.machines
         self._names: list[TopicPartition] = []
         self._views: list[SimView] = []
-        self._scenarios: list[DelayScenario | RetryScenario] = []
+        self._scenarios: list[Scenario] = []
         self._flush = plan.flush or "always"
         self._agreement = ReplicaAgreement(
             machines=self._machines, observer=self._world.observer, history=self.history
@@ -179,13 +182,15 @@ class Run:
             await asyncio.gather(watching, return_exceptions=True)
         await self._stop()
 
-    def _draw_scenarios(self) -> list[DelayScenario | RetryScenario]:
-        scenarios: list[DelayScenario | RetryScenario] = []
+    def _draw_scenarios(self) -> list[Scenario]:
+        scenarios: list[Scenario] = []
         shared: dict[str, Any] = {"machines": self._machines, "history": self.history}
         if self.plan.has_delays:
             scenarios.append(DelayScenario(self._seed, **shared))
         if self.plan.has_retries:
             scenarios.append(RetryScenario(self._seed, **shared))
+        if self.plan.has_layouts:
+            scenarios.append(LayoutScenario(self._seed, observer=self._world.observer, **shared))
         return scenarios
 
     def _draw_workload(self) -> Workload:

@@ -20,6 +20,8 @@ RECREATION_ODDS = 0.3
 DELAY_ODDS = 0.3
 # How often a group retries what its handlers failed at.
 RETRY_ODDS = 0.2
+# How often a topic is shrunk and grown, in runs without any of these.
+LAYOUT_ODDS = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class SimPlan:
     has_delays: bool = False
     # Whether there is a group with retries.
     has_retries: bool = False
+    # Whether there is a topic that is shrunk and grown all the time.
+    has_layouts: bool = False
     # The rack of each machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # The rate of each machine's monotonic clock.
@@ -67,6 +71,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
             has_views=_has_views(seed),
             has_delays=_has_delays(seed),
             has_retries=_has_retries(seed),
+            has_layouts=_has_layouts(seed),
         )
     factor = min(count, rng.choice((2, 3, 3, 3)))
     flush = rng.choice(("always", "always", "interval", "os"))
@@ -89,6 +94,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
         has_views=_has_views(seed),
         has_delays=_has_delays(seed),
         has_retries=_has_retries(seed),
+        has_layouts=_has_layouts(seed),
         racks=tuple(rng.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * rng.uniform(-1, 1) for _ in range(count)),
     )
@@ -109,6 +115,12 @@ def _has_delays(seed: int) -> bool:
 
 def _has_retries(seed: int) -> bool:
     return rng_of("retried", seed).random() < RETRY_ODDS
+
+
+def _has_layouts(seed: int) -> bool:
+    """Only where nothing else is special: it adds several clients, and a run should stay short."""
+    is_plain = not any(draw(seed) for draw in (_has_views, _has_delays, _has_retries, _recreates))
+    return is_plain and rng_of("resized", seed).random() < LAYOUT_ODDS
 
 
 def _recreates(seed: int) -> bool:

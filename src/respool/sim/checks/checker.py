@@ -72,16 +72,16 @@ class _Checker:
             )
 
     def check_order(self) -> None:
-        """A13: in each partition, a producer's records are in the order they were sent."""
-        last: dict[tuple[str, TopicPartition], int] = {}
+        """A13: in each partition, a producer's records for one partition are in the order they were sent."""
+        last: dict[tuple[str, TopicPartition, TopicPartition], int] = {}
         for sent in self._history.sends.values():
             if not sent.is_idempotent:
                 continue
             for name, offset in self._uncommitted.get(sent.value, ()):
-                before = last.get((sent.producer, name), -1)
+                before = last.get((sent.producer, sent.name, name), -1)
                 if offset < before:
                     self._violate("A13", f"{_text(sent)} is at {offset}, after {before}")
-                last[sent.producer, name] = offset
+                last[sent.producer, sent.name, name] = offset
 
     def check_reads_stay(self) -> None:
         """A2: every record that any reader got still exists at its offset, and so do all records in between."""

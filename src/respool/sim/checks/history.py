@@ -14,6 +14,7 @@ Each operation is recorded when it begins and when its outcome is known: "ok", "
     V1 a view shows other records, or skips one          V2 a view's reader passes its end
     V3 a view's group keeps a lag though its parent is silent
     D1 to D5 of delayed records: see `delay_history.py`  R1 a message is neither handled nor buried, or twice
+    P1 to P4 of topics that are shrunk: see `layout_history.py`
     C, D internal invariants (invariants.py), and that all clients finish after the faults have ended
 """
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
+from respool.records.build import NewRecord
 from respool.sim.checks.history import GroupView
 from respool.sim.clients.consumers import SimConsumer, fetch_offset
 from respool.sim.clients.sim_client import OFFSET_OUT_OF_RANGE, OK, RETRIABLE
@@ -24,6 +25,12 @@ HEARTBEAT_MS = 2_000
 
 
 class GroupMember(SimConsumer):
+    session_timeout_ms = SESSION_TIMEOUT_MS
+    # A subscription in the consumers' format, for brokers that look into it.
+    subscription = b""
+    # Whether it sometimes leaves, and sometimes hangs.
+    has_whims = True
+
     def __init__(self, name: str, *, group: str, view: GroupView, **consumer: Any) -> None:
         super().__init__(name, **consumer)
         self._group = group
@@ -61,7 +68,7 @@ class GroupMember(SimConsumer):
                 await self._read_on(name)
             if self.rng.random() < 0.4 and not await self._commit():
                 return
-            whim = self.rng.random()
+            whim = self.rng.random() if self.has_whims else 1.0
             if whim < 0.01:
                 await self._leave()
                 return
@@ -80,9 +87,12 @@ class GroupMember(SimConsumer):
             await self.pause()
             return
         for offset, record in polled.records:
-            self.history.on_read(name, offset, record, is_committed=self.is_committed)
+            self.on_record(name, offset, record)
             self._view.delivered.setdefault(name, set()).add(offset)
         self._positions[name] = polled.next_offset
+
+    def on_record(self, name: TopicPartition, offset: int, record: NewRecord) -> None:
+        self.history.on_read(name, offset, record, is_committed=self.is_committed)
 
     # -- membership --------------------------------------------------------------------------------------------------
 
@@ -91,12 +101,12 @@ class GroupMember(SimConsumer):
             Api.JOIN_GROUP,
             9,
             patiently=True,
-            session_timeout=SESSION_TIMEOUT_MS,
+            session_timeout=self.session_timeout_ms,
             rebalance_timeout=REBALANCE_TIMEOUT_MS,
             member_id=self._member_id,
             group_instance_id=None,
             protocol_type="consumer",
-            protocols=[{"name": "share", "metadata": b""}],
+            protocols=[{"name": "share", "metadata": self.subscription}],
             reason=None,
         )
         code = int(reply.error_code)

@@ -1,8 +1,9 @@
 """The clients of a simulated run, drawn and created from its seed."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.clock import Clock
@@ -42,23 +43,29 @@ class WorkloadFactory:
         seed: int,
         racks: Sequence[str] = (),
     ) -> None:
-        self._loop = loop
+        self.loop = loop
         self._clock = clock
-        self._history = history
+        self.history = history
         self._brokers = brokers
         self._seed = seed
         self._rng = rng_of("cast", seed)
         # The racks of the brokers; clients may be in them too.
         self._racks = [one for one in dict.fromkeys(racks) if one]
 
+    def with_history(self, history: History) -> Self:
+        """For clients that record elsewhere what they do."""
+        made = copy(self)
+        made.history = history
+        return made
+
     def new_client(self, kind: type[Kind], name: str, **more: Any) -> Kind:
         return kind(
             name,
-            loop=self._loop,
+            loop=self.loop,
             clock=self._clock,
             rng=rng_of(name, self._seed),
             brokers=self._brokers,
-            **{"history": self._history, **more},
+            **{"history": self.history, **more},
         )
 
     def draw_workload(
