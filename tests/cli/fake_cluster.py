@@ -123,6 +123,10 @@ class FakeCluster:
         assert partitions > len(held)
         held += [OffsetRange(start=0, end=0)] * (partitions - len(held))
 
+    def layout(self, name: str) -> None:
+        """None of these topics was ever shrunk."""
+        assert name in self.held
+
     def alter_topic(self, name: str, *, settings: Mapping[str, str], unset: Sequence[str]) -> None:
         unknown = sorted({*settings, *unset} - set(DEFAULTS))
         if unknown:

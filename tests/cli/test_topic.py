@@ -235,7 +235,7 @@ def test_a_topic_cannot_shrink_and_is_told_why(run: Run, fake_cluster: FakeClust
     ended = run("topic", "alter", "rides", "--partitions", "1", "--set", "retention.ms=1")
     assert ended.code == 2
     assert "cannot shrink to 1" in ended.err
-    assert "respool produce" in ended.err
+    assert "respool topic shrink rides --to 1" in ended.err
     assert fake_cluster.held["rides"].settings == {}
 
 

@@ -146,9 +146,10 @@ def list_topics(
 
 @app.command(
     epilog="Piped, the fields are separated by tabs: topic, promise, text; topic, setting, name, value, source; "
-    "topic, partition, number, leader, start offset, end offset, messages, replicas, in sync. With --keys: "
-    "topic, keys, scanned, available, keys, in several partitions; topic, key, name, partitions, by murmur2, "
-    "by CRC32.\n\n"
+    "topic, partition, number, leader, start offset, end offset, messages, replicas, in sync. Of a topic that was "
+    "shrunk: topic, sealed, number, heir, sealed end, messages, bytes, groups behind; topic, held, number, shown end. "
+    "With --keys: topic, keys, scanned, available, keys, in several partitions; topic, key, name, partitions, by "
+    "murmur2, by CRC32.\n\n"
     "Examples:\n"
     "  respool topic describe rides\n"
     "  respool topic describe rides --json\n"
@@ -236,13 +237,18 @@ def alter(
         ),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Grow to this many partitions; it cannot shrink.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Grow to this many partitions; sealed ones take messages again first. To shrink: topic shrink.",
+        ),
     ] = None,
     as_json: options.Json = False,
     connection: BrokerConnection,
 ) -> None:
     """Change a topic's settings, or add partitions."""
     from respool.operate.topic_description import check_growth, check_setting_names, describe_topic
+    from respool.operate.topic_layouts import grow_shrunk_topic
 
     wanted = options.settings_in_plain_numbers(settings)
     both = sorted(set(wanted) & set(unset or ()))
@@ -254,14 +260,19 @@ def alter(
         )
     cluster = connection.connect()
     topic = cluster.topic(name)
+    layout = None
     if partitions is not None:
-        check_growth(topic, partitions)
+        layout = cluster.layout(name)
+        check_growth(topic, partitions, active=None if layout is None else layout.active)
     # Settings first: an invalid one is refused before partitions are added, which cannot be undone.
     if unset:
         check_setting_names(unset, [each.name for each in cluster.settings([name])[name]])
     if wanted or unset:
         cluster.alter_topic(name, settings=wanted, unset=unset or [])
-    if partitions is not None and partitions > topic.partitions:
+    if partitions is not None and layout is not None:
+        if partitions > layout.active:
+            grow_shrunk_topic(cluster, name, to=partitions, on_aligning=output.note)
+    elif partitions is not None and partitions > topic.partitions:
         cluster.grow_topic(name, partitions=partitions)
     if as_json:
         output.print_json(describe_topic(cluster, name))
@@ -340,6 +351,7 @@ def _print_description(description: dict[str, Any]) -> None:
         output.print_rows(output.Headings(), [(name, "promise", promised)])
         output.print_rows(output.Headings(), [(name, "setting", *row) for row in setting_rows])
         output.print_rows(output.Headings(), [(name, "partition", *row) for row in partition_rows])
+        topic_partitions.print_layout(name, description["layout"])
         return
     output.print_heading(f"topic {name}")
     output.print_line(f"promise: {promised}")
@@ -349,6 +361,7 @@ def _print_description(description: dict[str, Any]) -> None:
     output.print_rows(
         output.Headings(*numbers, "replicas", "in sync", numbers=numbers), partition_rows
     )
+    topic_partitions.print_layout(name, description["layout"])
 
 
 def with_unit(name: str, value: str) -> str:

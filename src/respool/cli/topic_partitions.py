@@ -1,12 +1,14 @@
-"""`respool topic shrink` and `respool topic retire`: partitions taken away."""
+"""`respool topic shrink` and `respool topic retire`: partitions taken away; and what `describe` shows of them."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
 from respool.cli.output import confirm
+from respool.model.quantities import human_bytes
 
 Name = Annotated[
     str,
@@ -93,3 +95,49 @@ def retire(
     else:
         what = "could be retired" if dry_run else "are retired"
         output.note(f"the sealed partitions of {name} {what}")
+
+
+def print_layout(name: str, layout: Mapping[str, Any] | None) -> None:
+    """Print what is left in sealed partitions, and who has still to read it."""
+    if layout is None:
+        return
+    sealed = [
+        (
+            one["partition"],
+            one["heir"],
+            one["sealed_end"],
+            one["messages"],
+            one["bytes"],
+            None if one["groups_behind"] is None else ",".join(one["groups_behind"]),
+        )
+        for one in layout["sealed"]
+    ]
+    held = [(one["partition"], one["shown_end"]) for one in layout["held"]]
+    if not output.is_terminal():
+        output.print_rows(output.Headings(), [(name, "sealed", *row) for row in sealed])
+        output.print_rows(output.Headings(), [(name, "held", *row) for row in held])
+    else:
+        _print_layout_for_people(layout, sealed, held)
+    if layout["groups_unknown"]:
+        output.note(f"{name}: not all groups are known: {layout['groups_unknown']}")
+
+
+def _print_layout_for_people(
+    layout: Mapping[str, Any], sealed: list[tuple[Any, ...]], held: list[tuple[Any, ...]]
+) -> None:
+    active = layout["active_partitions"]
+    output.print_line(
+        f"messages go to partitions 0 to {active - 1}"
+        + ("; these are sealed:" if sealed else ", all of them")
+    )
+    if sealed:
+        numbers = ("sealed", "heir", "sealed end", "messages", "bytes")
+        shown = [
+            (*row[:4], None if row[4] is None else human_bytes(row[4]), row[5]) for row in sealed
+        ]
+        output.print_rows(output.Headings(*numbers, "groups behind", numbers=numbers), shown)
+    for number, end in held:
+        output.print_line(
+            f"partition {number} shows consumers nothing from offset {end} on, until all groups have read what the "
+            "same keys got before, or respool.shrink.barrier.ms is over"
+        )

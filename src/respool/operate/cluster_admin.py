@@ -26,6 +26,7 @@ from respool.client.kafka.errors import (
 from respool.client.kafka.list_offsets import Isolation, OffsetRange
 from respool.client.kafka.metadata import Address, Place, TopicMetadata
 from respool.client.kafka.security import IN_THE_CLEAR, Security
+from respool.client.kafka.topic_layouts import TopicLayout, describe_layout
 from respool.client.kafka.view_descriptions import ViewDescription, all_views
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.model.setting_fields import TOPIC_DEFAULT_NAMES
@@ -171,6 +172,15 @@ class ClusterAdmin:
     def grow_topic(self, name: str, *, partitions: int) -> None:
         with client_errors_translated():
             admin.create_partitions(self.cluster, name, count=partitions)
+
+    def layout(self, name: str) -> TopicLayout | None:
+        """The layout of a topic that was shrunk; None for all others.
+
+        Raises:
+            NotFound: there is no such topic.
+        """
+        with client_errors_translated():
+            return self.cluster.retrying(lambda: describe_layout(self.cluster, name))
 
     def delete_topic(self, name: str) -> None:
         with client_errors_translated():

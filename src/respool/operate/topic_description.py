@@ -11,6 +11,7 @@ from respool.model.quantities import counted, human_bytes
 from respool.model.times import format_long_duration_ms
 from respool.model.view_config import OF
 from respool.operate.cluster_admin import ClusterAdmin, TopicSetting
+from respool.operate.sealed_partitions import describe_layout
 
 MIN_ISR = "min.insync.replicas"
 
@@ -66,6 +67,8 @@ def describe_topic(admin: ClusterAdmin, name: str) -> dict[str, Any]:
             {"name": each.name, "value": each.value, "source": each.source} for each in settings
         ],
         "partitions": partitions,
+        # None for a topic that was never shrunk.
+        "layout": describe_layout(admin, topic, ranges) if parent is None else None,
     }
 
 
@@ -221,12 +224,15 @@ def check_setting_names(unset: Sequence[str], known: Sequence[str]) -> None:
             raise UsageError(f"--unset {name}: there is no such topic setting", hint=hint)
 
 
-def check_growth(topic: TopicMetadata, partitions: int) -> None:
-    have = topic.partitions
+def check_growth(topic: TopicMetadata, partitions: int, *, active: int | None = None) -> None:
+    """`active`: how many partitions take messages, if the topic was shrunk.
+
+    Raises:
+        UsageError: that is fewer than now.
+    """
+    have = topic.partitions if active is None else active
     if partitions < have:
         raise UsageError(
-            f"{topic.name} has {counted(have, 'partition')} and cannot shrink to {partitions}: "
-            "the messages in the others would be lost, and keys would move",
-            hint=f"create a topic with {counted(partitions, 'partition')} and copy: "
-            f"respool consume {topic.name} --json | respool produce NEW --json-lines",
+            f"{topic.name} has {counted(have, 'partition')}; this command cannot shrink to {partitions}",
+            hint=f"respool topic shrink {topic.name} --to {partitions} keeps the others to be read",
         )

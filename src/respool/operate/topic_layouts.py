@@ -1,4 +1,4 @@
-"""Shrinks topics, and retires their sealed partitions, for an operator."""
+"""Shrinks topics, grows them again, and retires their sealed partitions, for an operator."""
 
 import time
 from collections.abc import Callable
@@ -32,12 +32,44 @@ def shrink_topic(
         OperatorError: the topic cannot be shrunk, or not now.
     """
     kind = LayoutChangeKind.SHRINK_UNKEYED if is_unkeyed else LayoutChangeKind.SHRINK
+    _ask_until_aligned(
+        lambda: admin.change_layout(
+            cluster.cluster, name, kind, count=to, validate_only=is_dry_run
+        ),
+        # Nothing aligns replicas for a dry run.
+        on_aligning=None if is_dry_run else on_aligning,
+        sleep=sleep,
+    )
+
+
+def grow_shrunk_topic(
+    cluster: ClusterAdmin,
+    name: str,
+    *,
+    to: int,
+    on_aligning: Callable[[str], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Let sealed partitions take records again, and add those that are missing. As `shrink_topic`."""
+    _ask_until_aligned(
+        lambda: admin.create_partitions(cluster.cluster, name, count=to),
+        on_aligning=on_aligning,
+        sleep=sleep,
+    )
+
+
+def _ask_until_aligned(
+    ask: Callable[[], None],
+    *,
+    on_aligning: Callable[[str], None] | None,
+    sleep: Callable[[float], None],
+) -> None:
     is_noted = False
     while True:
         try:
-            admin.change_layout(cluster.cluster, name, kind, count=to, validate_only=is_dry_run)
+            ask()
         except BrokerRefused as error:
-            if error.code != Code.reassignment_in_progress or is_dry_run:
+            if error.code != Code.reassignment_in_progress or on_aligning is None:
                 raise operator_error_of(error) from error
             if not is_noted:
                 on_aligning(error.message or "replicas are being aligned")
