@@ -13,7 +13,7 @@ import respool
 from respool.client.kafka.admin import change_layout
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.configs import ConfigResource, describe_configs
-from respool.client.kafka.topic_layouts import describe_layout
+from respool.client.kafka.layout_descriptions import describe_layout
 from respool.mirror.cluster_link import ACTIVE_CONFIG
 from respool.mirror.comparison import compare_partitions
 from respool.mirror.mirror_handle import MirrorEnded

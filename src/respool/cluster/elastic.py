@@ -39,7 +39,7 @@ class Resize:
 class ElasticTopic:
     """What is known of one topic's load.
 
-    Whoever begins to decide about it waits for a whole pause first: there may have been a change a moment ago.
+    A new controller waits for a whole pause first: there may have been a change a moment ago.
     """
 
     def __init__(self, *, now_ms: int) -> None:
@@ -56,7 +56,7 @@ class ElasticTopic:
     def on_load(
         self, bytes_per_s: float | None, *, active: int, rules: ElasticRules, now_ms: int
     ) -> Resize | None:
-        """Decide what to do, if anything. None as the load: it cannot be told now, so what was seen before is void."""
+        """Decide what to do, if anything. None as the load: nobody knows it now, so what was seen before is void."""
         if bytes_per_s is None or rules.mode is ElasticMode.OFF:
             self._busy_since_ms = self._quiet_since_ms = None
             return None

@@ -21,7 +21,7 @@ from respool.client.kafka.configs import (
     describe_configs,
 )
 from respool.client.kafka.errors import BrokerRefused, BrokerUnreachable
-from respool.client.kafka.topic_layouts import describe_layout
+from respool.client.kafka.layout_descriptions import describe_layout
 from respool.client.kafka.transactions import (
     OpenTransaction,
     describe_transactions,

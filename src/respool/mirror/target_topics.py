@@ -16,8 +16,8 @@ from respool.client.kafka.configs import (
     describe_configs,
 )
 from respool.client.kafka.errors import BrokerRefused
+from respool.client.kafka.layout_descriptions import TopicLayout, describe_layouts
 from respool.client.kafka.metadata import TopicMetadata
-from respool.client.kafka.topic_layouts import TopicLayout, describe_layouts
 from respool.client.kafka.view_descriptions import views_among
 from respool.mirror.cluster_link import ACTIVE_CONFIG, MIRROR_CONFIG
 from respool.mirror.clusters import as_operator_errors

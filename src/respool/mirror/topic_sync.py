@@ -6,8 +6,8 @@ A topic that fails does not delay the others; it is retried at the next sync.
 import asyncio
 from collections.abc import Mapping
 
+from respool.client.kafka.layout_descriptions import TopicLayout
 from respool.client.kafka.metadata import TopicMetadata
-from respool.client.kafka.topic_layouts import TopicLayout
 from respool.mirror.cluster_link import ClusterLink
 from respool.mirror.copier import PartitionCopier
 from respool.mirror.partition_copy import StopReason

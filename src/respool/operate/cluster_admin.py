@@ -23,10 +23,10 @@ from respool.client.kafka.errors import (
     NoReply,
     nobody_listens,
 )
+from respool.client.kafka.layout_descriptions import TopicLayout, describe_layout
 from respool.client.kafka.list_offsets import Isolation, OffsetRange
 from respool.client.kafka.metadata import Address, Place, TopicMetadata
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.client.kafka.topic_layouts import TopicLayout, describe_layout
 from respool.client.kafka.view_descriptions import ViewDescription, all_views
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable, UsageError
 from respool.model.setting_fields import TOPIC_DEFAULT_NAMES

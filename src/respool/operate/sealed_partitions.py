@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from respool.client.kafka.errors import ClientError
+from respool.client.kafka.layout_descriptions import TopicLayout
 from respool.client.kafka.list_offsets import OffsetRange
 from respool.client.kafka.metadata import Place, TopicMetadata
 from respool.client.kafka.replicas import describe_log_dirs
-from respool.client.kafka.topic_layouts import TopicLayout
 from respool.model.operator_errors import OperatorError
 from respool.operate.cluster_admin import ClusterAdmin
 from respool.operate.group_operations import GroupOperations

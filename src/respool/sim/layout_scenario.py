@@ -12,7 +12,7 @@ from respool.model.ids import TopicPartition
 from respool.sim.checks.checker import FinalReads, check
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.checks.history import GroupView, History
-from respool.sim.checks.layout_history import KeyOrder, LayoutHistory
+from respool.sim.checks.layout_history import LayoutHistory, ShownOrder
 from respool.sim.checks.layout_watch import LayoutWatch
 from respool.sim.clients.final_reader import FinalReader
 from respool.sim.clients.layout_clients import (
@@ -95,7 +95,7 @@ class LayoutScenario:
                 is_committed=True,
                 group=GROUP,
                 view=self._view,
-                order=KeyOrder(self.history),
+                order=ShownOrder(self.history),
                 **shared,
             )
             clients.append(member)

@@ -1,11 +1,14 @@
 """Consumers are not shown what a key got after a change while they have not read what it got before."""
 
+import asyncio
+
 import pytest
 
 from broker.group_client import Member, commit, start_with_groups
-from broker.layouts.shrinking import grow, sent, shrink
+from broker.layouts.shrinking import change, grow, sent, shrink
 from broker.running_broker import LATEST, RunningBroker, StartBroker
 from broker.transaction_client import fetch, fetch_fields, read
+from respool.broker.layouts.reader_holds import LOOK_S
 from respool.wire.api_table import Api
 
 BARRIER_MS = 30_000
@@ -173,3 +176,67 @@ def test_a_group_that_reads_a_view_counts(rides: RunningBroker) -> None:
     assert is_held(rides, 1)
     reader.commit(("paid", 3, 1))
     wait_until_shown(rides, 1)
+
+
+def test_a_partition_that_is_sealed_again_stays_held(rides: RunningBroker) -> None:
+    """Seed 14 of the simulator: what it took in between was shown at once."""
+    group = member(rides)
+    sent(rides, 3, 0, b"a")
+    shrink(rides, 2)
+    group.commit(("rides", 3, 1))
+    wait_until_shown(rides, 1)
+    sent(rides, 3, 1, b"b")
+    grow(rides, 4)
+    sent(rides, 3, 2, b"c")
+    shrink(rides, 2)
+    assert (read(rides, "rides", 1), read(rides, "rides", 3)) == ([b"b"], [b"a"])
+    group.commit(("rides", 1, 1))
+    wait_until_shown(rides, 3)
+    assert read(rides, "rides", 3) == [b"a", b"c"]
+
+
+def test_a_partition_that_takes_no_others_records_any_longer_stays_held(
+    rides: RunningBroker,
+) -> None:
+    """Seed 70 of the simulator: what it had taken for others was shown at once."""
+    group = member(rides)
+    sent(rides, 2, 0, b"a")
+    shrink(rides, 2)
+    sent(rides, 2, 1, b"b")
+    grow(rides, 4)
+    assert read(rides, "rides", 0) == []
+    group.commit(("rides", 2, 1))
+    wait_until_shown(rides, 0)
+    assert read(rides, "rides", 0) == [b"b"]
+
+
+@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
+def test_a_wall_clock_that_is_set_does_not_end_the_hold(rides: RunningBroker, skew_ms: int) -> None:
+    member(rides)
+    sent(rides, 3, 0)
+    shrink(rides, 2)
+    look(rides)
+    rides.clock.skew(skew_ms)
+    look(rides)
+    assert is_held(rides, 1)
+    rides.clock.advance(BARRIER_MS)
+    wait_until_shown(rides, 1)
+
+
+def test_a_partition_that_was_retired_is_not_waited_for(rides: RunningBroker) -> None:
+    member(rides)
+    sent(rides, 3, 0, b"a")
+    shrink(rides, 2)
+    sent(rides, 3, 1, b"b")
+    assert change(rides, 0, "retire-forced") == (0, "")
+    wait_until_shown(rides, 1)
+    assert read(rides, "rides", 1) == [b"b"]
+
+
+def look(broker: RunningBroker) -> None:
+    """Let the leader look at the groups."""
+
+    async def wait() -> None:
+        await asyncio.sleep(2 * LOOK_S)
+
+    broker.run(wait())

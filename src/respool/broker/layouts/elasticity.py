@@ -177,7 +177,7 @@ class Elasticity:
                 else:
                     found = await self._sizes_at(leader, topic.name, numbers)
             except (PeerUnreachable, RequestError) as error:
-                logger.debug("%s: its load cannot be told: %s", topic.name, error)
+                logger.debug("%s: its load is not known now: %s", topic.name, error)
                 return None
             sizes |= {number: (leader, size) for number, size in found.items()}
         return sizes if len(sizes) == topic.active_count else None

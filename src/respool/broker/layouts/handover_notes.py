@@ -63,8 +63,8 @@ def handovers(
             hold = _hold(topic, layout, number, logs, now_ms=now_ms)
             heirs[number] = Handover(layout.epoch, hold=hold)
         elif before is not None:
-            # It takes records for itself alone again.
-            heirs[number] = Handover(layout.epoch)
+            # It takes records for itself alone again; what it took for others is still to be read after theirs.
+            heirs[number] = Handover(layout.epoch, hold=before.hold)
     return sealed, heirs
 
 

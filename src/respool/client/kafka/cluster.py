@@ -24,6 +24,7 @@ from respool.client.kafka.errors import (
     UnknownTopic,
     nobody_listens,
 )
+from respool.client.kafka.layout_descriptions import describe_layout
 from respool.client.kafka.metadata import (
     Address,
     MetadataCache,
@@ -33,7 +34,6 @@ from respool.client.kafka.metadata import (
 )
 from respool.client.kafka.retries import RetryTimer
 from respool.client.kafka.security import IN_THE_CLEAR, Security
-from respool.client.kafka.topic_layouts import describe_layout
 from respool.client.kafka.transport import FRAME_BYTES_MAX, LinkSettings
 from respool.client.kafka.versions import VersionRange
 from respool.model.addresses import parse_address

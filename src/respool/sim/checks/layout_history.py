@@ -56,7 +56,7 @@ class LayoutHistory(History):
             self.violate("A4", f"{value[:40]!r} is at {before} and at {(name, offset)}")
 
 
-class KeyOrder:
+class ShownOrder:
     """P1: what one group was shown first of each producer's records for each partition."""
 
     def __init__(self, history: LayoutHistory) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from respool.model.ids import BrokerId, TopicPartition
 from respool.ports.peers import PeerUnreachable
 from respool.records.build import NewRecord
-from respool.sim.checks.layout_history import KeyOrder
+from respool.sim.checks.layout_history import ShownOrder
 from respool.sim.clients.consumers import AssignedConsumer
 from respool.sim.clients.group_member import GroupMember
 from respool.sim.clients.producers import IdempotentProducer
@@ -105,7 +105,7 @@ class SteadyMember(GroupMember):
     session_timeout_ms = NEVER_MS
     has_whims = False
 
-    def __init__(self, name: str, *, order: KeyOrder | None, **member: Any) -> None:
+    def __init__(self, name: str, *, order: ShownOrder | None, **member: Any) -> None:
         """`order`: set if brokers promise a key's order to its group."""
         super().__init__(name, **member)
         self._order = order
@@ -120,7 +120,8 @@ class SteadyMember(GroupMember):
 
     @property
     def has_joined(self) -> bool:
-        return self._generation >= 0
+        """True once the coordinator has stored that it is a member: it keeps it through failovers."""
+        return bool(self._view.committed)
 
     def on_record(self, name: TopicPartition, offset: int, record: NewRecord) -> None:
         super().on_record(name, offset, record)

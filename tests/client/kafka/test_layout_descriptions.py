@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from respool.client.kafka import topic_layouts
+from respool.client.kafka import layout_descriptions
 from respool.client.kafka.admin import change_layout
 from respool.client.kafka.cluster import Cluster
 from respool.client.kafka.errors import UnknownTopic
-from respool.client.kafka.topic_layouts import TopicLayout, describe_layout
+from respool.client.kafka.layout_descriptions import TopicLayout, describe_layout
 from respool.wire.layout_change import LayoutChangeKind
 from support.quick_broker import quick_broker
 
@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 def test_the_layout_is_put_together_from_all_pages(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_layouts, "PARTITIONS_PER_PAGE", 2)
+    monkeypatch.setattr(layout_descriptions, "PARTITIONS_PER_PAGE", 2)
     assert describe_layout(cluster, "rides") is None
     change_layout(cluster, "rides", LayoutChangeKind.SHRINK, count=2)
     described = cluster.retrying(lambda: describe_layout(cluster, "rides"))
