@@ -22,6 +22,7 @@ from bench import (
     librdkafka,
     produce,
     profiling,
+    rights,
     scrape,
     spark,
     transactions,
@@ -50,6 +51,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "transactions": transactions.run,
     "cluster": cluster.run,
     "scrape": scrape.run,
+    "rights": rights.run,
     "spark": spark.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.

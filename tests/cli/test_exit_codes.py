@@ -92,6 +92,10 @@ TO_BROKERS = {
     "user add": "etl",
     "user password": "etl",
     "user remove": "etl",
+    "token create": "",
+    "token list": "",
+    "token renew": "2f1c8a",
+    "token expire": "2f1c8a",
 }
 BETWEEN_CLUSTERS = {"mirror run": "--topics rides --once", "mirror status": "--topics rides"}
 TO_ETCD = {
@@ -118,10 +122,13 @@ ON_FILES = {
     "archive collect": f"file://{MISSING}",
     "cluster status": f"--config {MISSING}",
     "produce": f"rides --file {MISSING}",
+    "tls show": f"--folder {MISSING}",
+    "tls renew": f"--folder {MISSING}",
 }
 # Their failures need Spark, or etcd and child processes: tests/cli/pipelines/test_pipeline_command.py and
-# tests/cli/cluster/test_up.py; or they read nothing: tests/cli/shell.
-ELSEWHERE = {"pipeline run", "cluster up", "completion", "man"}
+# tests/cli/cluster/test_up.py; or they read nothing: tests/cli/shell,
+# users/test_tls_commands.py.
+ELSEWHERE = {"pipeline run", "cluster up", "completion", "man", "tls issue"}
 
 
 def words(text: str) -> list[str]:

@@ -95,6 +95,9 @@ LINES = [
     "group delete billing --yes",
     "log dump {data}/rides-0/00000000000000000000.log",
     "log verify {data}",
+    "tls issue broker-1 --host localhost --folder {data}/certificates",
+    "tls show --folder {data}/certificates",
+    "tls renew --folder {data}/certificates",
 ]
 # In files of their own, with an etcd, a table or an archive: the fixtures of this folder check what they print, too.
 ELSEWHERE = {
@@ -111,11 +114,15 @@ ELSEWHERE = {
     "cluster balance": "cluster/test_commands.py",
     "cluster elect": "cluster/test_elect.py",
     "cluster throttle": "cluster/test_broker_commands.py",
+    "token create": "users/test_token_commands.py",
+    "token list": "users/test_token_commands.py",
+    "token renew": "users/test_token_commands.py",
+    "token expire": "users/test_token_commands.py",
 }
 ON_SPARK = "pipeline run"
 JSON_OPTIONS = {"mirror run": "--status-json"}
 BETWEEN_CLUSTERS = ("mirror run", "mirror status")
-WITHOUT_BROKER = ("log ",)
+WITHOUT_BROKER = ("log ", "tls ")
 
 
 def command_of(line: str) -> str:

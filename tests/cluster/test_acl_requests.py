@@ -9,7 +9,7 @@ from respool.cluster.access_keys import acl_key, decode_acls, encode_acls, parse
 from respool.cluster.acl_requests import create_acls, delete_acls
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView, read_view
-from respool.model.errors import InvalidRequest
+from respool.model.errors import InvalidRequest, PolicyViolation
 from respool.model.security.acl import (
     EVERYONE,
     AclBinding,
@@ -116,3 +116,60 @@ def test_what_a_newer_version_stored_denies_everything() -> None:
     store.values[key] = StoredValue(value=odd, revision=9)
     (stored,) = store.view().image.acls.by_pattern.values()
     assert stored.entries == (AclEntry(EVERYONE, AclOperation.ALL, Permission.DENY),)
+
+
+# -- who may change ACLs -----------------------------------------------------------------------------------------------
+
+
+def of_cluster(
+    principal: str,
+    operation: AclOperation = AclOperation.ALTER,
+    permission: Permission = Permission.ALLOW,
+    host: str = "*",
+) -> AclBinding:
+    pattern = ResourcePattern(AclResource.CLUSTER, "kafka-cluster")
+    return AclBinding(pattern, AclEntry(principal, operation, permission, host))
+
+
+def test_the_last_who_may_change_acls_keeps_the_right_while_they_are_enforced() -> None:
+    store = Store()
+    store.create(of_cluster("User:ops"), of_cluster("User:second", AclOperation.ALL), acl("rides"))
+    filters = [AclFilter(principal="User:ops"), AclFilter(name="rides")]
+    results, writes = delete_acls(store.view(), filters, keeps_alter=True)
+    assert [isinstance(one, list) for one in results] == [True, True]
+    store.apply(writes)
+
+    store.create(acl("rides"))
+    filters = [AclFilter(principal="User:second"), AclFilter(name="rides")]
+    results, writes = delete_acls(store.view(), filters, keeps_alter=True)
+    refusal, deleted = results
+    assert isinstance(refusal, PolicyViolation)
+    assert isinstance(deleted, list)
+    assert [one for write in writes for one in write.deletes] == [
+        acl_key(ResourcePattern(AclResource.TOPIC, "rides"))
+    ]
+    # With super users, or while nothing is enforced, it goes.
+    assert store.delete(principal="User:second") == 1
+
+
+def test_a_deny_that_locks_everybody_out_is_refused_while_acls_are_enforced() -> None:
+    store = Store()
+    store.create(of_cluster("User:ops"))
+    denies = [
+        of_cluster(EVERYONE, permission=Permission.DENY),
+        of_cluster("User:ops", AclOperation.ALL, Permission.DENY),
+    ]
+    for deny in denies:
+        results, writes = create_acls(
+            store.view(), [deny, acl("rides")], acls_max=9, keeps_alter=True
+        )
+        assert isinstance(results[0], PolicyViolation)
+        assert results[1] is None
+        assert len(writes) == 1
+    harmless = [
+        of_cluster("User:mallory", permission=Permission.DENY),
+        of_cluster("User:ops", permission=Permission.DENY, host="10.0.0.7"),
+        of_cluster("User:ops", AclOperation.DESCRIBE, Permission.DENY),
+    ]
+    results, _ = create_acls(store.view(), harmless, acls_max=9, keeps_alter=True)
+    assert results == [None, None, None]

@@ -189,9 +189,27 @@ def run_page(page: str, environment: Environment, folder: Path) -> None:
             for block in tried[1:]:
                 run_block(block, cluster, timeout_s=SECONDS_MAX, python=environment.python)
             assert cluster.stop() == 0
+    elif page == "docs/security.md":
+        run_secured_page(tried[1:], environment, folder)
     else:
         for number, story in enumerate(stories(tried[1:])):
             run_story(story, environment, folder / str(number))
+
+
+def run_secured_page(tried: list[Block], environment: Environment, folder: Path) -> None:
+    """Its first tour; the other one restarts its broker with other settings, and is run in tests/docs."""
+    # The page exports a variable for all that follows.
+    exported = next(
+        line for block in tried for line in block.text.splitlines() if line.startswith("export ")
+    )
+    python = environment.python
+    data = folder / "respool-data"
+    with BrokerProcess(data, BROKER_SETTINGS, python=python, flags=["--secure"]) as broker:
+        for block in tried:
+            if block.kind != "tour":
+                continue
+            text = f"{exported}\n{block.text}" if block.language == "sh" else block.text
+            run_block(block._replace(text=text), broker, timeout_s=SECONDS_MAX, python=python)
 
 
 def stories(tried: list[Block]) -> Iterator[list[Block]]:

@@ -1,6 +1,7 @@
 """A Kafka broker's server.properties: each line is a setting, accepted, or refused by name; all problems at once."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,6 +12,9 @@ from respool.model.settings import Settings
 from respool.model.topic_config import CONFIG_RULES, WITHOUT_DEFAULT, TopicConfig
 from respool.model.topic_defaults import names_of_default
 from respool.node.config import load_settings
+from respool.node.kafka_listener_lines import FoundLines, ListenerLines
+
+LISTENER_LINES = ListenerLines(cast("FoundLines", None)).names
 
 # Every setting of a broker of Apache Kafka 4.3.1, one a line.
 KAFKAS = Path(__file__).with_name("kafka_broker_settings.txt").read_text().split()
@@ -18,8 +22,6 @@ KAFKAS = Path(__file__).with_name("kafka_broker_settings.txt").read_text().split
 READ_BY_HAND = {
     "authorizer.class.name",
     "broker.id",
-    "inter.broker.listener.name",
-    "listener.security.protocol.map",
     "log.dir",
     "process.roles",
 }
@@ -81,7 +83,8 @@ def test_the_file_of_a_new_kafka_is_understood_as_it_is(tmp_path: Path) -> None:
 
 
 def test_every_setting_of_a_kafka_broker_is_known_by_name() -> None:
-    known = {*ALIASES, *CONFIG_RULES, *TOPIC_DEFAULT_NAMES.values(), *READ_BY_HAND}
+    by_hand = {*READ_BY_HAND, *LISTENER_LINES}
+    known = {*by_hand, *ALIASES, *CONFIG_RULES, *TOPIC_DEFAULT_NAMES.values()}
     assert [name for name in KAFKAS if name not in known and kafka_line(name) is None] == []
 
 
@@ -225,9 +228,6 @@ def test_the_last_of_two_lines_counts_as_in_java(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("listeners=SSL://:9093", "listeners: SSL is not read: only PLAINTEXT is"),
-        ("listeners=PLAINTEXT://:9092,SSL://:9093", "one listener of clients, not PLAINTEXT, SSL"),
-        ("listeners=IN://:9092\nlistener.security.protocol.map=IN:SASL_PLAINTEXT", "SASL_PLAIN"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "not an address that clients can"),
         ("process.roles=controller", "no separate controllers"),
         ("process.roles=broker", "--etcd"),

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -34,7 +34,7 @@ class BrokerMisbehaved(AssertionError):
 class BrokerProcess:
     """Use it as a context, or start and stop it by hand and then `check` it.
 
-    `settings` are any of `respool serve --set`; what is not given is the broker's default.
+    `settings` are any of `respool serve --set`; what is not given is the broker's default. `flags` are others of its.
     """
 
     def __init__(
@@ -43,8 +43,10 @@ class BrokerProcess:
         settings: Mapping[str, object] | None = None,
         *,
         python: str = sys.executable,
+        flags: Sequence[str] = (),
     ) -> None:
         self.python = python
+        self._flags = tuple(flags)
         self.data = data
         self.settings = dict(settings or {})
         self.host = "127.0.0.1"
@@ -229,6 +231,7 @@ class BrokerProcess:
             f"--data={self.data}",
             f"--listen={self.address}",
             "--log-level=info",
+            *self._flags,
             *(f"--set={name}={_as_text(value)}" for name, value in self.settings.items()),
         ]
 

@@ -78,6 +78,8 @@ class AccessControl:
         self.is_on = False
         self.authorizer = Authorizer()
         self._acls = AclImage()
+        # Its decisions are taken from a session as they are: nothing more is to be done about what is allowed.
+        self._final: Authorizer | None = None
         self._denied = {
             kind: metrics.counter(
                 "respool_authorization_denied_total",
@@ -91,7 +93,7 @@ class AccessControl:
         """The ACLs or the mode may have changed."""
         mode = config.respool_authorization
         if mode is AccessMode.OFF:
-            self.mode, self.is_on = mode, False
+            self.mode, self.is_on, self._final = mode, False, None
             return
         if not self.is_on or self._acls is not image.acls:
             self.authorizer = self._authorizer_of(image.acls)
@@ -99,6 +101,7 @@ class AccessControl:
         elif mode is self.mode:
             return
         self.mode, self.is_on = mode, True
+        self._final = None if self._settings.audit_allowed else self.authorizer
 
     def may(self, request: Request, right: NeededRight, name: str = CLUSTER_NAME) -> bool:
         return self.refusal(request, right, name) is None
@@ -107,6 +110,14 @@ class AccessControl:
         self, request: Request, right: NeededRight, name: str = CLUSTER_NAME
     ) -> RequestError | None:
         """The error for an unauthorized client; None: it is authorized."""
+        decisions = request.session.decisions
+        # On the way of every batch: what was allowed to this session before costs one look-up.
+        if (
+            isinstance(decisions, _Decisions)
+            and decisions.authorizer is self._final
+            and decisions.known.get((right.operation, right.resource, name))
+        ):
+            return None
         if right.operation is AclOperation.CLUSTER_ACTION:
             return None if self._is_broker(request, right) else _DENIED[right.resource]
         if not self.is_on or self._may(request, right.operation, right.resource, name):

@@ -229,7 +229,7 @@ class Broker:
             spawn=self.spawn,
         )
         self.broker_configs = BrokerConfigs(self.catalog)
-        self.access_changes = AccessChanges(self.catalog, self.settings.access)
+        self.access_changes = AccessChanges(self.catalog, self.settings.access, self.access)
         self.login_changes = LoginChanges(self.catalog, self.offload)
         self.coordinators = self._new_coordinators()
         self.groups = self.coordinators.groups

@@ -86,7 +86,13 @@ class Quotas:
         if session.is_broker and session.method is not AuthenticationMethod.NONE:
             # Where brokers prove nothing, clients could claim to be one.
             return False
-        quotas = self._of(session, request.client_id)
+        quotas = session.buckets
+        if (
+            not isinstance(quotas, SessionQuotas)
+            or quotas.image is not self._image
+            or quotas.client_id != request.client_id
+        ):
+            quotas = self._new_quotas(session, request.client_id)
         if quotas.produced is not None and request.api.key is Api.PRODUCE:
             now_ms = self._clock.monotonic_ms()
             wait_ms = quotas.produced.take(request.size, now_ms=now_ms)
@@ -177,14 +183,7 @@ class Quotas:
         until_ms = self._clock.monotonic_ms() + request.throttle_ms
         quotas.muted_until_ms = max(quotas.muted_until_ms, until_ms)
 
-    def _of(self, session: ClientSession, client_id: str | None) -> SessionQuotas:
-        quotas = session.buckets
-        if (
-            isinstance(quotas, SessionQuotas)
-            and quotas.image is self._image
-            and quotas.client_id == client_id
-        ):
-            return quotas
+    def _new_quotas(self, session: ClientSession, client_id: str | None) -> SessionQuotas:
         quotas = SessionQuotas(self._image, client_id)
         user = session.principal.name
         quotas.produced = self._bucket(PRODUCER_BYTE_RATE, user, client_id)

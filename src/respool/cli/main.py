@@ -34,7 +34,7 @@ from respool.cli.replays import dlq, replay
 from respool.cli.shell import completion, man_pages
 from respool.cli.status import broker_status
 from respool.cli.tables import table_commands as table
-from respool.cli.users import user_commands
+from respool.cli.users import tls_commands, token_commands, user_commands
 from respool.cli.views import view_commands as view
 from respool.model.operator_errors import OperatorError
 
@@ -92,6 +92,8 @@ app.add_typer(acl.app, name="acl")
 app.add_typer(quota.app, name="quota")
 app.add_typer(transaction.app, name="transaction")
 app.add_typer(user_commands.app, name="user")
+app.add_typer(token_commands.app, name="token")
+app.add_typer(tls_commands.app, name="tls")
 app.add_typer(replay.app, name="replay")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(log.app, name="log")

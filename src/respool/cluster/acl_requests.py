@@ -2,11 +2,20 @@
 
 A write has the ACLs of whole patterns. Where one request needs several writes, its DENY entries come into force first
 and go last, so that nobody may do in between what they may do neither before nor afterwards.
+
+`keeps_alter`: ACLs are enforced, and there are no super users. What would leave nobody who may change ACLs is refused
+then; the rest of the request is carried out.
 """
 
 from collections.abc import Iterable, Sequence
 
 from respool.cluster import access_keys
+from respool.cluster.authorization_mode import (
+    CLUSTER,
+    NOBODY_LEFT,
+    gives_alter,
+    may_somebody_alter,
+)
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
 from respool.cluster.view import ClusterView
 from respool.model.errors import InvalidRequest, PolicyViolation, RequestError
@@ -20,11 +29,17 @@ from respool.model.security.acl import (
 )
 from respool.ports.metadata_store import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
+NOBODY_LEFT_REFUSED = PolicyViolation(NOBODY_LEFT)
+
 Entries = dict[ResourcePattern, list[AclEntry]]
 
 
 def create_acls(
-    view: ClusterView, asked: Sequence[AclBinding | RequestError], *, acls_max: int
+    view: ClusterView,
+    asked: Sequence[AclBinding | RequestError],
+    *,
+    acls_max: int,
+    keeps_alter: bool = False,
 ) -> tuple[list[RequestError | None], list[GuardedWrite]]:
     """Return what becomes of each ACL, and the writes. Those that exist already are created, too.
 
@@ -47,12 +62,18 @@ def create_acls(
             results.append(error)
         else:
             results.append(None)
+    if keeps_alter and _leaves_nobody(changed):
+        locking = [_if_it_locks(one, Permission.DENY) for one in asked]
+        return create_acls(view, locking, acls_max=acls_max)
     ordered = sorted(changed, key=lambda one: not _denies(changed[one]))
     return results, _writes(view, {one: changed[one] for one in ordered}, "ACLs created")
 
 
 def delete_acls(
-    view: ClusterView, filters: Sequence[AclFilter | RequestError]
+    view: ClusterView,
+    filters: Sequence[AclFilter | RequestError],
+    *,
+    keeps_alter: bool = False,
 ) -> tuple[list[list[AclBinding] | RequestError], list[GuardedWrite]]:
     """Return the ACLs that each filter selects, and the writes that delete them."""
     results: list[list[AclBinding] | RequestError] = []
@@ -67,6 +88,15 @@ def delete_acls(
             entries = changed.setdefault(acl.pattern, [*_entries(view, acl.pattern)])
             if acl.entry in entries:
                 entries.remove(acl.entry)
+    if keeps_alter and _leaves_nobody(changed):
+        kept = [
+            NOBODY_LEFT_REFUSED
+            if not isinstance(selected, RequestError)
+            and any(_locks(acl, Permission.ALLOW) for acl in selected)
+            else one
+            for one, selected in zip(filters, results, strict=True)
+        ]
+        return delete_acls(view, kept)
     ordered = sorted(changed, key=lambda one: _denies(_entries(view, one)))
     return results, _writes(view, {one: changed[one] for one in ordered}, "ACLs deleted")
 
@@ -78,6 +108,22 @@ def select(view: ClusterView, wanted: AclFilter) -> Iterable[AclBinding]:
             for entry in stored.entries:
                 if wanted.selects_entry(entry):
                     yield AclBinding(pattern, entry)
+
+
+def _leaves_nobody(changed: Entries) -> bool:
+    return CLUSTER in changed and not may_somebody_alter(changed[CLUSTER])
+
+
+def _if_it_locks(
+    one: AclBinding | RequestError, permission: Permission
+) -> AclBinding | RequestError:
+    locks = isinstance(one, AclBinding) and _locks(one, permission)
+    return NOBODY_LEFT_REFUSED if locks else one
+
+
+def _locks(acl: AclBinding, permission: Permission) -> bool:
+    is_about_it = acl.pattern == CLUSTER and gives_alter(acl.entry)
+    return is_about_it and acl.entry.permission is permission
 
 
 def _checked(acl: AclBinding) -> AclBinding:

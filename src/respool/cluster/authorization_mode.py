@@ -1,6 +1,6 @@
 """The switch that says what all brokers do with ACLs, and when it must not be turned."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from respool.cluster.view import ClusterView
 from respool.model.broker_config import ALL_BROKERS
@@ -8,11 +8,18 @@ from respool.model.errors import InvalidConfig
 from respool.model.security.acl import (
     ANY,
     CLUSTER_NAME,
+    EVERYONE,
     AccessMode,
+    AclEntry,
     AclOperation,
     AclResource,
     Permission,
     ResourcePattern,
+)
+
+CLUSTER = ResourcePattern(AclResource.CLUSTER, CLUSTER_NAME)
+NOBODY_LEFT = (
+    "nobody could change ACLs any more: set super_users, or allow somebody to ALTER the cluster"
 )
 
 
@@ -35,22 +42,25 @@ def check_mode(
         raise InvalidConfig(
             f"brokers {', '.join(map(str, old))} run a version that knows no ACLs: upgrade them first"
         )
-    if not super_users and not _may_somebody_alter(view):
-        raise InvalidConfig(
-            "nobody could change ACLs any more: set super_users, or allow somebody to ALTER the cluster"
-        )
+    stored = view.image.acls.by_pattern.get(CLUSTER)
+    if not super_users and not may_somebody_alter(() if stored is None else stored.entries):
+        raise InvalidConfig(NOBODY_LEFT)
 
 
-def _may_somebody_alter(view: ClusterView) -> bool:
-    patterns = (
-        ResourcePattern(AclResource.CLUSTER, CLUSTER_NAME),
-        ResourcePattern(AclResource.CLUSTER, ANY),
-    )
-    stored = (view.image.acls.by_pattern.get(one) for one in patterns)
+def may_somebody_alter(entries: Iterable[AclEntry]) -> bool:
+    """True if these entries of the cluster leave somebody who may change ACLs: an ALLOW that no DENY covers."""
+    of_alter = [one for one in entries if gives_alter(one)]
+    denied = [one for one in of_alter if one.permission is Permission.DENY]
     return any(
-        entry.permission is Permission.ALLOW
-        and entry.operation in (AclOperation.ALTER, AclOperation.ALL)
-        for one in stored
-        if one is not None
-        for entry in one.entries
+        one.permission is Permission.ALLOW and not any(_covers(each, one) for each in denied)
+        for one in of_alter
     )
+
+
+def gives_alter(entry: AclEntry) -> bool:
+    """True if the entry decides who may ALTER what it is about."""
+    return entry.operation in (AclOperation.ALTER, AclOperation.ALL)
+
+
+def _covers(deny: AclEntry, allow: AclEntry) -> bool:
+    return deny.principal in (EVERYONE, allow.principal) and deny.host in (ANY, allow.host)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from respool.devcluster.secure_cluster import ClusterSecurity, refuse_open_start
 from respool.model.addresses import format_address, parse_address
 from respool.model.errors import SettingsError
 from respool.model.operator_errors import OperatorError, UsageError
@@ -59,6 +60,8 @@ class ClusterPlan:
     settings: Settings
     # The shared settings for another number of brokers.
     settings_for: Callable[[int], Settings]
+    # None: brokers let everybody in.
+    security: ClusterSecurity | None = None
 
     @property
     def file(self) -> Path:
@@ -109,6 +112,7 @@ def plan_cluster(
     racks: Sequence[str] = (),
     etcd: str | None,
     given: Mapping[str, str],
+    secure: bool = False,
 ) -> ClusterPlan:
     """Check all arguments and plan the brokers; write nothing yet. `advertised` is a host without a port.
 
@@ -122,6 +126,13 @@ def plan_cluster(
     folder = folder.absolute()
     if folder.exists() and not folder.is_dir():
         raise OperatorError(f"{folder} is not a folder", hint="choose another with --data")
+    security = None
+    if secure:
+        host, _ = _address(listen)
+        security = ClusterSecurity(folder, listen_host=host, advertised=advertised)
+        given = security.settings(given)
+    else:
+        refuse_open_start(folder, given)
     settings_for = partial(
         _common_settings, listen=listen, advertised=advertised, etcd=etcd, given=given
     )
@@ -146,7 +157,15 @@ def plan_cluster(
         left_out=tuple(one for one in _brokers_with_data(folder) if one > broker_count),
         settings=settings,
         settings_for=settings_for,
+        security=security,
     )
+
+
+def _address(listen: str) -> tuple[str, int]:
+    try:
+        return parse_address("--listen", listen)
+    except SettingsError as error:
+        raise UsageError(str(error)) from error
 
 
 def _common_settings(
@@ -165,8 +184,8 @@ def _common_settings(
     flags["etcd"] = etcd or "localhost"
     if advertised:
         flags["advertised"] = format_address(advertised, 0)
+    _address(listen)
     try:
-        parse_address("--listen", listen)
         return load_settings(file=None, environ=environ, flags=flags)
     except SettingsError as error:
         raise UsageError(str(error)) from error

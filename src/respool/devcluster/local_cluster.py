@@ -167,6 +167,11 @@ class LocalCluster:
     async def _start(self) -> None:
         plan = self._plan
         said_before = plan.file.read_bytes() if plan.file.exists() else None
+        if plan.security is not None:
+            try:
+                plan.security.make()
+            except SettingsError as error:
+                raise OperatorError(f"--secure: {error}") from error
         if self._starts_etcd:
             self._start_etcd(before=plan.etcd_before())
         else:
@@ -292,6 +297,9 @@ class LocalCluster:
     def _report_up(self, endpoints: Mapping[BrokerId, BrokerEndpoint]) -> None:
         addresses = {one.id: format_address(one.host, one.port) for one in endpoints.values()}
         self._addresses |= addresses
+        if self._plan.security is not None:
+            in_order = [addresses[BrokerId(one.id)] for one in self._plan.brokers]
+            self._plan.security.write_addresses(in_order)
         self._events.on_up(
             [
                 RunningBroker(

@@ -75,6 +75,13 @@ class LeaderNotAvailable(RequestError):
     retriable = True
 
 
+class ListenerNotFound(RequestError):
+    """The partition's leader has no listener of the name that the client uses."""
+
+    code = 72
+    retriable = True
+
+
 class NotLeader(RequestError):
     """This broker does not lead the partition; the client should refresh its metadata."""
 

@@ -146,6 +146,17 @@ class MetricsSettings:
     listen: str = setting(
         "", "HOST:PORT for Prometheus to scrape; empty: none.", name="metrics_listen"
     )
+    token_file: str = setting(
+        "",
+        "File with the token that scrapes show (Authorization: Bearer); a replaced file counts at once. "
+        "Empty: everybody who reaches metrics_listen sees all metrics.",
+        name="metrics_token_file",
+    )
+    certificate_file: str = setting(
+        "",
+        "Certificate with its chain and key (PEM), with which metrics_listen serves TLS; replaced files are noticed.",
+        name="metrics_certificate_file",
+    )
     series_max: int = setting(
         50_000,
         "Maximum number of time series that name a topic, a partition or a group.",

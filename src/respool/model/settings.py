@@ -95,10 +95,13 @@ class Settings:
         self._check_etcd()
 
     def _check_metrics(self) -> None:
-        address, is_open = self.metrics.address, self.network.insecure
-        if address is not None and not is_loopback(address[0]) and not is_open:
+        metrics = self.metrics
+        if metrics.address is None or is_loopback(metrics.address[0]) or self.network.insecure:
+            return
+        if not metrics.token_file or not metrics.certificate_file:
             raise SettingsError(
-                f"metrics_listen = {self.metrics.listen!r} is open to other machines; allow it with insecure = true"
+                f"metrics_listen = {metrics.listen!r} is open to other machines: give metrics_token_file and "
+                "metrics_certificate_file, or allow it on a trusted network with insecure = true"
             )
 
     def _check_listeners(self) -> None:

@@ -3,7 +3,8 @@
     node.id=1                         a setting, under Kafka's name
     num.network.threads=3             accepted: it has no effect, and a note says why
     auto.leader.rebalance.enable=true accepted: Respool does that anyway; false would be refused
-    ssl.keystore.location=...         refused, with the reason
+    log.dirs=/a,/b                    refused, with the reason
+    listeners=... ssl.* sasl.*        see `kafka_listener_lines.py`
 
 All refused lines are reported at once.
 """
@@ -26,6 +27,7 @@ from respool.model.topic_defaults import (
     in_topic_unit,
     names_of_default,
 )
+from respool.node.kafka_listener_lines import ListenerLines
 
 # A setting by its name here (`topic.` before those of topics), its value, and its line.
 Line = tuple[str, str, str]
@@ -39,7 +41,6 @@ _AUTHORIZERS = frozenset(
     }
 )
 _ROLES = frozenset({"broker", "controller"})
-_ANYWHERE = ("", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not listened on.
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 _BOOTSTRAP, _VOTERS = "controller.quorum.bootstrap.servers", "controller.quorum.voters"
 _NEEDS_ETCD = (
@@ -97,22 +98,19 @@ def read_kafka_properties(path: str, *, is_clustered: bool, parse: Parse) -> Kaf
 class _Reader:
     def __init__(self, path: str, text: str, *, is_clustered: bool, parse: Parse) -> None:
         self._found = KafkaProperties(path=path)
-        self._is_clustered = is_clustered
+        self.is_clustered = is_clustered
         self._parse = parse
-        self._lines: dict[str, JavaProperty] = {}
+        self.lines: dict[str, JavaProperty] = {}
         for one in java_properties(text):
-            before = self._lines.get(one.name)
+            before = self.lines.get(one.name)
             if before is not None:
                 # As in Java, the last line wins.
-                self._accept(f"{one.name} (line {before.line})", "a later line sets it again")
-            self._lines[one.name] = one
+                self.accept(f"{one.name} (line {before.line})", "a later line sets it again")
+            self.lines[one.name] = one
+        self._listener_lines = ListenerLines(self)
         self._special: Mapping[str, Callable[[JavaProperty], None]] = {
-            "advertised.listeners": self._read_listeners,
             "authorizer.class.name": self._read_authorizer,
             "broker.id": self._read_id,
-            "inter.broker.listener.name": self._read_inter_broker,
-            "listener.security.protocol.map": self._read_protocols,
-            "listeners": self._read_listeners,
             "log.dir": self._read_folder,
             "log.dirs": self._read_folder,
             "node.id": self._read_id,
@@ -123,17 +121,18 @@ class _Reader:
         }
 
     def read(self) -> KafkaProperties:
-        for one in self._lines.values():
+        for one in self.lines.values():
             try:
                 self._read_line(one)
             except SettingsError as error:
                 self._found.problems.append(str(error))
         if not self._found.problems:
             self._warn_of_delayed_flush()
+            self._listener_lines.warn_of_defaults()
         return self._found
 
     def _warn_of_delayed_flush(self) -> None:
-        name = delayed_flush({name: one.value.strip() for name, one in self._lines.items()})
+        name = delayed_flush({name: one.value.strip() for name, one in self.lines.items()})
         if name is not None:
             self._found.warnings.append(
                 f"{name}: acks=all is then answered from the page cache; leave it out to keep fdatasync"
@@ -143,6 +142,8 @@ class _Reader:
         read = self._special.get(one.name)
         if read is not None:
             read(one)
+            return
+        if self._listener_lines.read(one):
             return
         name = ALIASES.get(one.name, one.name)
         if one.name in SETTING_OF_DEFAULT and name == one.name:
@@ -156,43 +157,41 @@ class _Reader:
             self._read_other(one)
 
     def _read_setting(self, one: JavaProperty, name: str) -> None:
-        if SETTINGS[name].needs_etcd and not self._is_clustered:
-            self._accept(one.name, "it matters in a cluster only, and no etcd is given")
+        if SETTINGS[name].needs_etcd and not self.is_clustered:
+            self.accept(one.name, "it matters in a cluster only, and no etcd is given")
             return
-        self._add(one, name, one.value.strip())
+        self.add(one, name, one.value.strip())
 
     def _read_default(self, one: JavaProperty, setting: str) -> None:
-        finer = next(name for name in names_of_default(setting) if name in self._lines)
+        finer = next(name for name in names_of_default(setting) if name in self.lines)
         if finer != one.name:
-            self._accept(one.name, f"{finer} takes precedence, as in Kafka")
+            self.accept(one.name, f"{finer} takes precedence, as in Kafka")
             return
         text = one.value.strip()
         if one.name in TOPIC_DEFAULTS_IN_UNITS and not text.removeprefix("-").isdecimal():
-            raise self._problem(one, f"{text!r} is not a whole number")
+            raise self.problem(one, f"{text!r} is not a whole number")
         if one.name in TOPIC_DEFAULTS_IN_UNITS and text.startswith("-"):
             try:
                 TOPIC_DEFAULT_RULES[one.name].parse(text)
             except InvalidConfig as error:
-                raise self._problem(one, str(error)) from None
+                raise self.problem(one, str(error)) from None
         value = in_topic_unit(one.name, text)
         if setting == "retention.ms" and value == "0":
-            raise self._problem(
+            raise self.problem(
                 one, "0 would delete all messages; as in Kafka it is at least 1, or -1 for ever"
             )
-        self._add(one, f"topic.{setting}", value)
+        self.add(one, f"topic.{setting}", value)
 
     def _read_other(self, one: JavaProperty) -> None:
         default = TOPIC_DEFAULT_NAMES.get(one.name)
         if default is not None:
             # Kafka's brokers ignore it: here it would not be known which of the two was meant.
-            raise self._problem(
-                one, f"is a topic's setting; the default of all topics is {default}"
-            )
+            raise self.problem(one, f"is a topic's setting; the default of all topics is {default}")
         if one.name in WITHOUT_DEFAULT:
-            raise self._problem(one, "is a topic's setting, and not a broker's")
+            raise self.problem(one, "is a topic's setting, and not a broker's")
         line, value = kafka_line(one.name), one.value.strip()
         if line is None:
-            raise self._problem(
+            raise self.problem(
                 one,
                 "is neither a setting of Apache Kafka 4.3's brokers nor one of Respool; Respool's own are given with "
                 f"--config, --set or RESPOOL_<NAME>{self._closest(one.name)}",
@@ -201,146 +200,90 @@ class _Reader:
             each.lower() for each in line.accepted
         }:
             only = " or ".join(filter(None, line.accepted))
-            raise self._problem(one, line.why + (f"; accepted is only {only}" if only else ""))
-        self._accept(one.name, line.why)
+            raise self.problem(one, line.why + (f"; accepted is only {only}" if only else ""))
+        self.accept(one.name, line.why)
 
     def _closest(self, name: str) -> str:
-        found = get_close_matches(name, {**ALIASES, **SETTING_OF_DEFAULT, **self._special}, n=1)
+        found = get_close_matches(
+            name,
+            {
+                **ALIASES,
+                **SETTING_OF_DEFAULT,
+                **self._special,
+                **dict.fromkeys(self._listener_lines.names),
+            },
+            n=1,
+        )
         return f"; did you mean {found[0]}?" if found else ""
 
     # -- lines that need more than a name ----------------------------------------------------------------------------
 
     def _read_id(self, one: JavaProperty) -> None:
-        other = self._lines.get("node.id")
+        other = self.lines.get("node.id")
         if one.name == "broker.id" and other is not None:
             if other.value.strip() != one.value.strip():
-                raise self._problem(one, f"is not node.id = {other.value}; they must be equal")
-            self._accept(one.name, "node.id says the same")
+                raise self.problem(one, f"is not node.id = {other.value}; they must be equal")
+            self.accept(one.name, "node.id says the same")
             return
         if one.value.strip() == "-1":
-            raise self._problem(one, "ids are not given out: choose a number from 0 on")
-        self._add(one, "broker_id", one.value.strip())
+            raise self.problem(one, "ids are not given out: choose a number from 0 on")
+        self.add(one, "broker_id", one.value.strip())
 
     def _read_authorizer(self, one: JavaProperty) -> None:
         name = one.value.strip()
         if not name:
-            self._accept(one.name, "there is no authorizer without it")
+            self.accept(one.name, "there is no authorizer without it")
         elif name in _AUTHORIZERS:
-            self._add(one, "authorization", "enforce")
+            self.add(one, "authorization", "enforce")
         else:
             known = " or ".join(sorted(_AUTHORIZERS))
-            raise self._problem(
-                one, f"Java classes cannot be loaded; ACLs are enforced for {known}"
-            )
+            raise self.problem(one, f"Java classes cannot be loaded; ACLs are enforced for {known}")
 
     def _read_folder(self, one: JavaProperty) -> None:
-        if one.name == "log.dir" and self._lines.get("log.dirs", one).value.strip():
-            if "log.dirs" in self._lines:
-                self._accept(one.name, "log.dirs takes precedence, as in Kafka")
+        if one.name == "log.dir" and self.lines.get("log.dirs", one).value.strip():
+            if "log.dirs" in self.lines:
+                self.accept(one.name, "log.dirs takes precedence, as in Kafka")
                 return
         elif not one.value.strip():
-            self._accept(one.name, "it is empty")
+            self.accept(one.name, "it is empty")
             return
         folders = [each.strip() for each in one.value.split(",") if each.strip()]
         if len(folders) > 1:
-            raise self._problem(
-                one, f"there is one data folder for each broker, not {len(folders)}"
-            )
-        self._add(one, "data", folders[0])
+            raise self.problem(one, f"there is one data folder for each broker, not {len(folders)}")
+        self.add(one, "data", folders[0])
 
     def _read_roles(self, one: JavaProperty) -> None:
         roles = {each.strip() for each in one.value.split(",")}
         if not roles <= _ROLES:
-            raise self._problem(one, "is not broker, or broker,controller")
+            raise self.problem(one, "is not broker, or broker,controller")
         if "broker" not in roles:
-            raise self._problem(
+            raise self.problem(
                 one,
                 "there are no separate controllers: each broker of a cluster can become the controller, so this node "
                 "is not needed",
             )
-        if "controller" not in roles and not self._is_clustered:
-            raise self._problem(one, f"the controller is elsewhere, and {_NEEDS_ETCD}")
-        self._accept(one.name, "each broker of a cluster can become the controller")
+        if "controller" not in roles and not self.is_clustered:
+            raise self.problem(one, f"the controller is elsewhere, and {_NEEDS_ETCD}")
+        self.accept(one.name, "each broker of a cluster can become the controller")
 
     def _read_controllers(self, one: JavaProperty) -> None:
         count = len([each for each in one.value.split(",") if each.strip()])
-        if count > 1 and not self._is_clustered:
-            raise self._problem(one, f"names {count} controllers; {_NEEDS_ETCD}")
-        self._accept(one.name, "each broker of a cluster can become the controller")
+        if count > 1 and not self.is_clustered:
+            raise self.problem(one, f"names {count} controllers; {_NEEDS_ETCD}")
+        self.accept(one.name, "each broker of a cluster can become the controller")
 
     def _read_zookeeper(self, one: JavaProperty) -> None:
         servers = one.value.strip().partition("/")[0].split(",")
         is_local = all(each.strip().rpartition(":")[0] in _THIS_MACHINE for each in servers)
-        if not is_local and not self._is_clustered:
-            raise self._problem(one, f"there is no ZooKeeper; {_NEEDS_ETCD}")
+        if not is_local and not self.is_clustered:
+            raise self.problem(one, f"there is no ZooKeeper; {_NEEDS_ETCD}")
         line = kafka_line(one.name)
         assert line is not None
-        self._accept(one.name, line.why)
-
-    def _read_inter_broker(self, one: JavaProperty) -> None:
-        if one.value.strip() in self._controllers():
-            raise self._problem(one, "is a listener of controllers")
-        self._accept(one.name, "brokers use the listener of clients")
-
-    def _read_protocols(self, one: JavaProperty) -> None:
-        for name, protocol in self._protocols(one.value).items():
-            used = {each for each, _ in self._listeners("listeners")} - self._controllers()
-            if name in used and protocol != "PLAINTEXT":
-                raise self._problem(
-                    one,
-                    _not_plaintext(name, protocol),
-                )
-        self._accept(one.name, "only PLAINTEXT is served")
-
-    def _read_listeners(self, one: JavaProperty) -> None:
-        protocols = self._protocols(
-            self._lines["listener.security.protocol.map"].value
-            if "listener.security.protocol.map" in self._lines
-            else ""
-        )
-        controllers = self._controllers()
-        found = [each for each in self._listeners(one.name) if each[0] not in controllers]
-        if len(found) != len(self._listeners(one.name)):
-            self._accept(
-                f"the controller's listener in {one.name}", "brokers use the listener of clients"
-            )
-        if len(found) != 1:
-            names = ", ".join(name for name, _ in found) or "none"
-            raise self._problem(one, f"there must be one listener of clients, not {names}")
-        [(name, address)] = found
-        protocol = protocols.get(name, name)
-        if protocol != "PLAINTEXT":
-            raise self._problem(
-                one,
-                _not_plaintext(name, protocol),
-            )
-        host, _, port = address.rpartition(":")
-        if one.name == "listeners":
-            self._add(one, "listen", f"{host or '0.0.0.0'}:{port}")  # noqa: S104
-        elif host in _ANYWHERE:
-            raise self._problem(one, f"{address!r} is not an address that clients can connect to")
-        else:
-            self._add(one, "advertised", address)
-
-    def _listeners(self, name: str) -> list[tuple[str, str]]:
-        """The listeners' names and addresses."""
-        line = self._lines.get(name)
-        listed = [] if line is None else [each.strip() for each in line.value.split(",")]
-        return [
-            (each.partition("://")[0].upper(), each.partition("://")[2]) for each in listed if each
-        ]
-
-    def _controllers(self) -> set[str]:
-        line = self._lines.get("controller.listener.names")
-        return set() if line is None else {each.strip().upper() for each in line.value.split(",")}
-
-    def _protocols(self, text: str) -> dict[str, str]:
-        pairs = (each.strip().partition(":") for each in text.split(",") if each.strip())
-        return {name.upper(): protocol.upper() for name, _, protocol in pairs}
+        self.accept(one.name, line.why)
 
     # -- what becomes of a line --------------------------------------------------------------------------------------
 
-    def _add(self, one: JavaProperty, name: str, value: str) -> None:
+    def add(self, one: JavaProperty, name: str, value: str) -> None:
         source = f"{self._found.path}, line {one.line}: {one.name}"
         try:
             self._parse(name, value, source)
@@ -348,13 +291,11 @@ class _Reader:
             raise SettingsError(str(error).removeprefix(f"{self._found.path}, ")) from None
         self._found.settings.append((name, value, source))
 
-    def _accept(self, what: str, why: str) -> None:
+    def warn(self, text: str) -> None:
+        self._found.warnings.append(text)
+
+    def accept(self, what: str, why: str) -> None:
         self._found.accepted.setdefault(why, []).append(what)
 
-    def _problem(self, one: JavaProperty, why: str) -> SettingsError:
+    def problem(self, one: JavaProperty, why: str) -> SettingsError:
         return SettingsError(f"line {one.line}: {one.name}: {why}")
-
-
-def _not_plaintext(listener: str, protocol: str) -> str:
-    what = f"{listener} is {protocol}: " if listener != protocol else f"{protocol} is not read: "
-    return f"{what}only PLAINTEXT is; TLS and logins have settings of Respool's own: see docs/security.md"

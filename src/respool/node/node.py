@@ -43,6 +43,7 @@ from respool.node.config import unknown_variables
 from respool.node.etcd import connect_to_etcd
 from respool.node.folder_access import make_data_folder
 from respool.node.log_format import set_up_logging
+from respool.node.metrics_endpoint import serve_metrics
 from respool.node.peer_security import peer_security_of
 from respool.node.record_scanner import ScannerOnDemand
 from respool.node.secrets import identity_keys_of, load_certificates, token_secret_of
@@ -54,9 +55,8 @@ from respool.ports.metadata_store import MetadataStore, StoreUnavailable
 from respool.ports.object_store import ObjectStore
 from respool.ports.offload import Offload
 from respool.server.gauges import LoopDelay
-from respool.server.http_endpoint import HttpEndpoint
 from respool.server.listener import Listener
-from respool.server.pages import Health, MetricsPage
+from respool.server.pages import Health
 
 logger = logging.getLogger(__name__)
 
@@ -88,9 +88,7 @@ class Drivers:
     # Handles requests.
     handle: Handler = handle
     # Called with the address of the metrics and health endpoint.
-    on_metrics_listening: Callable[[str, int], None] = lambda host, port: logger.info(
-        "metrics on http://%s:%d/metrics", host, port
-    )
+    on_metrics_listening: Callable[[str, int], None] = lambda _host, _port: None
 
 
 def run(settings: Settings) -> int:
@@ -151,7 +149,9 @@ async def serve(
         lock = FolderLock(settings.data)
         stack.callback(lock.release)
         metrics, health = PrometheusMetrics(), Health()
-        await _serve_metrics(settings, metrics, health, drivers, stack)
+        metrics_certificate = await serve_metrics(
+            settings, metrics, health, stack=stack, on_listening=drivers.on_metrics_listening
+        )
         disk = drivers.disk(settings.data)
         opening = _open_store(settings, disk, drivers, stack)
         store = await _unless_stopped(opening, asked_to_stop)
@@ -190,8 +190,9 @@ async def serve(
                 handle=drivers.handle,
                 tls={name: one.context for name, one in certificates.items()},
             )
-            for one in certificates.values():
-                broker.spawn(one.keep_watching())
+            for one in (*certificates.values(), metrics_certificate):
+                if one is not None:
+                    broker.spawn(one.keep_watching())
             if identity_keys is not None:
                 broker.spawn(identity_keys.keep_fetching())
             return await _serve_until_stopped(broker, listener, health, asked_to_stop, on_serving)
@@ -201,27 +202,6 @@ async def serve(
             if world.objects is not None:
                 await world.objects.close()
             await store.close()
-
-
-async def _serve_metrics(
-    settings: Settings,
-    metrics: PrometheusMetrics,
-    health: Health,
-    drivers: Drivers,
-    stack: ExitStack,
-) -> None:
-    """Serves metrics and health from start to end, so that probes learn why a broker is not ready."""
-    if settings.metrics.address is None:
-        return
-    endpoint = HttpEndpoint(
-        {
-            "/metrics": MetricsPage(metrics.pieces, prepare=metrics.read_process).make,
-            "/healthz": health.healthz,
-            "/readyz": health.readyz,
-        }
-    )
-    stack.callback(endpoint.close)
-    drivers.on_metrics_listening(*await endpoint.start(*settings.metrics.address))
 
 
 async def _open_store(

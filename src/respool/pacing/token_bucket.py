@@ -41,11 +41,17 @@ class TokenBucket:
             self._tokens -= count
 
     def take_and_wait_ms(self, count: float, *, now_ms: float) -> int:
-        """`take`, and then `wait_ms`, in one step."""
-        self.take(count, now_ms=now_ms)
-        if self._tokens >= 0:
+        """`take`, and then `wait_ms`, in one step and without further calls: each request of a client with a quota
+        does this."""
+        rate = self._rate_per_s
+        if rate == NO_LIMIT:
+            self._at_ms = now_ms
             return 0
-        return math.ceil(-self._tokens * 1000 / self._rate_per_s)
+        tokens = self._tokens + (now_ms - self._at_ms) * rate / 1000
+        capacity = self._capacity
+        tokens = (min(tokens, capacity)) - count
+        self._tokens, self._at_ms = tokens, now_ms
+        return 0 if tokens >= 0 else math.ceil(-tokens * 1000 / rate)
 
     def wait_ms(self, *, now_ms: float) -> int:
         """Return how long until the debt is paid; 0: tokens may be taken now."""

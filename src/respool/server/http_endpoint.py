@@ -4,14 +4,19 @@ Each connection has one request and is closed after its reply. No client can blo
 `REQUEST_S` to send its request and `SEND_S` to read the reply. When `CONNECTIONS_MAX` are open, the oldest that has not
 sent its request is closed to make room for the next.
 
+With a token, pages that are not public need `Authorization: Bearer` and the token. With TLS, a connection counts from
+its start on, and its handshake is part of the time for the request.
+
 It runs on the broker's own event loop on purpose: a reply shows that the loop runs, and metrics need no locks. A large
 page is generated in pieces that yield to the loop (`pages.py`).
 """
 
 import asyncio
 import errno
+import hmac
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import ssl
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from respool.model.errors import SettingsError
@@ -20,11 +25,13 @@ from respool.server.http_request import (
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     OK,
+    UNAUTHORIZED,
     UNAVAILABLE,
     HttpRequest,
     HttpRequestReader,
     HttpStatus,
 )
+from respool.server.tls_line import TlsLine
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +40,7 @@ REQUEST_S = 5.0
 SEND_S = 30.0
 PLAIN_TEXT = "text/plain; charset=utf-8"
 METHODS = ("GET", "HEAD")
+RECEIVED_BYTES = 16 * 1024
 
 
 class Page(NamedTuple):
@@ -44,10 +52,32 @@ class Page(NamedTuple):
 MakePage: TypeAlias = Callable[[], Awaitable[Page]]
 
 
+class _EveryTurn:
+    """Handshakes of scrapes need no turns: the endpoint has few connections."""
+
+    def reserve_s(self, host: str) -> float:
+        del host
+        return 0.0
+
+
 class HttpEndpoint:
-    def __init__(self, pages: Mapping[str, MakePage]) -> None:
-        """`pages` maps paths to functions that make the pages."""
+    def __init__(
+        self,
+        pages: Mapping[str, MakePage],
+        *,
+        token: Callable[[], bytes] | None = None,
+        public: Collection[str] = (),
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """`pages` maps paths to functions that make the pages.
+
+        `token` returns what clients must show, except for `public` pages; None: everybody may see all. `tls` returns
+        the context of the next connection; None: it is in the clear.
+        """
         self._pages = pages
+        self._token = token
+        self._public = frozenset(public)
+        self._tls = tls
         self._server: asyncio.Server | None = None
         # Open connections, in the order of arrival.
         self._connections: dict[HttpConnection, None] = {}
@@ -60,7 +90,7 @@ class HttpEndpoint:
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: HttpConnection(self), host, port)
+            self._server = await loop.create_server(self._new_protocol, host, port)
         except OSError as error:
             why = (
                 "something listens there already"
@@ -72,6 +102,12 @@ class HttpEndpoint:
             ) from error
         bound = self._server.sockets[0].getsockname()
         return bound[0], bound[1]
+
+    def _new_protocol(self) -> asyncio.BufferedProtocol:
+        connection = HttpConnection(self, is_secured=self._tls is None)
+        if self._tls is None:
+            return connection
+        return TlsLine(connection, context=self._tls, turns=_EveryTurn())
 
     def close(self) -> None:
         """Stop listening and drop every connection."""
@@ -99,6 +135,11 @@ class HttpEndpoint:
 
     async def answer(self, request: HttpRequest) -> Page:
         make = self._pages.get(request.path)
+        # Before anything else: without the token, a path that exists gets the same answer as one that does not.
+        if not self._may_see(request):
+            return text_page(
+                UNAUTHORIZED, "Authorization: Bearer and the broker's token are needed"
+            )
         if make is None:
             return text_page(NOT_FOUND, f"not found; there are {', '.join(self._pages)}")
         if request.method not in METHODS:
@@ -109,10 +150,19 @@ class HttpEndpoint:
             logger.exception("the page %s failed", request.path)
             return text_page(INTERNAL_ERROR, "failed; the broker's log has the reason")
 
+    def _may_see(self, request: HttpRequest) -> bool:
+        if self._token is None or request.path in self._public:
+            return True
+        return hmac.compare_digest(request.token or b"", self._token() or b"\0")
 
-class HttpConnection(asyncio.Protocol):
-    def __init__(self, endpoint: HttpEndpoint) -> None:
+
+class HttpConnection(asyncio.BufferedProtocol):
+    # All connections receive into one buffer: bytes are taken out of it at once.
+    _received = memoryview(bytearray(RECEIVED_BYTES))
+
+    def __init__(self, endpoint: HttpEndpoint, *, is_secured: bool) -> None:
         self._endpoint = endpoint
+        self._is_secured = is_secured
         self._reader = HttpRequestReader()
         self._loop = asyncio.get_running_loop()
         self._answering: asyncio.Task[None] | None = None
@@ -127,10 +177,26 @@ class HttpConnection(asyncio.Protocol):
         # uvloop's transports have asyncio's interface, but not its base class.
         self._transport = cast("asyncio.Transport", transport)
         self._deadline = self._loop.call_later(REQUEST_S, self.abort)
-        if not self._endpoint.on_connected(self):
+        if self._endpoint.on_connected(self):
+            return
+        if not self._is_secured:
+            self.abort()
+        else:
             self._send(text_page(UNAVAILABLE, "too many connections"), with_body=True)
 
-    def data_received(self, data: bytes) -> None:
+    def on_secured(self, certificate: bytes | None) -> None:
+        del certificate
+        self._is_secured = True
+
+    def on_handshake_failed(self, why: str) -> None:
+        logger.debug("a TLS handshake on metrics_listen failed: %s", why)
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        del size_hint
+        return self._received
+
+    def buffer_updated(self, count: int) -> None:
+        data = bytes(self._received[:count])
         if self._reader.is_done or self._transport.is_closing():
             # A body or a second request: it is ignored.
             return
@@ -140,6 +206,12 @@ class HttpConnection(asyncio.Protocol):
         elif self._reader.request is not None:
             self._deadline.cancel()
             self._answering = self._loop.create_task(self._answer(self._reader.request))
+
+    def pause_writing(self) -> None:
+        """A page is handed over as a whole; `SEND_S` ends a connection that does not take it."""
+
+    def resume_writing(self) -> None:
+        pass
 
     def connection_lost(self, error: Exception | None) -> None:
         del error
@@ -179,4 +251,6 @@ def _head(page: Page) -> bytes:
     ]
     if page.status is METHOD_NOT_ALLOWED:
         lines.append(f"Allow: {', '.join(METHODS)}")
+    if page.status is UNAUTHORIZED:
+        lines.append('WWW-Authenticate: Bearer realm="respool"')
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")

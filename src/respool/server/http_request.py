@@ -1,7 +1,7 @@
 """The head of an HTTP/1 request, from bytes as they arrive. No I/O: feed it, then check `request` or `refusal`.
 
-It parses only what a scrape or a health probe needs: method and path. Bodies are never read; each connection has one
-request.
+It parses only what a scrape or a health probe needs: method, path and a bearer token. Bodies are never read; each
+connection has one request.
 """
 
 from typing import NamedTuple
@@ -17,6 +17,12 @@ class HttpRequest(NamedTuple):
     method: str
     # Without the query string.
     path: str
+    # Of `Authorization: Bearer ...`; None without it, and where there are several.
+    token: bytes | None = None
+
+    def __repr__(self) -> str:
+        # Without the token.
+        return f"{self.method} {self.path}"
 
 
 class HttpStatus(NamedTuple):
@@ -29,6 +35,7 @@ class HttpStatus(NamedTuple):
 
 OK = HttpStatus(200, "OK")
 BAD_REQUEST = HttpStatus(400, "Bad Request")
+UNAUTHORIZED = HttpStatus(401, "Unauthorized")
 NOT_FOUND = HttpStatus(404, "Not Found")
 METHOD_NOT_ALLOWED = HttpStatus(405, "Method Not Allowed")
 HEAD_TOO_LARGE = HttpStatus(431, "Request Header Fields Too Large")
@@ -82,4 +89,16 @@ class HttpRequestReader:
         elif version not in _VERSIONS:
             self.refusal = VERSION_NOT_SUPPORTED
         else:
-            self.request = HttpRequest(method, path)
+            self.request = HttpRequest(method, path, _bearer_token(head))
+
+
+def _bearer_token(head: bytes) -> bytes | None:
+    found = [
+        value.strip()
+        for name, _, value in (line.partition(b":") for line in head.splitlines()[1:])
+        if name.lower() == b"authorization"
+    ]
+    if len(found) != 1:
+        return None
+    scheme, _, token = found[0].partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else None

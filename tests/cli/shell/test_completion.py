@@ -43,7 +43,7 @@ def test_another_shell_is_a_usage_error_that_names_the_three(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("respool to", {"topic"}), ("respool topic del", {"delete"}), ("respool dlq s", {"show"})],
+    [("respool top", {"topic"}), ("respool topic del", {"delete"}), ("respool dlq s", {"show"})],
 )
 def test_bash_completes_commands(words: str, expected: set[str]) -> None:
     last = str(len(words.split()) - 1)

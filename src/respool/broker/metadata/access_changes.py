@@ -5,7 +5,7 @@ is unknown whether a change is in; the client may look, or ask again: a repeated
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from respool.broker.metadata.catalog import Catalog, retry_on_conflict
 from respool.cluster.acl_requests import create_acls, delete_acls
@@ -14,16 +14,22 @@ from respool.cluster.quota_requests import QuotaChange, alter_quotas
 from respool.cluster.view import ClusterView
 from respool.model.errors import RequestError, RequestTimedOut
 from respool.model.security.access_settings import AccessSettings
-from respool.model.security.acl import AclBinding, AclFilter
+from respool.model.security.acl import AccessMode, AclBinding, AclFilter
 from respool.ports.metadata_store import StoreUnavailable
 
 Result = TypeVar("Result")
 
 
+class AccessModes(Protocol):
+    @property
+    def mode(self) -> AccessMode: ...
+
+
 class AccessChanges:
-    def __init__(self, catalog: Catalog, settings: AccessSettings) -> None:
+    def __init__(self, catalog: Catalog, settings: AccessSettings, access: AccessModes) -> None:
         self._catalog = catalog
         self._settings = settings
+        self._access = access
 
     async def create(self, asked: Sequence[AclBinding | RequestError]) -> list[RequestError | None]:
         """Return what became of each. `asked` has an error in the place of what is no ACL.
@@ -32,7 +38,9 @@ class AccessChanges:
             RequestTimedOut: it is unknown which of them exist.
         """
         return await self._change(
-            lambda view: create_acls(view, asked, acls_max=self._settings.acls_max)
+            lambda view: create_acls(
+                view, asked, acls_max=self._settings.acls_max, keeps_alter=self._keeps_alter
+            )
         )
 
     async def delete(
@@ -49,7 +57,7 @@ class AccessChanges:
         def decide(
             view: ClusterView,
         ) -> tuple[list[list[AclBinding] | RequestError], list[GuardedWrite]]:
-            results, writes = delete_acls(view, filters)
+            results, writes = delete_acls(view, filters, keeps_alter=self._keeps_alter)
             for known, result in zip(found, results, strict=True):
                 if not isinstance(result, RequestError):
                     known.update(dict.fromkeys(result))
@@ -77,6 +85,11 @@ class AccessChanges:
             return results, [] if validate_only else writes
 
         return await self._change(decide)
+
+    @property
+    def _keeps_alter(self) -> bool:
+        """Super users may change ACLs whatever these say, and while none are enforced everybody may."""
+        return self._access.mode is AccessMode.ENFORCE and not self._settings.super_user_names
 
     async def _change(
         self, decide: Callable[[ClusterView], tuple[list[Result], list[GuardedWrite]]]

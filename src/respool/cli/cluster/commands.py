@@ -38,6 +38,7 @@ Wait = Annotated[
     "  respool cluster up\n"
     "  respool cluster up --brokers 5 --data ./five --set num_partitions=6\n"
     "  respool cluster up --racks a,b,c\n"
+    "  respool cluster up --secure\n"
     "  respool cluster status --config respool-cluster/cluster.toml"
 )
 def up(
@@ -78,6 +79,13 @@ def up(
             text="Allow listening beyond this machine, and plain http to an etcd beyond it.",
         ),
     ] = False,
+    secure: Annotated[
+        bool,
+        options.flag(
+            "--secure",
+            text="Serve with TLS, logins and ACLs; what is missing is made in DIR/security.",
+        ),
+    ] = False,
     settings: Set = None,
 ) -> None:
     """Run etcd and several brokers on this machine, until Ctrl-C; for development."""
@@ -94,6 +102,7 @@ def up(
         racks=[] if racks is None else options.parse_names(racks, option="--racks"),
         etcd=etcd,
         given=given,
+        secure=secure,
     )
 
 

@@ -30,6 +30,7 @@ def run_cluster(
     racks: Sequence[str],
     etcd: str | None,
     given: Mapping[str, str],
+    secure: bool = False,
 ) -> None:
     """Run the cluster until Ctrl-C or SIGTERM, or until the last broker has ended."""
     plan = plan_cluster(
@@ -40,6 +41,7 @@ def run_cluster(
         racks=racks,
         etcd=etcd,
         given=given,
+        secure=secure,
     )
     output.note_some(unknown_variables(os.environ))
     # Warnings about etcd are in the brokers' logs.
@@ -84,7 +86,14 @@ class PrintedEvents:
         output.print_rows(output.Headings(*columns, numbers=("broker", "pid")), rows)
         output.print_line(f"bootstrap.servers={','.join(one.address for one in brokers)}")
         sys.stdout.flush()
-        output.note(f"see: respool cluster status {self._config}")
+        security = self._plan.security
+        if security is None:
+            output.note(f"see: respool cluster status {self._config}")
+        else:
+            how = f"--client-config {shown_path(security.admin_file)}"
+            output.note(f"how the administrator connects: {how}")
+            output.note(f"add users: respool user add NAME --write NAME.properties {how}")
+            output.note(f"see: respool cluster status {self._config} {how}")
         output.note("Ctrl-C stops it")
 
     def on_left_out(self, broker: int) -> None:

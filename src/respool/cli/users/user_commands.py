@@ -1,6 +1,5 @@
 """`respool user`: users that may log in by SCRAM, or by PLAIN over TLS."""
 
-import os
 import secrets
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from respool.cli import options, output
 from respool.cli.connection_options import BrokerConnection, to_broker
+from respool.cli.users.login_file import escaped, write_login
 from respool.model.operator_errors import NotFound, UsageError
 
 RANDOM_PASSWORD_BYTES = 18
@@ -29,7 +29,7 @@ Write = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Write name and password to this new file as client properties, instead of printing them.",
+        help="Write the login to this new file as client properties, instead of printing the password.",
     ),
 ]
 
@@ -132,7 +132,7 @@ def _store(
     chosen = _read_password(password_file)
     made = chosen or secrets.token_urlsafe(RANDOM_PASSWORD_BYTES)
     if write is not None:
-        _write_properties(write, name, made)
+        write_login(write, _login_lines(name, made), connection)
     users.store_password(connection.connect().cluster, name, made)
     shows = chosen is None and write is None
     if as_json:
@@ -154,20 +154,12 @@ def _read_password(path: Path | None) -> str | None:
     return found
 
 
-def _write_properties(path: Path, name: str, made: str) -> None:
-    lines = [
+def _login_lines(name: str, made: str) -> list[str]:
+    return [
         "sasl.mechanism=SCRAM-SHA-512",
-        f"sasl.username={_escaped(name)}",
-        f"sasl.password={_escaped(made)}",
+        f"sasl.username={escaped(name)}",
+        f"sasl.password={escaped(made)}",
     ]
-    # Never readable by others, not even for a moment; an existing file is not overwritten.
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\")
 
 
 def _check_name(name: str) -> None:

@@ -3,7 +3,7 @@
 A conversation takes the broker's message and returns the client's next one; None when the exchange is complete and the
 broker is authenticated.
 
-    client   n,,n=user,r=NONCE
+    client   n,,n=user,r=NONCE[,tokenauth=true]
     broker   r=NONCE+theirs,s=SALT,i=ITERATIONS
     client   c=biws,r=NONCE+theirs,p=PROOF          proves that it knows the password
     broker   v=SIGNATURE                            proves that it knows it, too
@@ -120,13 +120,20 @@ class PlainLogin:
 
 class ScramLogin:
     def __init__(
-        self, mechanism: str, username: str, password: str, *, nonce: str | None = None
+        self,
+        mechanism: str,
+        username: str,
+        password: str,
+        *,
+        nonce: str | None = None,
+        is_token: bool = False,
     ) -> None:
         self._hash = HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce or secrets.token_urlsafe(_NONCE_BYTES)
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first = f"n={name},r={self._nonce}"
+        extension = ",tokenauth=true" if is_token else ""
+        self._first = f"n={name},r={self._nonce}{extension}"
         # The signature expected in the broker's last message; computed after its first.
         self._signature: bytes | None = None
 

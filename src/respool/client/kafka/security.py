@@ -101,6 +101,8 @@ class Login:
     mechanism: str
     username: str
     password: str = field(repr=False)
+    # A delegation token (KIP-48): the username is its id, and the password its HMAC in base64.
+    is_token: bool = False
 
     def __post_init__(self) -> None:
         if self.mechanism not in MECHANISMS:
@@ -109,12 +111,14 @@ class Login:
             )
         if not self.username or not self.password or "\0" in self.username + self.password:
             raise BadArgument("a login needs a username and a password, without zero bytes")
+        if self.is_token and self.mechanism == PLAIN:
+            raise BadArgument("a delegation token logs in by SCRAM, not by PLAIN")
 
     def begin(self) -> PlainLogin | ScramLogin:
         """Start a SASL conversation with one broker."""
         if self.mechanism == PLAIN:
             return PlainLogin(self.username, self.password)
-        return ScramLogin(self.mechanism, self.username, self.password)
+        return ScramLogin(self.mechanism, self.username, self.password, is_token=self.is_token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

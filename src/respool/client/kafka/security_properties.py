@@ -65,6 +65,7 @@ NAMES = (
     _PASSWORD,
 )
 
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 # MODULE required name="value" name='value' name=value ;
 _JAAS_ENTRY = re.compile(
     r"\s*([\w.$]+)\s+(?i:required|requisite|sufficient|optional)\s+(.*?);\s*", re.DOTALL
@@ -112,13 +113,22 @@ def properties_of(security: Security) -> dict[str, str]:
         if tls.newest_only:
             properties[_VERSIONS[1]] = "TLSv1.3"
         properties[_HOST_CHECK] = "https" if tls.checks_host else "none"
-    if login is not None:
+    if login is not None and login.is_token:
+        properties |= {_MECHANISM[0]: login.mechanism, _JAAS: jaas_of_token(login)}
+    elif login is not None:
         properties |= {
             _MECHANISM[0]: login.mechanism,
             _USERNAME: login.username,
             _PASSWORD: login.password,
         }
     return properties
+
+
+def jaas_of_token(login: Login) -> str:
+    """The login by a delegation token as Java's clients are given it; there is no other property for it."""
+    named = {"username": login.username, "password": login.password}
+    options = " ".join(f'{name}="{_quoted(value)}"' for name, value in named.items())
+    return f'{_SCRAM_MODULE} required {options} tokenauth="true";'
 
 
 def library_settings(security: Security) -> dict[str, str]:
@@ -129,6 +139,11 @@ def library_settings(security: Security) -> dict[str, str]:
     """
     settings = {PROTOCOL: "PLAINTEXT", **properties_of(security)}
     tls = security.tls
+    if security.login is not None and security.login.is_token:
+        raise BadArgument(
+            "librdkafka has no logins by delegation tokens: Java's clients and Respool's tables, Spark source and "
+            "admin commands have"
+        )
     if tls is not None:
         if tls.newest_only:
             raise BadArgument(
@@ -249,18 +264,27 @@ def _login_fields(given: _Given) -> dict[str, Any]:
             "is Kerberos, which this client does not speak)"
         )
     username, password = given.text(_USERNAME), given.secret(_PASSWORD)
+    is_token = False
     jaas = given.text(_JAAS)
     if jaas is not None:
         if username is not None or password is not None:
             raise BadArgument(
                 f"{given.name(_JAAS)} and {given.name(_USERNAME)} contradict each other: give one of them"
             )
-        username, password = _read_jaas(given, jaas, mechanism)
-    return {"mechanism": mechanism, "username": username or "", "password": password or ""}
+        username, password, is_token = _read_jaas(given, jaas, mechanism)
+    return {
+        "mechanism": mechanism,
+        "username": username or "",
+        "password": password or "",
+        "is_token": is_token,
+    }
 
 
-def _read_jaas(given: _Given, text: str, mechanism: str) -> tuple[str | None, str | None]:
-    """Username and password from a JAAS entry. Errors do not repeat the entry: it contains the password."""
+def _read_jaas(given: _Given, text: str, mechanism: str) -> tuple[str | None, str | None, bool]:
+    """Username, password and whether they are a delegation token's, from a JAAS entry.
+
+    Errors do not repeat the entry: it contains the password.
+    """
     name = given.name(_JAAS)
     entry = _JAAS_ENTRY.fullmatch(text)
     if entry is None:
@@ -280,10 +304,20 @@ def _read_jaas(given: _Given, text: str, mechanism: str) -> tuple[str | None, st
             raise BadArgument(f'{name}: after the module come options, each as name="value"')
         options[found[1]] = _unquoted(found[2])
         at = found.end()
-    if options.keys() - {"username", "password"}:
+    known = {"username", "password"} | (set() if mechanism == PLAIN else {"tokenauth"})
+    if options.keys() - known:
         # Names are not repeated: after an unclosed quote, parts of the password look like names.
-        raise BadArgument(f"{name}: username and password are all that is known here")
-    return options.get("username"), options.get("password")
+        raise BadArgument(
+            f"{name}: username, password and, by SCRAM, tokenauth are all that is known here"
+        )
+    tokenauth = options.get("tokenauth", "false").lower()
+    if tokenauth not in ("true", "false"):
+        raise BadArgument(f"{name}: tokenauth is true or false")
+    return options.get("username"), options.get("password"), tokenauth == "true"
+
+
+def _quoted(text: str) -> str:
+    return re.sub(r'(["\\])', r"\\\1", text)
 
 
 def _unquoted(text: str) -> str:

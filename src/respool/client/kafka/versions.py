@@ -74,6 +74,11 @@ VERSIONS: Mapping[Api, VersionRange] = MappingProxyType(
         Api.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 0),
         Api.DESCRIBE_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
         Api.ALTER_USER_SCRAM_CREDENTIALS: VersionRange(0, 0),
+        # 3 names an owner (Kafka 3.3).
+        Api.CREATE_DELEGATION_TOKEN: VersionRange(1, 3),
+        Api.RENEW_DELEGATION_TOKEN: VersionRange(1, 2),
+        Api.EXPIRE_DELEGATION_TOKEN: VersionRange(1, 2),
+        Api.DESCRIBE_DELEGATION_TOKEN: VersionRange(1, 3),
         Api.SHARE_GROUP_HEARTBEAT: VersionRange(1, 1),
         Api.SHARE_GROUP_DESCRIBE: VersionRange(1, 1),
         # 2 can renew locks (Kafka 4.2).

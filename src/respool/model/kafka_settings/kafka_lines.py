@@ -239,7 +239,6 @@ _FIXED: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "queued.max.request.bytes": (("-1",), "set memory_bytes_max"),
     "replica.selector.class": (("",), "consumers fetch from leaders"),
-    "security.inter.broker.protocol": (("PLAINTEXT",), _SECURITY),
     "security.providers": (("",), _JAVA),
     "share.coordinator.state.topic.compression.codec": (
         ("0",),
@@ -295,10 +294,8 @@ _PREFIXES: Mapping[str, KafkaLine] = {
     ),
     "group.streams.": KafkaLine(why=_STREAMS, accepted=None),
     "internal.metadata.": KafkaLine(why=_KRAFT, accepted=None),
-    "listener.name.": KafkaLine(why=_SECURITY, accepted=()),
     "metadata.": KafkaLine(why=_KRAFT, accepted=None),
     "remote.": KafkaLine(why=_TIERED, accepted=None),
     "sasl.": KafkaLine(why=_SECURITY, accepted=()),
-    "ssl.": KafkaLine(why=_SECURITY, accepted=()),
     "zookeeper.": KafkaLine(why=_ZOOKEEPER, accepted=None),
 }

@@ -9,15 +9,18 @@ import pytest
 
 from respool.broker.handlers.support.leadership import (
     NO_LEADER,
+    Unreached,
     endpoints_of,
     leader_hint,
     leadership,
+    unreached_by,
 )
 from respool.model.cluster import BrokerEndpoint, ClusterImage, PartitionImage, TopicImage
-from respool.model.errors import LeaderNotAvailable
+from respool.model.errors import LeaderNotAvailable, ListenerNotFound
 from respool.model.ids import BrokerId, LeaderEpoch, TopicId
-from respool.model.security.principal import NO_SESSION
+from respool.model.security.principal import NO_SESSION, ClientSession
 from respool.model.topic_config import TopicConfig
+from respool.wire.api_table import Api
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 TOPIC = TopicImage(
@@ -39,8 +42,15 @@ ME, OTHER, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
 NOT_LEADER, FENCED, STORAGE_ERROR = 6, 74, 56
 
 
+NONE_UNREACHED = Unreached(frozenset(), ListenerNotFound.code)
+
+
 def told(
-    *, live: set[BrokerId], suspects: set[BrokerId], topic: TopicImage = TOPIC
+    *,
+    live: set[BrokerId],
+    suspects: set[BrokerId],
+    topic: TopicImage = TOPIC,
+    unreached: Unreached = NONE_UNREACHED,
 ) -> list[tuple[int, int]]:
     """The error and the leader of each partition, as broker 1 tells them."""
     broker: Any = SimpleNamespace(
@@ -51,7 +61,44 @@ def told(
         partitions=SimpleNamespace(is_online=lambda topic, number: True),
         member=SimpleNamespace(suspects=suspects),
     )
-    return [(one.error_code, one.leader) for one in leadership(broker, topic, range(3))]
+    return [
+        (one.error_code, one.leader)
+        for one in leadership(broker, topic, range(3), unreached=unreached)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "code"),
+    [
+        (Api.METADATA, 5, LeaderNotAvailable.code),
+        (Api.METADATA, 6, ListenerNotFound.code),
+        (Api.DESCRIBE_TOPIC_PARTITIONS, 0, ListenerNotFound.code),
+    ],
+)
+def test_a_leader_without_the_listener_of_the_client_is_not_told(
+    api: Api, version: int, code: int
+) -> None:
+    brokers = {
+        one: BrokerEndpoint(
+            id=one,
+            host="host",
+            port=9092,
+            listeners=() if one == TWO else (("secured", "host", 9094),),
+        )
+        for one in (ONE, TWO, THREE)
+    }
+    request: Any = SimpleNamespace(
+        api=SimpleNamespace(key=api),
+        version=version,
+        session=ClientSession(host="10.0.0.7", listener="secured"),
+    )
+    image: Any = SimpleNamespace(brokers=brokers)
+    unreached = unreached_by(request, image)
+    assert told(live={ONE, TWO, THREE}, suspects=set(), unreached=unreached) == [
+        (0, ONE),
+        (code, NO_LEADER),
+        (0, THREE),
+    ]
 
 
 def test_leaders_that_run_are_told() -> None:

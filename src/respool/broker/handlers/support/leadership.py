@@ -1,31 +1,52 @@
 """Leaders and replicas of partitions, as replies report them: in metadata, and as a hint in NOT_LEADER replies."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.listener_addresses import reached
 from respool.model.cluster import ClusterImage, TopicImage
-from respool.model.errors import FencedLeaderEpoch, LeaderNotAvailable, NotLeader
+from respool.model.errors import FencedLeaderEpoch, LeaderNotAvailable, ListenerNotFound, NotLeader
 from respool.model.ids import BrokerId
 from respool.model.security.principal import ClientSession
+from respool.wire.api_table import Api
+from respool.wire.codec import Request
 from respool.wire.hot_replies import NodeEndpoint
 from respool.wire.metadata_reply import MetadataPartition
 
 NO_LEADER = -1
+# Metadata before that has no error for a missing listener.
+LISTENER_ERROR_FROM_VERSION = 6
 _MISSED = frozenset({NotLeader.code, FencedLeaderEpoch.code})
 
 # Broker id and leader epoch.
 Hint = tuple[int, int]
 
 
+class Unreached(NamedTuple):
+    """The brokers without the listener of a client, and the error of partitions that they lead."""
+
+    brokers: frozenset[BrokerId]
+    error_code: int
+
+
+def unreached_by(request: Request, image: ClusterImage) -> Unreached:
+    brokers = frozenset(
+        one.id for one in image.brokers.values() if reached(one, request.session) is None
+    )
+    is_old = request.api.key is Api.METADATA and request.version < LISTENER_ERROR_FROM_VERSION
+    return Unreached(brokers, LeaderNotAvailable.code if is_old else ListenerNotFound.code)
+
+
 def leadership(
-    broker: Broker, topic: TopicImage, partitions: Iterable[int]
+    broker: Broker, topic: TopicImage, partitions: Iterable[int], *, unreached: Unreached
 ) -> Iterator[MetadataPartition]:
     """Yield the metadata of each of the given partitions.
 
     No leader is reported if the leader is gone or probably dead, if its log has failed, or if the leader is this broker
     and the replica here is offline or not open yet. For LEADER_NOT_AVAILABLE clients soon retry; with a leader that
-    they cannot reach, some clients keep reconnecting for a long time.
+    they cannot reach, some clients keep reconnecting for a long time. The same holds for a leader without the listener
+    that the client uses.
     """
     me, brokers, is_online = broker.id, broker.image.brokers, broker.partitions.is_online
     suspects = () if broker.member is None else broker.member.suspects
@@ -46,6 +67,16 @@ def leadership(
                 replicas=image.replicas,
                 isr=image.isr,
                 offline_replicas=offline,
+            )
+        elif image.leader in unreached.brokers:
+            yield MetadataPartition(
+                unreached.error_code,
+                number,
+                NO_LEADER,
+                image.leader_epoch,
+                image.replicas,
+                image.isr,
+                offline,
             )
         else:
             yield MetadataPartition(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.client_errors import why_unknown
-from respool.broker.handlers.support.leadership import leadership
+from respool.broker.handlers.support.leadership import leadership, unreached_by
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import DESCRIBE_TOPIC, operations_of
 from respool.broker.outcome import Reply
@@ -69,6 +69,7 @@ class _Page:
         self._request = request
         self._broker = broker
         self._room = partitions_max
+        self._unreached = unreached_by(request, broker.image)
         self.topics: list[dict[str, object]] = []
         # The first partition that did not fit; None if all fit.
         self.next_cursor: dict[str, object] | None = None
@@ -91,7 +92,7 @@ class _Page:
         partitions = [
             _partition_fields(one, topic.partitions[one.partition])
             | _layout_fields(topic, one.partition)
-            for one in leadership(self._broker, topic, range(first, end))
+            for one in leadership(self._broker, topic, range(first, end), unreached=self._unreached)
         ]
         self._room -= len(partitions)
         self.topics.append(

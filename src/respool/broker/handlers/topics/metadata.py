@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from respool.broker.broker import Broker
 from respool.broker.handlers.support.client_errors import why_unknown
 from respool.broker.handlers.support.cluster_operations import cluster_operations_of
-from respool.broker.handlers.support.leadership import leadership
+from respool.broker.handlers.support.leadership import Unreached, leadership, unreached_by
 from respool.broker.handlers.support.listener_addresses import reached_brokers
 from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.rights import (
@@ -137,6 +137,7 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
     cluster_operations = NOT_ASKED
     if getattr(body, "include_cluster_authorized_operations", False):
         cluster_operations = cluster_operations_of(request, broker)
+    unreached = unreached_by(request, image)
     frame = encode_metadata_reply(
         request.correlation_id,
         request.version,
@@ -152,6 +153,7 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
                 )
                 if are_operations_asked
                 else NOT_ASKED,
+                unreached,
             )
             if isinstance(found, TopicImage)
             else _refused(asked, found, request.version)
@@ -163,13 +165,15 @@ def _reply(request: Request, broker: Broker, answers: Iterable[Answer]) -> Reply
     return [frame]
 
 
-def _metadata_of(broker: Broker, topic: TopicImage, operations: int) -> MetadataTopic:
+def _metadata_of(
+    broker: Broker, topic: TopicImage, operations: int, unreached: Unreached
+) -> MetadataTopic:
     return MetadataTopic(
         error_code=0,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.internal,
-        partitions=leadership(broker, topic, range(len(topic.partitions))),
+        partitions=leadership(broker, topic, range(len(topic.partitions)), unreached=unreached),
         authorized_operations=operations,
     )
 
