@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from confluent_kafka import Producer
 from kafka import KafkaProducer
-from kafka.sasl.oauth import AbstractTokenProvider
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from respool.drivers import fetched_identity_keys
 from support.identity_provider import AUDIENCE, IdentityProvider, identity_provider
