@@ -1,5 +1,5 @@
 """What tests with Spark have: see the module."""
 
-from support.spark_fixtures import broker, pytest_collection_modifyitems, spark
+from support.spark_fixtures import broker, pytest_itemcollected, spark
 
-__all__ = ["broker", "pytest_collection_modifyitems", "spark"]
+__all__ = ["broker", "pytest_itemcollected", "spark"]

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 WITH_ALL_OTHERS = ("test_pipeline_page.py", "test_continuous.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group(group_of(item.nodeid)))
-            # PySpark's own, and what its sockets leave to the collector.
-            item.add_marker(pytest.mark.filterwarnings("ignore"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # As soon as it is known: xdist looks for groups when all are, maybe before the hooks of this folder.
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.xdist_group(group_of(item.nodeid)))
+        # PySpark's own, and what its sockets leave to the collector.
+        item.add_marker(pytest.mark.filterwarnings("ignore"))
 
 
 def group_of(nodeid: str) -> str:

@@ -150,7 +150,7 @@ def test_monstrous_counts_take_no_memory() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("key", API_TABLE)
-@settings(max_examples=examples(60, long=3_000), deadline=None)
+@settings(max_examples=examples(20, long=3_000), deadline=None)
 @given(data=st.data())
 def test_any_valid_request_is_decoded_to_what_was_encoded(key: int, data: st.DataObject) -> None:
     spec = API_TABLE[key]
@@ -161,7 +161,7 @@ def test_any_valid_request_is_decoded_to_what_was_encoded(key: int, data: st.Dat
 
 @pytest.mark.long
 @pytest.mark.parametrize("key", API_TABLE)
-@settings(max_examples=examples(120, long=5_000), deadline=None)
+@settings(max_examples=examples(30, long=5_000), deadline=None)
 @given(data=st.data())
 def test_a_spoiled_request_is_decoded_or_is_a_protocol_violation(
     key: int, data: st.DataObject
@@ -177,7 +177,7 @@ def test_a_spoiled_request_is_decoded_or_is_a_protocol_violation(
 
 
 @pytest.mark.long
-@settings(max_examples=examples(1_000, long=50_000), deadline=None)
+@settings(max_examples=examples(300, long=50_000), deadline=None)
 @given(where=st.sampled_from(SERVED), rest=st.binary(max_size=300))
 def test_random_bytes_are_decoded_or_are_a_protocol_violation(
     where: tuple[int, int], rest: bytes
