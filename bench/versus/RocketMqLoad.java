@@ -31,6 +31,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Delayed messages and retries in RocketMQ: `create TOPIC`, `send-level|send-timer TOPIC COUNT RATE DELAY_MS`,
  * `receive TOPIC COUNT WARM_UP`, `fill TOPIC COUNT`, `until-handled TOPIC COUNT GROUP`, each behind the name server.
  */
+@SuppressWarnings("deprecation")
 public class RocketMqLoad {
     private static final int MESSAGE_BYTES = 100;
     private static final int UNDER_WAY_MAX = 1_000;

@@ -4,6 +4,7 @@ Kafka has them for share groups only, without a delay. RocketMQ has them in its 
 had.
 """
 
+import resource
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -35,12 +36,12 @@ ROCKETMQ = "RocketMQ"
 
 
 def run(arena: Arena, contenders: Contenders) -> None:
-    count = arena.sizes.failed_messages
+    sizes = arena.sizes
     arena.results.note(
         FAMILY,
-        f"{count:,} messages of 100 B, and a handler that fails, in one process: `respool.Consumer(retry=...)`, or "
-        "RocketMQ's push consumer. A failure counts when its retry or dead letter is acknowledged. 'Handled a second "
-        "later' counts that second, too. "
+        f"{sizes.failed_messages:,} messages of 100 B, for dead letters {sizes.dead_letters:,}, and a handler that "
+        "fails, in one process: `respool.Consumer(retry=...)`, or RocketMQ's push consumer. A failure counts when its "
+        "retry or dead letter is acknowledged. 'Handled a second later' counts that second, too. "
         "Kafka's groups have no retries.",
     )
     ours = (contenders.respool, contenders.synced)
@@ -55,14 +56,16 @@ def run(arena: Arena, contenders: Contenders) -> None:
 
 
 def _measure(arena: Arena, contender: Contender, number: int) -> None:
-    count = arena.sizes.failed_messages
+    sizes = arena.sizes
+    counts = dict.fromkeys(ROWS, sizes.failed_messages) | {"bury": sizes.dead_letters}
     group = f"bench-{contender.name.split()[-1].lower()}-{number}"
     groups = [f"{group}-{name}" for name in ROWS]
     with arena.topic(contender) as topic, _group_topics(contender, groups):
-        measure_command(contender.broker, LOAD, "fill", contender.broker.address, topic, str(count))
+        most = str(max(counts.values()))
+        measure_command(contender.broker, LOAD, "fill", contender.broker.address, topic, most)
         for name, row in ROWS.items():
-            _measure_load(arena, contender, row, (name, topic, f"{group}-{name}"), count)
-        _measure_replay(arena, contender, f"{group}-bury", count)
+            _measure_load(arena, contender, row, (name, topic, f"{group}-{name}"), counts[name])
+        _measure_replay(arena, contender, f"{group}-bury", counts["bury"])
 
 
 @contextmanager
@@ -102,7 +105,7 @@ def _measure_replay(arena: Arena, contender: Contender, group: str, count: int) 
         before = client.end_offset(retry_topic(group))
 
     def load() -> Done:
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), _children_cpu_s()
         done = subprocess.run(
             [*SERVE, "dlq", "replay", group, "--broker", contender.broker.address],
             cwd=ROOT,
@@ -111,7 +114,7 @@ def _measure_replay(arena: Arena, contender: Contender, group: str, count: int) 
             timeout=REPLAY_SECONDS_MAX,
             check=False,
         )
-        seconds = time.perf_counter() - began
+        seconds, cpu_s = time.perf_counter() - began, _children_cpu_s() - cpu_began
         if done.returncode:
             raise LoadFailed(
                 f"respool dlq replay ended with {done.returncode}: {done.stderr.strip()}"
@@ -121,9 +124,17 @@ def _measure_replay(arena: Arena, contender: Contender, group: str, count: int) 
         if copied != count:
             raise LoadFailed(f"respool dlq replay copied {copied:,} letters of {count:,}")
         arena.results.add(FAMILY, f"{count:,} {REPLAYED}", Unit.SECONDS, contender.name, seconds)
+        cpu = cpu_s / count * MILLION
+        arena.results.add(CLIENT_CPU, REPLAYED, Unit.CPU_S_PER_MILLION, contender.name, cpu)
         return Done(messages=count, messages_per_s=count / seconds)
 
     arena.measure(FAMILY, REPLAYED, contender, load)
+
+
+def _children_cpu_s() -> float:
+    """Of child processes that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 # -- RocketMQ

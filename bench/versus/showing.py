@@ -6,7 +6,9 @@ from bench.versus.row import Unit
 
 def number_text(value: float, unit: Unit) -> str:
     if unit is Unit.MESSAGES_PER_S:
-        return f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value / 1e3:,.0f} k"
+        if value >= 1e6:
+            return f"{value / 1e6:.2f} M"
+        return f"{value / 1e3:,.0f} k" if value >= 1e4 else f"{value / 1e3:.1f} k"
     if value >= 100:
         return f"{value:,.0f}"
     if value >= 10:

@@ -30,6 +30,7 @@ class Sizes:
     view_log_bytes: int
     delayed_messages: int
     failed_messages: int
+    dead_letters: int
     topics: int
     topics_in_turn: int
     seeks: int
@@ -59,6 +60,7 @@ QUICK = Sizes(
     view_log_bytes=200 * MB,
     delayed_messages=50_000,
     failed_messages=20_000,
+    dead_letters=100_000,
     topics=100,
     topics_in_turn=30,
     seeks=200,
@@ -84,6 +86,7 @@ FULL = Sizes(
     view_log_bytes=1 << 30,
     delayed_messages=500_000,
     failed_messages=100_000,
+    dead_letters=100_000,
     topics=1_000,
     topics_in_turn=100,
     seeks=2_000,

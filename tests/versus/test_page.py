@@ -100,6 +100,7 @@ def test_columns_are_for_those_who_have_a_figure() -> None:
     [
         (1_234_567.0, Unit.MESSAGES_PER_S, "1.23 M"),
         (45_678.0, Unit.MESSAGES_PER_S, "46 k"),
+        (5_432.0, Unit.MESSAGES_PER_S, "5.4 k"),
         (1_234.0, Unit.MEGABYTES, "1,234"),
         (12.34, Unit.MILLISECONDS, "12.3"),
         (0.5, Unit.SECONDS, "0.50"),
