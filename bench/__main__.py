@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         "--delayed",
         type=_delayed_messages,
         metavar="COUNT",
-        help="how many messages wait in `delays`, instead of 10 million; 100 million take half an hour and 10 GB",
+        help="how many messages wait in `delays`, instead of 10 million; 100 million take some minutes and 10 GB",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument(
