@@ -167,7 +167,12 @@ def _read_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
 
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = read_varint(data, at, end=end)
+    if at < end and data[at] < 0x80:
+        # The common case, without a call: a record with headers has dozens of short texts.
+        length = (data[at] >> 1) ^ -(data[at] & 1)
+        at += 1
+    else:
+        length, at = read_varint(data, at, end=end)
     if length == -1:
         return None, at
     if not 0 <= length <= end - at:

@@ -122,8 +122,8 @@ class _Planning:
             for fetched in reader.batches():
                 for _, records in fetched:
                     for record in records:
-                        if rules.selects(record):
-                            failure = failure_of(record)
+                        failure = failure_of(record)
+                        if rules.selects_failure(record, failure):
                             is_whole = failure is not None and not failure.truncated
                             counts[failure.topic if failure is not None and is_whole else None] += 1
         finally:

@@ -44,9 +44,12 @@ class LetterRules:
         object.__setattr__(self, "_condition", condition)
 
     def selects(self, record: Record) -> bool:
+        return self.selects_failure(record, failure_of(record))
+
+    def selects_failure(self, record: Record, failure: FailureRecord | None) -> bool:
+        """`failure`: what `failure_of` found in the record."""
         if not self._matches(record):
             return False
-        failure = failure_of(record)
         if self.group is not None and not _is_of(failure, self.group):
             return False
         if self.to == "topic":
@@ -66,13 +69,13 @@ class LetterRules:
 
         Its time is that of the copy: retention counts from it, and the target's may be shorter than the letters'.
         """
-        if not self.selects(letter):
+        failure = failure_of(letter)
+        if not self.selects_failure(letter, failure):
             return None
         if self.to == "topic":
             return replace(letter, timestamp=now_ms)
         headers = own_headers(letter.headers)
         if self.to == "retry":
-            failure = failure_of(letter)
             assert failure is not None
             headers += replace(failure, deliveries=0).to_headers()
         return replace(letter, headers=headers, timestamp=now_ms)
