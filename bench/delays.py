@@ -155,7 +155,7 @@ def _files(broker: BrokerProcess) -> list[Path]:
 
 
 def _fill(broker: BrokerProcess, messages: int) -> None:
-    batches = [Batch(data=one.batch.data, messages=MESSAGES_PER_BATCH) for one in _batches()]
+    batches = [Batch(data=bytes(one.batch.data), messages=MESSAGES_PER_BATCH) for one in _batches()]
     frames = [ProduceFrame(TOPIC, batch, acks=ACKS_LEADER) for batch in batches]
     with Client(broker.host, broker.port) as client:
         for number in range(messages // MESSAGES_PER_BATCH):
