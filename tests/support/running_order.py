@@ -17,11 +17,18 @@ LONG_GROUPS = (
     "spark-pipeline",
     "spark",
     "spark-processes",
-    "cluster",
     "messages-kill",
+    "cli-groups",
     "etcd",
-    "messages-consumer",
     "kill",
+    "cluster",
+    "cli-end-to-end",
+    "compacted-topics",
+    "cli-transactions",
+    "arrow-ranges",
+    "arrow-round-trip",
+    "groups sharing",
+    "messages-consumer",
 )
 # Scopes of fixtures that are shared within a file.
 SHARED = ("module", "package")
