@@ -102,7 +102,7 @@ def test_options_become_tls_and_a_login(password_file: Path, ca_file: Path) -> N
     [
         ({"username": "app"}, "--username needs --security-protocol"),
         ({"tls_ca": Path("ca.pem")}, "--tls-ca needs --security-protocol"),
-        ({"protocol": "TLS"}, "--security-protocol 'TLS' is none of PLAINTEXT, SSL"),
+        ({"protocol": "TLS"}, "--security-protocol 'TLS' is not one of PLAINTEXT, SSL"),
         ({"protocol": "SASL_SSL"}, "--security-protocol SASL_SSL needs --sasl-mechanism"),
         (
             {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "app"},
@@ -131,7 +131,7 @@ def test_an_unknown_mechanism_is_refused(password_file: Path, mechanism: str) ->
     options = SecurityOptions(
         protocol="SASL_SSL", mechanism=mechanism, username="app", password_file=password_file
     )
-    with pytest.raises(UsageError, match="is none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
+    with pytest.raises(UsageError, match="is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
         options.security()
 
 

@@ -23,7 +23,7 @@ SPAN = ["--from", "1 hour ago"]
         (["rides", "--from", "now", "--to", "1 hour ago", "--into", "a"], "must be before --to"),
         (["rides", *SPAN, "--into", "a", "--speed", "warp"], "not a speed"),
         (["rides", *SPAN, "--into", "a", "--rate", "lots"], "not a rate"),
-        (["rides", *SPAN, "--into", "a", "--compression", "rar"], "is none of none, gzip"),
+        (["rides", *SPAN, "--into", "a", "--compression", "rar"], "is not one of none, gzip"),
         (["rides", *SPAN, "--into", "a", "--keys", ","], "no key is given"),
         (["rides", *SPAN, "--group", "g", "--speed", "1x"], "--speed is for --into"),
         (["rides", *SPAN, "--group", "g", "--keys", "a"], "--keys is for --into"),

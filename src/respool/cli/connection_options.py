@@ -364,7 +364,7 @@ to_broker_or_bootstrap = option_group("connection", broker_connection, broker=Br
 
 def _choice(option: str, text: str, choices: tuple[str, ...]) -> str:
     if text.upper() not in choices:
-        raise UsageError(f"{option} {text!r} is none of {', '.join(choices)}")
+        raise UsageError(f"{option} {text!r} is not one of {', '.join(choices)}")
     return text.upper()
 
 

@@ -221,7 +221,7 @@ def where(text: str) -> "Where":
     """Parse an option whose value is a condition on messages.
 
     Raises:
-        UsageError: the text is none; the message names the position and what was expected there.
+        UsageError: the text is malformed; the message names the position and what was expected there.
     """
     from respool.model.errors import InvalidConfig
     from respool.model.where import parse_where

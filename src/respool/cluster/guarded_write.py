@@ -9,7 +9,8 @@ from respool.ports.metadata_store import Guard
 # Guards, puts and deletes of one write together. etcd's limit is 128 of each kind; with fewer, a conflict on one key
 # delays fewer other changes.
 OPERATIONS_MAX = 100
-# Of the values in a merged write: etcd takes requests of at most 1.5 MiB, and a topic's settings alone may have 1 MiB.
+# Total size of the values in a merged write: etcd takes requests of at most 1.5 MiB, and a topic's settings alone may
+# have 1 MiB.
 MERGED_BYTES_MAX = 256 * 1024
 REASONS_TOLD_MAX = 3
 

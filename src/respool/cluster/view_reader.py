@@ -57,7 +57,7 @@ def with_views(image: ClusterImage, values: Values, changed: Iterable[str]) -> C
             is_same = False
             views[name] = replace(view, partitions=parent.partitions, config=parent.config)
     if is_same:
-        # Brokers compare nothing then: nearly all changes concern no view.
+        # An unchanged object tells brokers that no view has changed, as in nearly all changes.
         return image
     return replace(
         image,

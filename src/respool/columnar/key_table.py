@@ -8,8 +8,8 @@
 Linear probing: a search starts at the slot given by the first word of the hash, and ends at the hash or at a free slot.
 
 The hash is SipHash-2-4 with 128 bits (Aumasson and Bernstein): without the secret nobody can construct collisions. A
-compaction treats two keys with the same hash as one key, and drops the older record. By chance this happens once in
-10^20 compactions of a billion keys; and with a random secret per compaction, not on purpose either.
+compaction treats two keys with the same hash as one key, and drops the older record. The odds are one in 10^20
+compactions of a billion keys. A random secret per compaction keeps anybody from causing it on purpose.
 """
 
 import numpy as np

@@ -21,7 +21,7 @@ from respool.model.file_range import FileRange
 from respool.ports.disk import NotCached
 
 FILE_MODE = 0o640
-# Of files with secrets.
+# The mode of files with secrets.
 PRIVATE_FILE_MODE = 0o600
 DATA_FOLDER_MODE = 0o700
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

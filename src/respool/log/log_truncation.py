@@ -63,7 +63,7 @@ class LogTruncation:
             parts.segments = truncation.restart(parts.segments, offset, parts.index_settings)
             log_start = offset
             if parts.config.remote_storage_enable and offset <= parts.end.offset:
-                # What is archived before it still exists.
+                # Archived records before it still exist.
                 log_start = min(parts.log_start, offset)
             parts.epochs.truncate_end(Offset(0) if log_start == offset else offset)
             self._finish_truncation(offset, log_start=log_start)

@@ -12,7 +12,7 @@ from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
 
 
 class TaggedBatches(NamedTuple):
-    """What follows an offset."""
+    """The part of the log after an offset."""
 
     # Nothing between the asked offset and this one matches.
     passed_to: Offset

@@ -124,7 +124,7 @@ class TopicRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOf:
-    """What a view shows: the records of its parent, a topic, for which a condition holds."""
+    """The definition of a view: the records of its parent, a topic, that match a condition."""
 
     parent: str
     # A view ends with its parent: a topic that is created with the same name later has none.

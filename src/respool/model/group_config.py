@@ -17,7 +17,7 @@ from respool.model.share.share_group_config import (
     check_share_group_config,
 )
 
-# What the settings begin with that have no effect here, and why.
+# Prefixes of settings that have no effect here, with the reasons.
 _NOT_SERVED = {
     "consumer.assign": "an assignment is computed at once, with the request that causes it",
     "streams.": "streams groups (KIP-1071) are not served",
@@ -62,7 +62,7 @@ GROUP_RULES: Mapping[str, ConfigRule] = rules_of(GroupConfig)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTimes:
-    """What applies to the members of one group."""
+    """The settings that apply to the members of one group."""
 
     heartbeat_interval_ms: int
     session_timeout_ms: int

@@ -409,7 +409,7 @@ class TopicConfig(
 
 CONFIG_RULES: Mapping[str, ConfigRule] = dict(sorted(rules_of(TopicConfig).items()))
 
-# What readers were shown, and when a record is due, must not change afterwards.
+# Records that readers were shown, and due times, must not change afterwards.
 AT_CREATION_ONLY = frozenset(
     {
         "respool.delay",

@@ -89,7 +89,7 @@ def describes_view(overrides: Mapping[str, str]) -> bool:
 
 
 def settings_of(topic: TopicImage) -> Mapping[str, str]:
-    """What was set for a topic or view, as stored, in the form in which it is set."""
+    """The stored settings of a topic or view, in the form in which they are set."""
     if topic.view is None:
         return topic.overrides
     return {OF: topic.view.parent, WHERE: str(topic.view.where), **topic.overrides}

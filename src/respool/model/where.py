@@ -45,7 +45,7 @@ def parse_where(text: str) -> "Where":
     """Parse a condition; the module docstring shows the language.
 
     Raises:
-        InvalidWhere: the text is none; the message has the position, counted from 1, and what was expected there.
+        InvalidWhere: the text is malformed; the message has the position, counted from 1, and what was expected there.
     """
     _check_size(len(_encoded(text)))
     clauses, include_tombstones = ClauseParser(text).parse()
@@ -56,7 +56,7 @@ def where_of_tags(tags: Tags) -> "Where":
     """The condition that each of these headers has one of its values.
 
     Raises:
-        InvalidWhere: a name or a value is none, there are no values, or there are too many.
+        InvalidWhere: a name or a value has the wrong type, there are no values, or there are too many.
     """
     return _checked([_tag_clause(name, given) for name, given in tags.items()])
 

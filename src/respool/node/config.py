@@ -185,7 +185,7 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 def write_example(settings: Settings) -> str:
     """All settings but secrets as a TOML file that `load_settings` can read; settings at their default are comments."""
     lines = [
-        "# Respool's settings. What is commented out has its default.",
+        "# Respool's settings. Commented-out settings have their defaults.",
         f"# Each may also be given as {PREFIX}<NAME> in the environment, or on the command line.",
     ]
     values = settings.flat()

@@ -59,7 +59,7 @@ class KafkaProperties:
     problems: list[str] = field(default_factory=list)
     # Accepted lines, by the reason why they have no effect.
     accepted: dict[str, list[str]] = field(default_factory=dict)
-    # What settings of the file change of Respool's guarantees.
+    # How settings of the file change Respool's guarantees.
     warnings: list[str] = field(default_factory=list)
 
     @property

@@ -1,4 +1,4 @@
-"""What a broker needs for its listeners that is not in its settings: certificates, keys, and secrets from files."""
+"""The secrets of a broker's listeners that are not in its settings: certificates, keys, and other files."""
 
 import logging
 import os

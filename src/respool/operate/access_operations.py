@@ -40,7 +40,7 @@ def list_acls(admin: ClusterAdmin, wanted: AclFilter) -> list[AclBinding]:
 
 
 def create_acls(admin: ClusterAdmin, acls: Sequence[AclBinding]) -> list[AclBinding]:
-    """Create the ACLs and return them as they are stored. None is created if one of them is none.
+    """Create the ACLs and return them as they are stored. None is created if one of them is invalid.
 
     Raises:
         OperatorError
@@ -69,7 +69,7 @@ def check_access(
     resource: AclResource,
     name: str,
 ) -> AccessDecision:
-    """What the ACLs decide, whether they are enforced or not, and which of them does.
+    """The decision of the ACLs, whether they are enforced or not, and the ACL that made it.
 
     Raises:
         OperatorError

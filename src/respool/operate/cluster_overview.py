@@ -15,8 +15,8 @@ from respool.operate.cluster_survey import Gap, GapReason, Survey
 
 Document = dict[str, Any]
 
-# A broker that does not answer, or not without an error, is a problem in itself. A request that it does not serve is
-# none, nor one that this client may not send.
+# A broker that does not answer, or not without an error, is a problem in itself. Requests that it does not serve, or
+# that this client may not send, do not count as failures.
 _PROBLEMS = (GapReason.UNREACHABLE, GapReason.UNTRUSTED, GapReason.REFUSED)
 # The state of a broker that is in the metadata and has such a gap, worst first.
 _STATES = {

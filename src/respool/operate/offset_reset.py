@@ -30,7 +30,7 @@ class GroupIsLive(OperatorError):
             "by the broker, and their next commit would undo it",
             hint="either stop them and run this again, or add --force: the members are removed from the group and the "
             "offsets are set; at their next heartbeat they rejoin by themselves and resume at the new offsets. "
-            "What they have read and not committed by then is read again according to the new offsets",
+            "Messages that they have read but not committed by then are read again, according to the new offsets",
         )
 
 

@@ -125,7 +125,7 @@ class QueueOperations:
             )
         offsets = {} if start is None else self._offsets(found, start)
         letters = settings.get(DEAD_LETTER_TOPIC)
-        # What is wrong with the other settings is found before a topic is created.
+        # Errors in the other settings are found before a topic is created.
         self._alter(
             name,
             {key: text for key, text in settings.items() if key != DEAD_LETTER_TOPIC},

@@ -111,7 +111,7 @@ def _check_broker(admin: ClusterAdmin, target: ConfigTarget) -> None:
 
 def _known_names(admin: ClusterAdmin, target: ConfigTarget) -> list[str]:
     if target.resource is ConfigResource.BROKER and not target.name:
-        # What was changed for all brokers is not all that could be.
+        # The settings changed for all brokers are not all that could be changed.
         target = ConfigTarget.broker(min(admin.cluster.brokers))
     return [one.name for one in describe_settings(admin, target)]
 

@@ -38,7 +38,7 @@ def describe_topic(admin: ClusterAdmin, name: str) -> dict[str, Any]:
     ranges = admin.ranges([topic], isolation="read_uncommitted", led_only=True)
     settings = admin.settings([name])[name]
     parent = parent_of(settings)
-    # Of a view, some messages are shown; which, only reading tells.
+    # A view shows some of the messages; only reading tells which.
     has_gaps = is_compacted(settings) or parent is not None
     partitions = []
     for number, leader in topic.leaders.items():
@@ -104,7 +104,7 @@ def is_compacted(settings: Sequence[TopicSetting]) -> bool:
 def _policies(settings: Sequence[TopicSetting]) -> set[str]:
     found = [each.value for each in settings if each.name == "cleanup.policy"]
     words = {word.strip() for text in found or ["delete"] for word in text.split(",")}
-    # No word at all: everything is kept.
+    # An empty policy: everything is kept.
     return words - {""}
 
 

@@ -38,7 +38,7 @@ class FailureDelays:
 
 
 def network_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 of an IPv6 address."""
+    """The key of a client: its IPv4 address, or the /64 of its IPv6 address."""
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""What the comparison of two models found. Imports nothing: reports are written without Spark, too."""
+"""The result of a comparison of two models. Imports nothing: reports are written without Spark, too."""
 
 from dataclasses import dataclass
 

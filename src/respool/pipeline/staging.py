@@ -59,7 +59,7 @@ class Staged:
 def stage(frame: "DataFrame", table: Path, partition_by: Sequence[str]) -> Staged:
     """Let the executors write the frame's rows into a staging folder."""
     folder = table / STAGING / uuid4().hex
-    # Of its timestamp formats, Spark uses the deprecated one by default.
+    # By default, Spark uses the deprecated one of its timestamp formats.
     frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     frame.write.partitionBy(*partition_by).parquet(str(folder))
     files = (_described(one, folder) for one in sorted(folder.rglob("*.parquet")))

@@ -13,7 +13,7 @@ Buffer = bytes | bytearray | memoryview
 
 # The maximum number of a batch's records without a key that are listed.
 KEYLESS_MAX = 1_000
-# Of a batch with more different values of one header, nothing is remembered.
+# For a batch with more different values of one header, no values are stored.
 TAG_VALUES_MAX = 4_096
 # Stands for a header without a value.
 NULL_TAG = 0

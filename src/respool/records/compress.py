@@ -48,7 +48,7 @@ def codec_of(bits: int) -> Codec:
     """The codec given by a batch's attributes.
 
     Raises:
-        UnsupportedCompressionType: there is none with these bits.
+        UnsupportedCompressionType: these bits mean no codec.
     """
     try:
         return Codec(bits)

@@ -47,7 +47,7 @@ def build_skip_marker(
 ) -> bytes:
     """Return a batch that moves its reader past `last_offset`. It is made for a reply, and never stored.
 
-    Its producer is none: with the id of one, it would end that producer's transaction in the client.
+    It has no producer id: with one, it would end that producer's transaction in the client.
     """
     marker = EndTransactionMarker(
         producer_id=_NO_PRODUCER, producer_epoch=_NO_PRODUCER, coordinator_epoch=0, is_commit=True

@@ -183,7 +183,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 def read_records_at(batch: RecordBatch, offsets: Sequence[Offset], *, limit: int) -> list[Record]:
     """Return the records at these offsets, which are in order, reading only lengths of the others.
 
-    The batch was not compacted: its records have the offsets from its first one on. What it does not have is left out.
+    The batch was not compacted: its records have the offsets from its first one on. Missing parts are left out.
     Raises as `read_records`.
     """
     header = batch.header

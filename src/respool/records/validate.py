@@ -1,7 +1,7 @@
 """Validates a produced batch, and adapts it to topic settings, by its header and checksum only.
 
-Records are not parsed, so the cost is per batch. What only the records show is not checked here: their number, and
-whether their timestamps match the header.
+Records are not parsed, so the cost is per batch. Properties that only the records show are not checked here: their
+number, and whether their timestamps match the header.
 
 `walk_batches` and `check_stored` are for stored batches, in which compaction may have left gaps.
 """

@@ -129,7 +129,7 @@ def check_types(given: Mapping[str, tuple[object, type | tuple[type, ...]]]) -> 
     """Check arguments of a Python call, of which some may not have been given (None).
 
     Raises:
-        InvalidReplay: one has another type.
+        InvalidReplay: an argument has the wrong type.
     """
     for name, (value, wanted) in given.items():
         if value is not None and not isinstance(value, wanted):

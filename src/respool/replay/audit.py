@@ -46,7 +46,7 @@ class AuditEntry:
     updated_ms: int
     # One of RUNNING, DONE, FAILED, INTERRUPTED. RUNNING may also mean that its process was killed.
     state: str = RUNNING
-    # What it reads or moves, and its target: "rides" and "rides-copy", or "group billing" and "".
+    # Its source and its target: "rides" and "rides-copy", or "group billing" and "".
     source: str
     target: str
     # The range, as text.
@@ -54,7 +54,7 @@ class AuditEntry:
     to_text: str
     messages: int = 0
     outcome: str = ""
-    # What is needed to resume or investigate it: offsets, keys, producer ids.
+    # Details to resume or investigate it: offsets, keys, producer ids.
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def purge_letters(cluster: Cluster, group: str, before: Mapping[int, int]) -> No
 
 
 def letters_held(cluster: Cluster, source: LetterSource) -> dict[int, Span]:
-    """The offsets now of the topic of a group's dead letters.
+    """The current offsets of a group's dead-letter topic.
 
     Raises:
         ReplayNotFound: the group has none.

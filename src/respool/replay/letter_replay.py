@@ -76,7 +76,7 @@ class _Planning:
                 f"there is no topic {target}, from which the group's consumers would take them",
                 hint="a consumer of the group with retry= creates it; or name a topic: --to TOPIC",
             )
-        # Of another group, too: the one that this group was renamed to.
+        # This may be another group: the one that this group was renamed to.
         is_retry = target.startswith(RETRY_PREFIX)
         rules = self._rules("retry" if is_retry else "topic")
         left_out = 0 if rules.to == "topic" else self._count_origins()[None]

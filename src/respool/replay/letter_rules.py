@@ -103,7 +103,7 @@ def _is_of(failure: FailureRecord | None, group: str) -> bool:
 
 
 def failure_of(record: Record) -> FailureRecord | None:
-    """What the headers of a letter say; None if they cannot be read."""
+    """The failure described by a letter's headers; None if they cannot be read."""
     try:
         return read_failure(record.headers)
     except UnreadableFailure:

@@ -1,7 +1,7 @@
 """The same request for a copy twice: at the same moment, or again when its copy is done. Pure.
 
 Starters have no lock between them. Each records which replay it follows (`details["after"]`: the id, or None for the
-first of its request). Of several entries that follow the same replay the first in the audit log counts:
+first of its request). If several entries follow the same replay, the first one in the audit log counts:
 
 1. a starter writes its entry and reads the log again;
 2. if its entry is the one that counts, it copies;
@@ -87,7 +87,7 @@ def done_before(
 def not_copied_yet(
     in_log_order: Iterable[AuditEntry], request: ReplayRequest, held: Mapping[int, Span]
 ) -> dict[int, Span]:
-    """What is held now beyond the ends of all finished replays of the same request."""
+    """The offsets beyond the ends of all finished replays of the same request."""
     starts = {number: span.start for number, span in held.items()}
     for entry in counting_entries(in_log_order, request):
         if entry.state == DONE:

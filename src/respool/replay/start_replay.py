@@ -366,5 +366,5 @@ def codec_of(name: str | None, argument: str) -> Codec:
     """
     names = [one.name.lower() for one in Codec]
     if name is not None and name not in names:
-        raise InvalidReplay(f"{argument.format(name)} is none of {', '.join(names)}")
+        raise InvalidReplay(f"{argument.format(name)} is not one of {', '.join(names)}")
     return Codec[(name or "none").upper()]

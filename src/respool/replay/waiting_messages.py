@@ -1,4 +1,4 @@
-"""What a share group has before it: the messages from its start on, read without taking them from its workers."""
+"""Reads the messages that a share group has not finished, without taking them from its workers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

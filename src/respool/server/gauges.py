@@ -1,4 +1,4 @@
-"""What is measured periodically: gauges of the broker's state, and the delay of its event loop."""
+"""Periodic measurements: gauges of the broker's state, and the delay of its event loop."""
 
 import asyncio
 from dataclasses import dataclass

@@ -78,7 +78,7 @@ class ListenerEndpoint:
         self._handshakes_counted["done" if is_done else "failed"].inc()
 
     def note_failed_login(self, host: str, user: str, why: str) -> None:
-        """Log a failed login: each host and user once a minute. What clients sent is escaped."""
+        """Log a failed login: each host and user once a minute. Text from clients is escaped."""
         self._refusals.log(
             logging.WARNING,
             "refused a login from %s on the listener %s as %r: %s",

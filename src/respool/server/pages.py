@@ -1,4 +1,4 @@
-"""What the HTTP endpoint answers: /metrics for Prometheus, /healthz and /readyz for probes.
+"""The pages of the HTTP endpoint: /metrics for Prometheus, /healthz and /readyz for probes.
 
 - /healthz: 200 while the process is healthy. The broker's event loop answers, so a reply shows that the loop runs.
 - /readyz: 200 while clients are served; else 503, with one reason per line.

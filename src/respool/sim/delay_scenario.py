@@ -97,7 +97,7 @@ class DelayScenario:
     async def _read(
         self, reader: DelayReader, name: TopicPartition
     ) -> tuple[dict[int, bytes], int]:
-        """What a reader sees, and from where on retention had left it everything."""
+        """The records that a reader sees, and the offset from which on retention had left everything."""
         seen: dict[int, bytes] = {}
         loop = asyncio.get_running_loop()
         position, reached, until_s = 0, -1, 0.0

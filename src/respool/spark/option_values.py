@@ -32,7 +32,7 @@ class BadOption(RespoolError, ValueError):
 
 
 class Options:
-    """The given options, with case-insensitive names. Every queried name becomes a known one."""
+    """The given options, with case-insensitive names. Every name that is looked up counts as known."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}

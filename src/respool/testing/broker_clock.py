@@ -31,7 +31,7 @@ class BrokerClock:
         """
         if by is not None and not isinstance(by, timedelta):
             raise TypeError(
-                f"advance({by!r}): a timedelta is needed, or say of what: advance(days=7)"
+                f"advance({by!r}): give a timedelta, or a number with its unit, such as advance(days=7)"
             )
         by = (by or timedelta()) + timedelta(
             weeks=weeks,

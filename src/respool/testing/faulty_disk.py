@@ -84,7 +84,7 @@ class FaultyDisk:
         self.check("open", path, takes_room=is_new)
         file = self._inner.open_log(path, create=create)
         with self._lock:
-            # What this run has not written existed at its start, and counts as synced.
+            # Bytes that this run has not written existed at its start, and count as synced.
             known = self._known.setdefault(path, _Known(path, file.size))
         return _TroubledLogFile(self, file, known, waits_for_disk=self._waits_for_disk)
 

@@ -141,7 +141,7 @@ class PartitionRole:
         self._committed.fail_waiters(NotLeader(f"{self._name}: this broker's lease has run out"))
 
     def on_brokers(self, brokers: Mapping[BrokerId, BrokerEndpoint]) -> None:
-        # Also for a single replica: replicas that are added later must be known to run.
+        # Also with a single replica: if replicas are added later, they must be known to run.
         if self.leader is not None:
             self._carry_out(self.leader.on_brokers(brokers))
 

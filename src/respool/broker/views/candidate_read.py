@@ -33,7 +33,7 @@ class Stretch(NamedTuple):
 
     begin: Offset
     end: Offset
-    # Of what lies before it and cannot match.
+    # The bytes before it that cannot match.
     passed_bytes: int
 
 

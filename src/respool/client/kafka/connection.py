@@ -164,7 +164,7 @@ class Connection:
         """The newest version that the broker supports within `versions`, by default the range in `VERSIONS`.
 
         Raises:
-            VersionUnsupported: there is none.
+            VersionUnsupported: there is no common version.
         """
         at_least, at_most = VERSIONS[api] if versions is None else versions
         oldest, newest = self._versions.get(api, (0, -1))

@@ -226,7 +226,7 @@ class GroupReader:
     def _wait_in_a_storm(self, retries: GroupRetries, deadline: float, count: int) -> bool:
         """Return True once messages may be returned; False at the deadline, if still too many of them fail."""
         while (wait_s := retries.wait_s()) > 0:
-            # Of paused partitions nothing arrives, but the group hears from this member, and errors are seen.
+            # Paused partitions deliver nothing, but the group hears from this member, and errors are noticed.
             self._pause.begin(self._assigned)
             left = deadline - time.monotonic()
             self._fetch(min(wait_s, left, _SLICE_SECONDS), count)

@@ -46,7 +46,7 @@ class TransactionMetadata(NamedTuple):
     # Without duplicates. Invariant: empty in the states Empty and Complete.
     partitions: tuple[TopicPartition, ...] = ()
     updated_at_ms: int = NO_TIMESTAMP
-    # Of the current or last transaction; NO_TIMESTAMP when Empty.
+    # The start of the current or last transaction; NO_TIMESTAMP when Empty.
     started_at_ms: int = NO_TIMESTAMP
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     # In Prepare, if the epochs are exhausted: the producer id to use once the markers are written.

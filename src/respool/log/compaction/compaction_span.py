@@ -110,7 +110,7 @@ class SegmentGroup:
 class GroupLimits:
     """How many segments become one: as many as fit the limits of a segment.
 
-    What counts is the retained size of those already merged, and the full size of the next one. A tenth over the limit
+    The retained size of those already merged counts, and the full size of the next one. A tenth over the limit
     is allowed: otherwise full segments that retain little could never be merged.
     """
 

@@ -2,7 +2,7 @@
 
 Indexes are hints: opening checks whether they match the log file, and rebuilds them from it if not. This may happen in
 several threads at once, so it is done in memory, and the owner saves the result later. A rebuilt index has the same
-entries as the lost one. What the check does not find (entries missing at the end) makes lookups slower, not wrong; a
+entries as the lost one. An error that the check misses (entries missing at the end) makes lookups slower, not wrong; a
 wrong entry is found when it is used, see `walk_indexed`.
 """
 

@@ -38,7 +38,7 @@ class TagExtent(NamedTuple):
 
 
 class TagColumn(Protocol):
-    """What is remembered of one name. Batches are numbered in the order of the segment."""
+    """The index of one name. Batches are numbered in the order of the segment."""
 
     @property
     def starts(self) -> Sequence[int]:

@@ -40,7 +40,7 @@ _OF_HEADER, _OF_KEY = 0, 1
 
 
 class TagFileBroken(Exception):
-    """The file is none of this machine's, or it is damaged."""
+    """The file is from another machine, or damaged."""
 
 
 class TagFileHead(NamedTuple):

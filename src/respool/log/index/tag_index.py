@@ -29,7 +29,7 @@ from respool.records.batch import HEADER_BYTES, BatchHeader, read_header
 
 
 class IndexedSegment(Protocol):
-    """What an index needs of its segment: `Segment`."""
+    """The segment, as an index needs it: `Segment`."""
 
     base_offset: Offset
     size: int

@@ -13,7 +13,7 @@
 Kafka writes one entry per producer, for its last batch, and forgets the four batches before it: a client that retries
 five batches after a broker restart gets OUT_OF_ORDER_SEQUENCE for the first. We keep all five, with one entry per
 batch, oldest first. Kafka can read the file: it maps entries by producer id, so the last entry, the one it would have
-written, wins. No second file can be lost or be at another offset, and files written by Kafka can be read.
+written, wins. There is no second file to lose or to keep at the same offset, and files written by Kafka can be read.
 
 The last entry's timestamp is that of the producer's last batch or marker, as in Kafka's own. It repeats the last batch
 where that was a marker, or where the producer's time of activity differs: that time, which expiration uses, is then in

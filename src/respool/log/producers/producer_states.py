@@ -230,7 +230,7 @@ class ProducerStates:
         return states
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer. Read only."""
+        """The state of one producer. Read only."""
         return self._states.get(producer_id)
 
     def void_verifications(self, producer_id: int) -> None:

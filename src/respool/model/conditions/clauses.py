@@ -41,7 +41,7 @@ class HeaderExists:
 
 @dataclass(frozen=True, slots=True)
 class KeyIn:
-    """The key is one of these values; negated: it is none, or there is no key."""
+    """The key is one of these values; negated: it is another one, or there is no key."""
 
     # Sorted, each once.
     values: tuple[bytes, ...]

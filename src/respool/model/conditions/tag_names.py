@@ -23,7 +23,7 @@ class TagNames:
         """Names with commas between them. `key` is the record's key, and `"key"` a header of that name.
 
         Raises:
-            InvalidConfig: it is none, or has too many names.
+            InvalidConfig: the text is malformed, or has too many names.
         """
         names: dict[str | None, None] = {}
         at = 0

@@ -6,8 +6,8 @@
 | `flush.ms=n` | `respool.flush=interval`, `respool.flush.interval.ms=n` |
 | their maximum, Kafka's default | nothing |
 
-With both, the former holds, as in Kafka: what is synced with every batch is synced in time. What a topic says wins over
-the broker's defaults, and a topic that contradicts itself is refused.
+With both, the former holds, as in Kafka: what is synced with every batch is synced in time. A topic's settings override
+the broker's defaults, and contradictory settings are refused.
 """
 
 from collections.abc import Mapping

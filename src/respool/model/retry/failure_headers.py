@@ -81,7 +81,7 @@ class FailureRecord:
     error_class: str = ""
     first_failed_at_ms: int | None = None
     origin_timestamp_ms: int | None = None
-    # What a dead letter leaves out, or nothing.
+    # The parts that a dead letter omits; may be empty.
     truncated: str = ""
 
     def to_headers(self) -> Headers:
@@ -108,10 +108,10 @@ def read_failure(headers: Iterable[tuple[str, bytes | None]]) -> FailureRecord:
     """Read the headers of a message in a retry topic or among dead letters.
 
     Raises:
-        UnreadableFailure: origin or delivery count are missing, or are none. The other headers are for people: if one
-            of them cannot be read, it counts as missing.
+        UnreadableFailure: the origin or the delivery count is missing or malformed. The other headers are for people:
+        if one of them cannot be read, it counts as missing.
     """
-    # Of several headers of one name the last counts, as with Kafka's clients.
+    # If several headers have one name, the last one counts, as with Kafka's clients.
     found = {name: value for name, value in headers if name in FAILURE_HEADERS and value}
     return FailureRecord(
         topic=_topic(found),

@@ -64,7 +64,7 @@ class SentTransaction:
 
 @dataclass(slots=True)
 class GroupView:
-    """What all members of a group know together."""
+    """State shared by all members of a group."""
 
     # The newest generation with an assignment, and the assignment of each generation by member.
     generation: int = -1

@@ -53,7 +53,7 @@ def draw_view(parent: str, rng: Random) -> SimView:
 class ViewConsumer(AssignedConsumer):
     """Reads views from the beginning, and sometimes seeks back.
 
-    What it passes is recorded, so that the checker finds what it should have been shown.
+    The offsets it passes are recorded, so that the checker can compare them with the records it should have seen.
     """
 
     def __init__(self, name: str, *, views: Sequence[SimView], **consumer: Any) -> None:

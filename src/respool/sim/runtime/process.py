@@ -50,7 +50,7 @@ class Process:
             self._tasks_max = 64 + 2 * len(self.tasks)
 
     def kill(self) -> None:
-        """Run none of its code from now on, not even clean-up. The call on the stack may still return."""
+        """From now on, none of its code runs, not even clean-up. The call on the stack may still return."""
         if not self.is_alive:
             return
         self.is_alive = False

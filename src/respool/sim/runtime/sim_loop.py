@@ -248,7 +248,7 @@ class SimLoop(asyncio.BaseEventLoop):
             return ready.popleft()
         if not process.shuffles_tasks or self._rng.random() < 0.7:
             return ready.popleft()
-        # A task may run first if none of its earlier callbacks waits; plain callbacks keep their order.
+        # A task may run first unless an earlier callback of it waits; plain callbacks keep their order.
         firsts = {0}
         seen: set[object] = set()
         for index, handle in enumerate(ready):

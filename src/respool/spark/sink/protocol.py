@@ -193,8 +193,8 @@ def _check_not_behind(state: SinkState, batch: int) -> None:
     if batch < state.batch:
         raise CheckpointBehind(
             f"the query is at batch {batch}, and batch {state.batch} of it is in the topic already: its checkpoint is "
-            "older than what it wrote. What it would write now is in, or would be in twice. Use the newest checkpoint; "
-            "or a new one, with which everything it reads is written again"
+            "older than what it wrote. Its data is already in the topic, or would be written twice. Use the newest "
+            "checkpoint; or a new one, with which everything it reads is written again"
         )
 
 

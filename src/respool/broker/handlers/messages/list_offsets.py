@@ -223,7 +223,7 @@ class _Answers:
                 partition, lambda: log.first_at_or_after(timestamp, max_offset=end)
             )
         local = await self._find_in_thread(partition, lambda: log.latest_timestamp(max_offset=end))
-        # Of equal times, the first record.
+        # If times are equal, the first record.
         is_archived = archived is not None and archived.timestamp >= local.timestamp
         return _listed(partition, archived) if is_archived else local
 

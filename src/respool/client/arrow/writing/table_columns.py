@@ -99,7 +99,7 @@ def batches_of(data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch], int | No
     """Accept a table, batch, reader, or any other Arrow stream; returns schema, batches, and the row count if known.
 
     Raises:
-        BadArgument: `data` is none of them.
+        BadArgument: `data` has another type.
     """
     if isinstance(data, pa.RecordBatch):
         return data.schema, iter([data]), data.num_rows

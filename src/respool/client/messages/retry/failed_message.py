@@ -7,7 +7,7 @@ from respool.model.delays.delay_headers import DELAY, SCHEDULE_ID
 from respool.model.retry.failure_headers import ERROR_CLASS, FailureRecord, Headers
 from respool.model.times import format_duration_ms
 
-# Of a batch with this record alone, uncompressed, with all numbers as long as they can be.
+# The size of a batch with this record alone, uncompressed, with all numbers at their maximum length.
 _BATCH_BYTES = 61
 _RECORD_BYTES = 40
 _HEADER_BYTES = 10

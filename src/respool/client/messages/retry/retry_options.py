@@ -67,7 +67,7 @@ class Retry:
 def check_retry(retry: object, delivery: str) -> None:
     """
     Raises:
-        BadArgument: the argument `retry` of a consumer is none, or contradicts its `delivery`.
+        BadArgument: the argument `retry` of a consumer is invalid, or contradicts its `delivery`.
     """
     if retry is None:
         return
