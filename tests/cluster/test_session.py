@@ -10,18 +10,16 @@ from hypothesis import strategies as st
 from cluster.cluster_world import ONE
 from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration
-from respool.cluster.session import (
+from respool.cluster.session import Phase, Session, SessionSettings
+from respool.cluster.session_effects import (
     EndLastRun,
     GrantLease,
     NoteRun,
-    Phase,
     Put,
     ReadOwnKeys,
     RefuseToJoin,
     Resign,
     RevokeLease,
-    Session,
-    SessionSettings,
     StopActing,
 )
 from respool.model.cluster import BrokerEndpoint, RegistryEntry

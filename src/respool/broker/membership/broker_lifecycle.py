@@ -16,18 +16,17 @@ from respool.broker.metadata.catalog import Catalog
 from respool.cluster import keys
 from respool.cluster.keys import BrokerRegistration
 from respool.cluster.own_replicas import resign_everywhere
-from respool.cluster.session import (
+from respool.cluster.session import Phase, Session
+from respool.cluster.session_effects import (
     Effect,
     EndLastRun,
     GrantLease,
     NoteRun,
-    Phase,
     Put,
     ReadOwnKeys,
     RefuseToJoin,
     Resign,
     RevokeLease,
-    Session,
     StopActing,
 )
 from respool.cluster.view import ClusterView
