@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from respool.drivers.etcd_failures import EtcdRefused
 from respool.drivers.local_disk import LocalDisk
 from respool.drivers.sqlite_file import SqliteFile
-from respool.log.folder.data_folder import CLEAN_MARKER, RUN_NAME
+from respool.log.folder.clean_marker import CLEAN_MARKER
+from respool.log.folder.data_folder import RUN_NAME
 from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity, refuse_kafkas_folder
 from respool.model.errors import DataFolderMismatch
 from respool.model.ids import BrokerId

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from respool.log.folder.accepted_loss import AcceptedLoss, LogLoss
-from respool.log.folder.data_folder import CLEAN_MARKER, DataFolder
+from respool.log.folder.clean_marker import CLEAN_MARKER
+from respool.log.folder.data_folder import DataFolder
 from respool.log.folder.folder_checkpoints import HIGH_WATERMARK, RECOVERY_POINT, OffsetCheckpoint
 from respool.log.partition_log import PartitionLog
 from respool.model.errors import CheckpointDamaged, StorageError

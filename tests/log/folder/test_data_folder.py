@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from respool.log.folder.data_folder import CLEAN_MARKER, DataFolder, cluster_id_text
+from respool.log.folder.clean_marker import CLEAN_MARKER
+from respool.log.folder.data_folder import DataFolder, cluster_id_text
 from respool.log.folder.folder_checkpoints import (
     CLEANED_END,
     HIGH_WATERMARK,

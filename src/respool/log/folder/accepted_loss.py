@@ -15,9 +15,8 @@ log has nothing left, its start is moved to its old end, so that no offset is re
 from dataclasses import dataclass
 
 from respool.log.file_names import LOG, SNAPSHOT, offset_name, parse_offset_name
-from respool.log.folder.data_folder import CLEAN_MARKER
+from respool.log.folder.clean_marker import CleanMarker
 from respool.log.folder.folder_checkpoints import FolderCheckpoints
-from respool.log.folder.partition_folders import ROOT
 from respool.log.partition_folder import folder_name
 from respool.log.producers.snapshot_files import SnapshotFiles
 from respool.log.recovery.segment_scan import SegmentScan
@@ -99,8 +98,7 @@ class AcceptedLoss:
     def accept(self, loss: LogLoss) -> None:
         """Lower the recorded offsets, so that the next start accepts the log. If interrupted, repeat it."""
         # The log is not as it was when it was closed.
-        self._disk.delete(CLEAN_MARKER)
-        self._disk.sync_folder(ROOT)
+        CleanMarker(self._disk).remove()
         name, end = self._name, loss.opens_at
         kept = self._checkpoints
         if loss.intact_end is None:

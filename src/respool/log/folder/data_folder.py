@@ -26,7 +26,6 @@ Every method may block on the disk: call them off the event loop. Several thread
 it is released during recovery, so that many logs recover in parallel.
 """
 
-import json
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -35,6 +34,7 @@ from typing import Self
 from uuid import UUID
 
 from respool.log.file_names import FOLDER_DELETED
+from respool.log.folder.clean_marker import CleanMarker
 from respool.log.folder.folder_checkpoints import FolderCheckpoints
 from respool.log.folder.folder_identity import IDENTITY_NAME, FolderIdentity
 from respool.log.folder.partition_folders import ROOT, PartitionFolders
@@ -55,9 +55,6 @@ from respool.ports.disk import Disk
 
 logger = logging.getLogger(__name__)
 
-CLEAN_MARKER = ".kafka_cleanshutdown"
-# Kafka reads a broker epoch here; -1 means none.
-_CLEAN_MARKER_VERSION = "0"
 RUN_NAME = "last-run"
 ID_NAME = "folder-id"
 
@@ -86,14 +83,15 @@ class DataFolder:
         self.cluster_id = identity.cluster_id
         # True if the folder is new.
         self.is_new = is_new
+        self._marker = CleanMarker(disk)
         # True if no log has changed since it was closed. A damaged checkpoint makes that doubtful.
-        self.was_clean = disk.exists(CLEAN_MARKER) and not self._checkpoints.any_is_damaged
+        self.was_clean = self._marker.exists and not self._checkpoints.any_is_damaged
         # The last run that used the folder, for a broker in a cluster.
         self.last_run = _uuid_in(disk, RUN_NAME)
         # The folder's unique id, for a broker in a cluster; None until it is assigned.
         self.id = _uuid_in(disk, ID_NAME)
         # The run that stopped cleanly, for a broker in a cluster.
-        self.clean_run = _clean_run(disk) if self.was_clean else None
+        self.clean_run = self._marker.run if self.was_clean else None
 
     @classmethod
     def open(
@@ -121,7 +119,8 @@ class DataFolder:
             guard=guard or nullcontext(),
             tail_bytes_max=tail_bytes_max,
         )
-        folder._start()
+        if folder._marker.exists:
+            folder._marker.remove()
         return folder
 
     def open_partition(
@@ -313,17 +312,8 @@ class DataFolder:
             self._checkpoints.write(self._current(logs), high_watermarks)
             if not is_clean or not self._are_all_clean(closed):
                 return False
-            marker = {"version": _CLEAN_MARKER_VERSION, "broker_epoch": "-1"}
-            if run is not None:
-                marker["run"] = run.hex
-            content = json.dumps(marker, separators=(",", ":")).encode()
-            self._disk.replace_file(CLEAN_MARKER, content)
+            self._marker.write(run)
             return True
-
-    def _start(self) -> None:
-        if self._disk.exists(CLEAN_MARKER):
-            self._disk.delete(CLEAN_MARKER)
-            self._disk.sync_folder(ROOT)
 
     def _prepare(self, name: TopicPartition, topic_id: TopicId) -> bool:
         """Return whether the partition has a folder of this topic. If not, one may be created.
@@ -393,13 +383,6 @@ def _uuid_in(disk: Disk, name: str) -> UUID | None:
     try:
         return UUID(hex=(disk.read_file(name) or b"").decode())
     except ValueError:
-        return None
-
-
-def _clean_run(disk: Disk) -> UUID | None:
-    try:
-        return UUID(hex=json.loads(disk.read_file(CLEAN_MARKER) or b"")["run"])
-    except (ValueError, KeyError, TypeError):
         return None
 
 
