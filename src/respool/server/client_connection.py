@@ -23,21 +23,20 @@ from respool.broker.outcome import CloseConnection, Pipelined, Reply
 from respool.model.addresses import peer_host
 from respool.model.security.principal import NO_SESSION
 from respool.server.admission import Admission, first_session
+from respool.server.connection_log import ConnectionLog
 from respool.server.connection_owner import ConnectionOwner
 from respool.server.flow_control import FlowControl
-from respool.server.foreign_client import foreign_client
+from respool.server.foreign_client import foreign_client_of
 from respool.server.listener_endpoint import ListenerEndpoint
 from respool.server.request_arrivals import RequestArrivals
-from respool.server.request_failures import is_broken_invariant, log_unexpected
+from respool.server.request_failures import is_broken_invariant
 from respool.server.traffic import RequestTimes
 from respool.server.written_replies import WrittenReplies
 from respool.wire.api_table import Api, ApiSpec
 from respool.wire.codec import Request, api_versions_fallback, decode_request
 from respool.wire.frames import FrameReader
-from respool.wire.protocol_errors import FrameTooLarge, ProtocolViolation, UnsupportedApi
+from respool.wire.protocol_errors import ProtocolViolation, UnsupportedApi
 from respool.wire.reply_order import ReplyOrder, ReplySlot
-
-logger = logging.getLogger(__name__)
 
 FRAME_SIZE_BYTES = 4
 # These may wait for minutes, and can be cancelled without leaving a change half done.
@@ -73,7 +72,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._deferred: Request | None = None
         self._arrivals = RequestArrivals()
         self._written = WrittenReplies(owner.traffic)
-        self.peer = "unknown"
+        self._log = ConnectionLog(owner.refusals, loop=self._loop)
         self._client_host = ""
         self.session = NO_SESSION
         # None: clients are served at once.
@@ -90,9 +89,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         # uvloop's transports have asyncio's interface, but not its base class.
         self._transport = self._flow.transport = transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
-        self.peer = peer_host(address[0]) if isinstance(address, tuple) else str(address)
-        self._client_host = f"/{self.peer}"
-        self.session, self._admission = first_session(self.endpoint, self.peer)
+        peer = peer_host(address[0]) if isinstance(address, tuple) else str(address)
+        self._log.peer = peer
+        self._client_host = f"/{peer}"
+        self.session, self._admission = first_session(self.endpoint, peer)
         if self._admission is not None:
             self._follow_admission(self._admission)
         # Each write is tried immediately; bytes that the kernel does not accept pause this connection.
@@ -110,7 +110,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._broker.shares.on_disconnected(self)
         self._owner.on_disconnected(self)
         if error is not None:
-            logger.debug("connection from %s lost: %s", self.peer, error)
+            self._log.lost(error)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         return self._reader.get_buffer()
@@ -145,7 +145,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         assert self._admission is not None
         self._admission.on_handshake_failed()
         self._begin_closing()
-        self._log_closed(f"no TLS handshake: {why}", kind=why)
+        self._log.closed(f"no TLS handshake: {why}", kind=why)
 
     def _follow_admission(self, admission: Admission) -> None:
         """Take over what the client has proved, and how large its requests may be."""
@@ -159,6 +159,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._owner.on_admitted(self)
 
     # -- called by the listener --------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._log.peer
 
     @property
     def is_busy(self) -> bool:
@@ -204,29 +209,16 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def close(self, reason: str, *, kind: str = "", level: int = logging.WARNING) -> None:
-        """Drop the connection without a reply.
-
-        `kind` groups reasons that differ only in details: each peer and kind is logged once a minute.
-        """
+        """Drop the connection without a reply. `kind`: see `ConnectionLog.closed`."""
         if self._is_closing and self._transport.is_closing():
             return
-        self._log_closed(reason, kind=kind, level=level)
+        self._log.closed(reason, kind=kind, level=level)
         self._begin_closing()
         self._transport.abort()
 
     def _begin_closing(self) -> None:
         """Take no further requests, and do not resume reading."""
         self._is_closing = self._flow.is_closing = True
-
-    def _log_closed(self, reason: str, *, kind: str = "", level: int = logging.WARNING) -> None:
-        message = "closed the connection from %s: %s"
-        if level >= logging.WARNING:
-            key = f"{self.peer} {kind or reason}"
-            self._owner.refusals.log(
-                level, message, self.peer, reason, now_s=self._loop.time(), key=key
-            )
-        else:
-            logger.log(level, message, self.peer, reason)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -263,14 +255,13 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: ProtocolViolation) -> None:
         foreign = None
-        if isinstance(error, FrameTooLarge) and not self._arrivals.bytes_taken:
-            foreign = foreign_client(
-                error.size, metrics_listen=self._broker.settings.metrics.listen
-            )
+        if not self._arrivals.bytes_taken:
+            metrics_listen = self._broker.settings.metrics.listen
+            foreign = foreign_client_of(error, metrics_listen=metrics_listen)
         if foreign is None:
             self.close(str(error), kind=type(error).__name__)
             return
-        self._log_closed(foreign.reason)
+        self._log.closed(foreign.reason)
         self._begin_closing()
         if foreign.reply:
             # Nothing was sent on this connection yet, so the kernel accepts these few bytes immediately.
@@ -417,7 +408,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._on_unexpected(request, error)
 
     def _on_unexpected(self, request: Request, error: BaseException) -> None:
-        log_unexpected(self._owner.refusals, request, error, now_s=self._loop.time())
+        self._log.failed(request, error)
         self.close(f"{request.api.name} failed unexpectedly")
 
     def _is_only_waiting(self) -> bool:

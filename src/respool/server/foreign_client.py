@@ -7,6 +7,7 @@ size above `frame_bytes_max` is therefore compared with the table here.
 from typing import NamedTuple
 
 from respool.server.http_request import BAD_REQUEST
+from respool.wire.protocol_errors import FrameTooLarge, ProtocolViolation
 
 _HTTP_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH")
 _HTTP_STARTS = {f"{method} ".encode()[:4]: method for method in _HTTP_METHODS}
@@ -33,6 +34,13 @@ class ForeignClient(NamedTuple):
     reason: str
     # A reply in the client's protocol before the connection is closed; empty: none.
     reply: bytes = b""
+
+
+def foreign_client_of(error: ProtocolViolation, *, metrics_listen: str) -> ForeignClient | None:
+    """Return the kind of client whose first bytes are this error; None if it is not a known one."""
+    if not isinstance(error, FrameTooLarge):
+        return None
+    return foreign_client(error.size, metrics_listen=metrics_listen)
 
 
 def foreign_client(size: int, *, metrics_listen: str) -> ForeignClient | None:
