@@ -16,13 +16,14 @@ from typing import Literal, Self, TypeVar
 from respool.client.kafka.errors import BufferFull
 from respool.client.messages.async_producer import AsyncProducer
 from respool.client.messages.batching import Pace, pace_settings
+from respool.client.messages.closing import noted_on
 from respool.client.messages.consumed_transaction import (
     Attempts,
     ConsumedTransaction,
     check_pair,
 )
 from respool.client.messages.consumer import WAIT_SECONDS, Idleness, make_reader
-from respool.client.messages.errors import ClientClosed, ClientError, NoTransaction
+from respool.client.messages.errors import ClientClosed, NoTransaction
 from respool.client.messages.group_reader import GroupReader
 from respool.client.messages.guarantee import Delivery
 from respool.client.messages.handled_message import HandledMessage
@@ -87,12 +88,8 @@ class AsyncConsumer:
         trace: TracebackType | None,
     ) -> None:
         """Leaving without an exception marks all returned messages as done; with one, all but the last."""
-        try:
+        with noted_on(error, "consumer"):
             await self._close(is_done=error is None)
-        except ClientError as also:
-            if error is None:
-                raise
-            error.add_note(f"and when the consumer was closed: {also}")
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self.messages()

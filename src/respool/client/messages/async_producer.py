@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 from respool.client.kafka.errors import BufferFull
 from respool.client.messages.batching import Pace
+from respool.client.messages.closing import noted_on
 from respool.client.messages.delay import Delay, delay_headers
 from respool.client.messages.errors import ClientClosed, ClientError
 from respool.client.messages.failures import OnDelivery
@@ -77,12 +78,8 @@ class AsyncProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with noted_on(error, "producer"):
             await self.close()
-        except ClientError as also:
-            if error is None:
-                raise
-            error.add_note(f"and when the producer was closed: {also}")
 
     async def start(self) -> None:
         """Connect. Raises what `Producer` does."""

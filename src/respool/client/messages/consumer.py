@@ -14,6 +14,7 @@ from typing import Literal, Self
 
 from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.messages.batching import Pace, pace_settings
+from respool.client.messages.closing import noted_on
 from respool.client.messages.consumed_transaction import (
     Attempts,
     ConsumedTransaction,
@@ -22,7 +23,6 @@ from respool.client.messages.consumed_transaction import (
 from respool.client.messages.errors import (
     BadArgument,
     ClientClosed,
-    ClientError,
     NoTransaction,
     UsedByTwoThreads,
 )
@@ -112,12 +112,8 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         """Leaving without an exception marks all returned messages as done; with one, all but the last."""
-        try:
+        with noted_on(error, "consumer"):
             self._close(is_done=error is None)
-        except ClientError as also:
-            if error is None:
-                raise
-            error.add_note(f"and when the consumer was closed: {also}")
 
     def __iter__(self) -> Iterator[Message]:
         return self.messages()

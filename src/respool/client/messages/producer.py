@@ -13,6 +13,7 @@ from respool.client.kafka.bootstrap import Bootstrap
 from respool.client.kafka.errors import BufferFull
 from respool.client.messages import library
 from respool.client.messages.batching import Pace, pace_settings
+from respool.client.messages.closing import noted_on
 from respool.client.messages.delay import Delay, HeaderPair, delay_headers
 from respool.client.messages.errors import (
     BadArgument,
@@ -126,13 +127,8 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        with noted_on(error, "producer"):
             self.close()
-        except ClientError as also:
-            if error is None:
-                raise
-            # The first error takes precedence.
-            error.add_note(f"and when the producer was closed: {also}")
 
     def send(
         self,
