@@ -121,7 +121,7 @@ class TargetTopics:
         self._active: dict[str, int] = {}
 
     def views_among(self, topics: Collection[TopicMetadata]) -> set[str]:
-        """The names of those of these source topics that are views. Each is asked for once."""
+        """The names of the source topics, among these, that are views. Each is asked for once."""
         unknown = {_key(one) for one in topics} - self._are_views.keys()
         if unknown:
             names = sorted(name for name, _ in unknown)

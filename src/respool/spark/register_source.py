@@ -32,7 +32,7 @@ def register(spark: "SparkSession") -> None:
 
 
 def register_if_hidden(spark: "SparkSession") -> None:
-    """Register where Spark runs on this machine and searches a Python of another environment."""
+    """Register the source if Spark runs on this machine and looks in the Python of another environment."""
     from pyspark.sql.utils import is_remote
 
     if is_remote() or not str(spark.sparkContext.master).startswith("local"):

@@ -133,7 +133,7 @@ def test_the_cause_is_the_last_python_error_in_what_spark_tells() -> None:
     assert cause_of("org.apache.spark.SparkException: Job aborted.\n\tat x") == (
         "org.apache.spark.SparkException: Job aborted."
     )
-    assert cause_of("\n") == "Spark failed without a word"
+    assert cause_of("\n") == "Spark failed without an error message"
 
 
 def test_a_query_that_ended_ends_the_run_before_the_next_job(

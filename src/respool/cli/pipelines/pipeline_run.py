@@ -235,4 +235,4 @@ def cause_of(text: str) -> str:
     if found:
         name, what = found[-1]
         return f"{what} ({name.rpartition('.')[2]})"
-    return text.strip().splitlines()[0] if text.strip() else "Spark failed without a word"
+    return text.strip().splitlines()[0] if text.strip() else "Spark failed without an error message"

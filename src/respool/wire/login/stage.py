@@ -113,7 +113,7 @@ class LoginStage:
         """The attempt has succeeded.
 
         Raises:
-            IllegalStep: it is another principal than the one that the connection belongs to.
+            IllegalStep: the principal differs from the one of the connection's first login.
         """
         assert self.phase is LoginPhase.HANDSHAKEN
         if self.principal is not None and principal != self.principal:

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): a transaction is going to write to these partitions.
 
 In versions 0 to 3 clients add partitions to one transaction. From version 4 on brokers send it, for several
-transactions at once, also only to verify that the partitions are part of one (KIP-890). If any partition does not
+transactions at once, and may only verify that the partitions belong to one (KIP-890). If any partition does not
 exist, none is added.
 """
 
