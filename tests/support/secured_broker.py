@@ -12,7 +12,7 @@ from typing import Any
 import trustme
 
 from respool.broker.broker import Broker as ServingBroker
-from respool.cluster.user_requests import CredentialChange, remove_user
+from respool.cluster.access.user_requests import CredentialChange, remove_user
 from respool.model.security.scram_credential import salted_password
 from respool.server.listener import Listener
 from respool.testing import Broker

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from respool.cluster import keys
-from respool.cluster.authorization_mode import check_mode
+from respool.cluster.access.authorization_mode import check_mode
 from respool.cluster.enlarge import can_do_without
 from respool.cluster.guarded_write import GuardedWrite, KeyChange, in_writes
 from respool.cluster.view import ClusterView

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
 from respool.broker.metadata.catalog import Catalog, Decide, retry_on_conflict
+from respool.cluster.access.user_requests import CredentialChange, change_user
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.user_requests import CredentialChange, change_user
 from respool.model.errors import RequestError, RequestTimedOut
 from respool.model.security.scram_credential import (
     ITERATIONS_MAX,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from respool.broker.metadata.catalog import Catalog, retry_on_conflict
-from respool.cluster.acl_requests import create_acls, delete_acls
+from respool.cluster.access.acl_requests import create_acls, delete_acls
+from respool.cluster.access.quota_requests import QuotaChange, alter_quotas
 from respool.cluster.guarded_write import GuardedWrite
-from respool.cluster.quota_requests import QuotaChange, alter_quotas
 from respool.cluster.view import ClusterView
 from respool.model.errors import RequestError, RequestTimedOut
 from respool.model.security.access_settings import AccessSettings

@@ -9,7 +9,7 @@ from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import ALTER_CLUSTER_CONFIGS
 from respool.broker.outcome import Reply
-from respool.cluster.quota_requests import QuotaChange
+from respool.cluster.access.quota_requests import QuotaChange
 from respool.model.errors import InvalidRequest, RequestError
 from respool.model.security.quota import checked_entity
 from respool.wire.api_table import Api

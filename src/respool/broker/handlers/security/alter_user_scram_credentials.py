@@ -10,7 +10,7 @@ from respool.broker.handlers.support.registration import serves
 from respool.broker.handlers.support.replies import error_fields
 from respool.broker.handlers.support.rights import ALTER_CLUSTER
 from respool.broker.outcome import Reply
-from respool.cluster.user_requests import CredentialChange
+from respool.cluster.access.user_requests import CredentialChange
 from respool.model.errors import RequestError
 from respool.model.security.security_errors import CredentialNamedTwice
 from respool.wire.api_table import Api

@@ -1,7 +1,12 @@
 """A quota is one key, changed as a whole or not at all."""
 
-from respool.cluster.access_keys import decode_quota, encode_quota, parse_quota_key, quota_key
-from respool.cluster.quota_requests import QuotaChange, alter_quotas
+from respool.cluster.access.quota_requests import QuotaChange, alter_quotas
+from respool.cluster.access_keys import (
+    decode_quota,
+    encode_quota,
+    parse_quota_key,
+    quota_key,
+)
 from respool.cluster.view import read_view
 from respool.model.errors import InvalidRequest, PolicyViolation
 from respool.model.security.quota import QuotaEntity, checked_entity

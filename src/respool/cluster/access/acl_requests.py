@@ -10,7 +10,7 @@ then; the rest of the request is carried out.
 from collections.abc import Iterable, Sequence
 
 from respool.cluster import access_keys
-from respool.cluster.authorization_mode import (
+from respool.cluster.access.authorization_mode import (
     CLUSTER,
     NOBODY_LEFT,
     gives_alter,

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from respool.cluster.access.acl_requests import create_acls, delete_acls
 from respool.cluster.access_keys import acl_key, decode_acls, encode_acls, parse_acl_key
-from respool.cluster.acl_requests import create_acls, delete_acls
 from respool.cluster.guarded_write import GuardedWrite
 from respool.cluster.view import ClusterView, read_view
 from respool.model.errors import InvalidRequest, PolicyViolation
