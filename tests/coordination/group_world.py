@@ -1,20 +1,17 @@
-"""A group coordinator without a broker: its log is a list, its clock is a number, its timers are a dict.
-
-It does what the broker's runtime does: decide, append, replay at once, then answer.
-"""
+"""A group coordinator without a broker; see `ShardWorld`."""
 
 import os
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from respool.coordination.decision import CoordinatorRecord, Decision, SetTimer, Ticket, TimerKey
+from coordination.shard_world import ShardWorld
+from respool.coordination.decision import Ticket
 from respool.coordination.groups.group_coordinator_shard import GroupCoordinatorShard
 from respool.coordination.groups.group_requests import (
     DescribedGroup,
     DescribeGroups,
     FetchedOffset,
-    GroupRequest,
     GroupState,
     GroupToFetch,
     Heartbeat,
@@ -40,7 +37,6 @@ from respool.model.group_config import GroupConfig
 from respool.model.ids import Offset
 
 FUZZ = os.environ.get("RESPOOL_FUZZ") == "long"
-START_MS = 1_700_000_000_000
 GROUP = "riders"
 TOPIC = "rides"
 SESSION_MS = 10_000
@@ -60,79 +56,16 @@ class CountingRandomSource:
         return 0
 
 
-class GroupWorld:
+class GroupWorld(ShardWorld[GroupCoordinatorShard]):
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)  # type: ignore[arg-type]
         self.rng = CountingRandomSource()
-        self.now_ms = START_MS
-        # How far the wall clock is ahead of it.
-        self.ahead_ms = 0
-        self.log: list[CoordinatorRecord] = []
-        self.timers: dict[TimerKey, int] = {}
-        self.replies: dict[Ticket, Any] = {}
-        self._tickets = 0
         # Groups' own configuration.
         self.configs: dict[str, GroupConfig] = {}
-        self.shard = GroupCoordinatorShard(self.settings, rng=self.rng, config_of=self.configs.get)
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
+        super().__init__()
 
-    def ask(self, request: GroupRequest) -> Ticket:
-        """Put a request; the reply, once there is one, is `reply(ticket)`."""
-        self._tickets += 1
-        ticket = Ticket(self._tickets)
-        decision = self.shard.decide(
-            request, ticket=ticket, now_ms=self.now_ms, wall_ms=self.wall_ms
-        )
-        self.carry_out(decision)
-        return ticket
-
-    @property
-    def wall_ms(self) -> int:
-        return self.now_ms + self.ahead_ms
-
-    def now(self, request: GroupRequest) -> Any:
-        """Put a request that is answered at once."""
-        return self.replies[self.ask(request)]
-
-    def has_reply(self, ticket: Ticket) -> bool:
-        return ticket in self.replies
-
-    def advance(self, ms: int) -> None:
-        """Let time pass; timers ring when they are due."""
-        end_ms = self.now_ms + ms
-        while self.timers:
-            key = min(self.timers, key=lambda one: self.timers[one])
-            if self.timers[key] > end_ms:
-                break
-            self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.carry_out(self.shard.on_timer(key, now_ms=self.now_ms, wall_ms=self.wall_ms))
-        self.now_ms = end_ms
-
-    def reload(self) -> None:
-        """The coordinator is lost and starts again from its log. Whoever waited is not answered."""
-        self.shard = self.folded()
-        self.timers.clear()
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
-
-    def folded(self) -> GroupCoordinatorShard:
-        """What a coordinator knows that has only read the log."""
-        shard = GroupCoordinatorShard(self.settings, rng=self.rng)
-        for record in self.log:
-            shard.replay(record)
-        return shard
-
-    def carry_out(self, decision: Decision) -> None:
-        for change in decision.timers:
-            if isinstance(change, SetTimer):
-                self.timers[change.key] = change.due_at_ms
-            else:
-                self.timers.pop(change.key, None)
-        for record in decision.records:
-            self.log.append(record)
-            self.shard.replay(record)
-        for answer in decision.answers:
-            assert answer.ticket not in self.replies, "answered twice"
-            self.replies[answer.ticket] = answer.reply
+    def new_shard(self) -> GroupCoordinatorShard:
+        return GroupCoordinatorShard(self.settings, rng=self.rng, config_of=self.configs.get)
 
     # --- short words for stories
 

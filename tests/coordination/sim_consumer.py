@@ -92,7 +92,7 @@ class SimConsumer:
         self._said_topics = wanted
         self._is_sure = False
         request = beat_of(self.member_id, self.epoch, instance_id=self.instance_id, **words)
-        self.ticket = self._world.ask(request)  # type: ignore[arg-type]
+        self.ticket = self._world.ask(request)
 
     def take_reply(self) -> bool:
         """Whether it can go on: it waits for nothing any more."""
@@ -131,4 +131,4 @@ class SimConsumer:
     def leave(self, epoch: int) -> None:
         self.kill()
         request = beat_of(self.member_id, epoch, instance_id=self.instance_id)
-        self._world.ask(request)  # type: ignore[arg-type]
+        self._world.ask(request)

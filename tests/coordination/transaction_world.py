@@ -1,12 +1,10 @@
-"""A transaction coordinator without a broker: its log is a list, its clock a number, its markers what a test says.
-
-It does what the broker's runtime does: decide, append, replay at once, then answer and hand on the effects.
-"""
+"""A transaction coordinator without a broker; see `ShardWorld`. Its markers are what a test says."""
 
 from dataclasses import replace
 from typing import Any
 
-from respool.coordination.decision import CoordinatorRecord, Decision, SetTimer, Ticket, TimerKey
+from coordination.shard_world import ShardWorld
+from respool.coordination.decision import CoordinatorRecord, Decision, SetTimer, Ticket
 from respool.coordination.transactions.transaction_coordinator_shard import (
     TransactionCoordinatorShard,
 )
@@ -36,7 +34,6 @@ from respool.model.coordinator_settings import TransactionSettings
 from respool.model.errors import RequestError
 from respool.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 
-START_MS = 1_700_000_000_000
 ID = "payments-1"
 TIMEOUT_MS = 60_000
 FIRST_PRODUCER_ID = 1_000
@@ -44,31 +41,16 @@ V0, V1, V2 = TransactionVersion.V0, TransactionVersion.V1, TransactionVersion.V2
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-class TransactionWorld:
+class TransactionWorld(ShardWorld[TransactionCoordinatorShard]):
     def __init__(self, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
-        self.now_ms = START_MS
-        # How far the wall clock is ahead of it.
-        self.ahead_ms = 0
-        self.log: list[CoordinatorRecord] = []
-        self.timers: dict[TimerKey, int] = {}
-        self.replies: dict[Ticket, Any] = {}
         # Markers to be written, in the order asked for.
         self.effects: list[WriteMarkers] = []
         self.next_producer_id = FIRST_PRODUCER_ID
-        self._tickets = 0
-        self.shard = TransactionCoordinatorShard(self.settings)
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
+        super().__init__()
 
-    def ask(self, request: TransactionRequest) -> Ticket:
-        """Put a request; the reply, once there is one, is in `replies`."""
-        self._tickets += 1
-        ticket = Ticket(self._tickets)
-        decision = self.shard.decide(
-            request, ticket=ticket, now_ms=self.now_ms, wall_ms=self.wall_ms
-        )
-        self.carry_out(decision)
-        return ticket
+    def new_shard(self) -> TransactionCoordinatorShard:
+        return TransactionCoordinatorShard(self.settings)
 
     def ask_in_vain(self, request: TransactionRequest) -> None:
         """The log refuses what is decided; timers are set before that."""
@@ -77,52 +59,17 @@ class TransactionWorld:
         )
         self.carry_out(Decision(timers=decision.timers))
 
-    @property
-    def wall_ms(self) -> int:
-        return self.now_ms + self.ahead_ms
-
-    def now(self, request: TransactionRequest) -> Any:
-        """Put a request that is answered at once."""
-        return self.replies[self.ask(request)]
-
     def is_waiting(self, ticket: Ticket) -> bool:
         return ticket not in self.replies
 
-    def advance(self, ms: int) -> None:
-        """Let time pass; timers ring when they are due."""
-        end_ms = self.now_ms + ms
-        while self.timers:
-            key = min(self.timers, key=lambda one: self.timers[one])
-            if self.timers[key] > end_ms:
-                break
-            self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.carry_out(self.shard.on_timer(key, now_ms=self.now_ms, wall_ms=self.wall_ms))
-        self.now_ms = end_ms
-
     def reload(self) -> None:
-        """The coordinator is lost and starts again from its log. Whoever waited is not answered."""
-        self.shard = self.folded()
-        self.timers.clear()
+        # Those in flight are asked for again.
         self.effects.clear()
-        self.carry_out(self.shard.on_loaded(now_ms=self.now_ms, wall_ms=self.wall_ms))
-
-    def folded(self) -> TransactionCoordinatorShard:
-        """What a coordinator knows that has only read the log."""
-        shard = TransactionCoordinatorShard(self.settings)
-        for record in self.log:
-            shard.replay(record)
-        return shard
+        super().reload()
 
     def carry_out(self, decision: Decision) -> None:
-        for change in decision.timers:
-            assert isinstance(change, SetTimer)
-            self.timers[change.key] = change.due_at_ms
-        for record in decision.records:
-            self.log.append(record)
-            self.shard.replay(record)
-        for answer in decision.answers:
-            assert answer.ticket not in self.replies, "answered twice"
-            self.replies[answer.ticket] = answer.reply
+        assert all(isinstance(change, SetTimer) for change in decision.timers)
+        super().carry_out(decision)
         self.effects += decision.effects
 
     # --- short words for stories

@@ -2,7 +2,7 @@ from uuid import UUID
 
 import pytest
 
-from coordination.group_world import START_MS
+from coordination.shard_world import START_MS
 from respool.coordination.decision import CoordinatorRecord
 from respool.coordination.draft import Draft
 from respool.coordination.groups.committed_offsets import CommittedOffsets, ExpiryRule

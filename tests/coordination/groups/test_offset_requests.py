@@ -6,12 +6,12 @@ from coordination.group_world import (
     DELAY_MS,
     GROUP,
     SESSION_MS,
-    START_MS,
     TOPIC,
     GroupWorld,
     error_of,
     subscription,
 )
+from coordination.shard_world import START_MS
 from respool.coordination.groups import offset_requests
 from respool.coordination.groups.group_requests import (
     GroupState,

@@ -2,11 +2,11 @@ import logging
 
 import pytest
 
+from coordination.shard_world import START_MS
 from coordination.transaction_world import (
     A0,
     A1,
     ID,
-    START_MS,
     TIMEOUT_MS,
     V2,
     TransactionWorld,

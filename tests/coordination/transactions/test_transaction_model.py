@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 )
 
 from coordination.group_world import FUZZ
+from coordination.shard_world import START_MS
 from coordination.sim_producer import Attempt, SimPartition, SimProducer, report_of
-from coordination.transaction_world import A0, A1, B0, START_MS, V0, V1, V2, TransactionWorld
+from coordination.transaction_world import A0, A1, B0, V0, V1, V2, TransactionWorld
 from respool.coordination.decision import CoordinatorRecord, Decision, Ticket
 from respool.coordination.transactions.transaction_coordinator_shard import TIMEOUT_PAUSE_MS
 from respool.coordination.transactions.transaction_metadata import (

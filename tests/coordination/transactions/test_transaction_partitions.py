@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
+from coordination.shard_world import START_MS
 from coordination.transaction_world import (
     A0,
     A1,
     B0,
     FIRST_PRODUCER_ID,
-    START_MS,
     V0,
     V2,
     TransactionWorld,
