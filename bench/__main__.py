@@ -24,6 +24,7 @@ from bench import (
     profiling,
     rights,
     scrape,
+    shrink,
     spark,
     transactions,
 )
@@ -52,6 +53,7 @@ FAMILIES: dict[str, Callable[[Scale, Report], None]] = {
     "cluster": cluster.run,
     "scrape": scrape.run,
     "rights": rights.run,
+    "shrink": shrink.run,
     "spark": spark.run,
 }
 # Beyond the largest single cell: what the page cache and other programs want at the same time.

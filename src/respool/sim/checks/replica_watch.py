@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from respool.broker.broker import Broker
 from respool.broker.partitions.partition import Partition
 from respool.cluster import keys
+from respool.cluster.keys import TopicRecord
 from respool.model.cluster import PartitionImage
 from respool.model.ids import BrokerId, Offset, TopicId, TopicPartition
 from respool.ports.metadata_store import KeyChanged
@@ -68,6 +69,8 @@ class ReplicaWatch:
         self._is_synced = is_synced
         self._tell = tell
         self._ledgers: dict[Place, Ledger] = {}
+        # Of partitions that were retired: the first leader epoch of the next partition of that number, which is empty.
+        self._retired: dict[Place, int] = {}
         # The process that led in each epoch.
         self._leaders: dict[tuple[Place, int], str] = {}
         # The last seen high watermark of each replica in each epoch, with its count of truncations at that time. A
@@ -95,7 +98,7 @@ class ReplicaWatch:
                     # (`membership/failure_detector.py`).
                     self._check_lease(machine.process.name, machine.broker)
                 for partition in machine.broker.partitions:
-                    if partition.is_online:
+                    if partition.is_online and not self._is_retired(partition):
                         self._look_at(machine.process.name, partition)
                         if machine.id in trusted:
                             online[machine.id, _place(partition)] = partition
@@ -203,6 +206,8 @@ class ReplicaWatch:
     def _on_written(self, changes: Sequence[KeyChanged]) -> None:
         for change in changes:
             self._tell(f"store {change.revision}: {change.key} {(change.value or b'-').decode()}")
+            if change.key.startswith(keys.TOPICS) and change.value is not None:
+                self._on_topic_written(keys.decode_topic(change.value))
             if not change.key.startswith(keys.PARTITIONS):
                 continue
             if change.value is None:
@@ -211,6 +216,23 @@ class ReplicaWatch:
             image = keys.decode_partition(change.value, revision=change.revision)
             self._check_image(change.key, self._images.get(change.key), image)
             self._images[change.key] = image
+
+    def _on_topic_written(self, topic: TopicRecord) -> None:
+        for number in range(
+            topic.partition_count, 0 if topic.layout is None else topic.layout.named
+        ):
+            assert topic.layout is not None
+            self._ledgers.pop((topic.id, number), None)
+            self._retired[topic.id, number] = topic.layout.first_epoch
+
+    def _is_retired(self, partition: Partition) -> bool:
+        """True for the one before, and for a follower: a broker that was down meanwhile still has that one's log, and
+        truncates it when it hears of the new leader.
+        """
+        first_epoch = self._retired.get(_place(partition))
+        if first_epoch is None:
+            return False
+        return partition.leader_epoch < first_epoch or not partition.is_leading
 
     def _check_image(self, key: str, before: PartitionImage | None, image: PartitionImage) -> None:
         def violate(rule: str, text: str) -> None:
