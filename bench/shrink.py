@@ -84,7 +84,7 @@ class _Load:
             self.errors.append(str(error))
 
     def pace(self, per_s: int, send: Callable[[int], None]) -> None:
-        """Call `send` so many times a second, with a number, until the load ends."""
+        """Call `send` `per_s` times a second, with a number, until the load ends."""
         begun_s, sent = time.perf_counter(), 0
         while not self.ended.is_set():
             due = int((time.perf_counter() - begun_s) * per_s)
