@@ -17,6 +17,7 @@ from typing import Any, Self, TypeAlias
 
 from respool.model.ids import TopicPartition
 from respool.ports.peers import PeerUnreachable
+from respool.sim.access_scenario import AccessScenario
 from respool.sim.checks.checker import FinalReads, check
 from respool.sim.checks.history import History, Violation
 from respool.sim.checks.invariants import Inside, compare, look_inside, transactions_under_way
@@ -39,7 +40,7 @@ from respool.sim.sim_plan import SimPlan, draw_sim_plan
 from respool.sim.sim_world import SimWorld
 from respool.wire.api_table import Api
 
-Scenario: TypeAlias = DelayScenario | RetryScenario | LayoutScenario
+Scenario: TypeAlias = DelayScenario | RetryScenario | LayoutScenario | AccessScenario
 
 # How long clients may take to finish after the faults, and coordinators to end open transactions.
 WIND_DOWN_S = 120.0
@@ -191,6 +192,8 @@ class Run:
             scenarios.append(RetryScenario(self._seed, **shared))
         if self.plan.has_layouts:
             scenarios.append(LayoutScenario(self._seed, observer=self._world.observer, **shared))
+        if self.plan.has_users:
+            scenarios.append(AccessScenario(self._seed, plan=self.plan, **shared))
         return scenarios
 
     def _draw_workload(self) -> Workload:

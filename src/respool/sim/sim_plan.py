@@ -22,6 +22,8 @@ DELAY_ODDS = 0.3
 RETRY_ODDS = 0.2
 # How often a topic is shrunk and grown, in runs without any of these.
 LAYOUT_ODDS = 0.8
+# How often there are users with rights.
+USER_ODDS = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class SimPlan:
     has_retries: bool = False
     # Whether there is a topic that is shrunk and grown all the time.
     has_layouts: bool = False
+    # Whether there are users with rights that come and go.
+    has_users: bool = False
     # The rack of each machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # The rate of each machine's monotonic clock.
@@ -72,6 +76,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
             has_delays=_has_delays(seed),
             has_retries=_has_retries(seed),
             has_layouts=_has_layouts(seed),
+            has_users=_has_users(seed),
         )
     factor = min(count, rng.choice((2, 3, 3, 3)))
     flush = rng.choice(("always", "always", "interval", "os"))
@@ -95,6 +100,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
         has_delays=_has_delays(seed),
         has_retries=_has_retries(seed),
         has_layouts=_has_layouts(seed),
+        has_users=_has_users(seed),
         racks=tuple(rng.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * rng.uniform(-1, 1) for _ in range(count)),
     )
@@ -121,6 +127,10 @@ def _has_layouts(seed: int) -> bool:
     """Only where nothing else is special: it adds several clients, and a run should stay short."""
     is_plain = not any(draw(seed) for draw in (_has_views, _has_delays, _has_retries, _recreates))
     return is_plain and rng_of("resized", seed).random() < LAYOUT_ODDS
+
+
+def _has_users(seed: int) -> bool:
+    return not _has_layouts(seed) and rng_of("accounts", seed).random() < USER_ODDS
 
 
 def _recreates(seed: int) -> bool:

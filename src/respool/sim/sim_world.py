@@ -4,6 +4,7 @@ from random import Random
 
 from respool.model.ids import BrokerId
 from respool.model.settings import Settings
+from respool.sim.access_scenario import secured_settings
 from respool.sim.checks.cluster_observer import ClusterObserver
 from respool.sim.clients.operator import Operator
 from respool.sim.disk.simulated_disk import SimLocalReader
@@ -106,6 +107,8 @@ class SimWorld:
                 "index.interval.bytes": str(rng.choice((0, 4_096))),
             },
         )
+        if plan.has_users:
+            settings = settings.with_flat(**secured_settings(number))
         machine = Machine(
             loop=self._loop,
             network=self.network,

@@ -64,8 +64,7 @@ class WorkloadFactory:
             loop=self.loop,
             clock=self._clock,
             rng=rng_of(name, self._seed),
-            brokers=self._brokers,
-            **{"history": self.history, **more},
+            **{"history": self.history, "brokers": self._brokers, **more},
         )
 
     def draw_workload(
