@@ -130,7 +130,9 @@ def _has_layouts(seed: int) -> bool:
 
 
 def _has_users(seed: int) -> bool:
-    return not _has_layouts(seed) and rng_of("accounts", seed).random() < USER_ODDS
+    """Without delays, views and layouts: a run should stay short."""
+    is_plain = not any(draw(seed) for draw in (_has_views, _has_delays, _has_layouts))
+    return is_plain and rng_of("accounts", seed).random() < USER_ODDS
 
 
 def _recreates(seed: int) -> bool:
