@@ -10,8 +10,8 @@ from sim.planted_access_bugs import ACCESS_PLANTS
 from sim.planted_bugs import Plant
 
 # Chosen for having much happen in little time.
-ALONE = (1,)
-CLUSTERS = (5,)
+ALONE = (7,)
+CLUSTERS = (7,)
 
 
 @pytest.mark.parametrize(
