@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from respool.cluster.acl_requests import create_acls, delete_acls
 
 from respool.access.authorizer import Authorizer
 from respool.access.principal_rules import Caller
 from respool.broker.access_control import AccessControl
 from respool.broker.metadata import access_changes
+from respool.cluster.access.acl_requests import create_acls, delete_acls
 from respool.model.security.acl import AclBinding, AclOperation, AclResource, Permission
 from respool.wire.login import scram
 from respool.wire.login.stage import LoginStage
