@@ -234,7 +234,7 @@ WITHOUT_BROKER = {
     ("log", "dump"): "reads files",
     ("log", "verify"): "reads files",
     ("log", "accept-loss"): "writes into a stopped broker's data folder",
-    ("cluster", "up"): "starts the brokers, without TLS",
+    ("cluster", "up"): "starts the brokers",
     ("cluster", "remove"): "writes to etcd",
     ("cluster", "elect"): "writes to etcd",
     ("cluster", "throttle"): "writes to etcd",
@@ -245,6 +245,9 @@ WITHOUT_BROKER = {
     ("archive", "get"): "reads the store",
     ("archive", "restore"): "reads the store",
     ("archive", "collect"): "changes the store",
+    ("tls", "show"): "reads the files of a data folder",
+    ("tls", "issue"): "writes into a data folder",
+    ("tls", "renew"): "writes into a data folder",
     ("completion",): "prints a script",
     ("man",): "writes files",
 }
