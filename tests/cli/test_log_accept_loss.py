@@ -117,7 +117,7 @@ def test_a_running_broker_must_be_stopped_first(run: Run, broker: Broker, data: 
     [
         (("data", "rides"), 2, "'rides' is no partition"),
         (("data", "rides-7"), 3, "there is no partition rides-7"),
-        (("data/rides-0", "rides-0"), 3, "is no data folder"),
+        (("data/rides-0", "rides-0"), 3, "is not a data folder"),
     ],
 )
 def test_what_is_not_there_is_said(
