@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 
 from cli.running import Run
 from respool import cli
+from respool.cli import messages
 from respool.cli.kafka_library import reason, to_cli_error
 from respool.model.operator_errors import NotFound, OperatorError, Unreachable
 from respool.operate.errors import NobodyLeads, TopicExists
@@ -49,9 +50,9 @@ def test_without_the_client_library_the_error_says_what_to_install(
             raise ImportError(name)
         return real_import(name, *arguments, **named)
 
-    for name in ("kafka_library", "topic_reader"):
-        monkeypatch.delitem(sys.modules, f"respool.cli.{name}", raising=False)
-        monkeypatch.delattr(cli, name, raising=False)
+    for package, name in ((cli, "kafka_library"), (messages, "topic_reader")):
+        monkeypatch.delitem(sys.modules, f"{package.__name__}.{name}", raising=False)
+        monkeypatch.delattr(package, name, raising=False)
     monkeypatch.setattr(builtins, "__import__", without_client)
     ended = run("consume", "rides")
     assert ended.code == 1

@@ -37,7 +37,7 @@ def test_without_the_option_there_is_no_condition() -> None:
         ('{"tag": 7}', "tag: 7 is not a value; give text, bytes, or several"),
         ('{"tag": ["paid", null]}', "tag: None is not a value; give text or bytes"),
         ('{"tag": []}', "tag: no values, so that no record could match"),
-        ('{"tag": {"a": 1}}', "tag: {'a': 1} is no value"),
+        ('{"tag": {"a": 1}}', "tag: {'a': 1} is not a value"),
         ("tag = paid", "position 7: found `paid`, expected a value in single quotes"),
         ("absent(tag) and tag = 'a'", "no record can match absent(tag) and tag = 'a'"),
     ],

@@ -319,7 +319,7 @@ def test_settings_are_replaced_and_the_parent_stays(broker: RunningBroker) -> No
     [
         ("paid", (WHERE, "tag = ", SET), "position 7"),
         ("paid", (WHERE, None, DELETE), "respool.view.where is missing"),
-        ("paid", (WHERE, "tag = 'a'", APPEND), "is no list"),
+        ("paid", (WHERE, "tag = 'a'", APPEND), "is not a list"),
         ("paid", (OF, "fares", SET), "create another view for 'fares'"),
         ("paid", ("retention.ms", "1", SET), "retention.ms is a setting of topics"),
         ("rides", (WHERE, "tag = 'a'", SET), "is a setting of views, and 'rides' is a topic"),

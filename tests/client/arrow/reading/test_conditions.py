@@ -56,7 +56,7 @@ def test_of_very_many_required_keys_some_are_compared_early() -> None:
         (7, "tags = 7: header names with"),
         ({"tag": 7}, "tag: 7 is not a value; give text, bytes, or several"),
         ({"tag": [7]}, "tag: 7 is not a value; give text or bytes"),
-        ({"tag": None}, "tag: None is no value"),
+        ({"tag": None}, "tag: None is not a value"),
         ({"tag": []}, "tag: no values, so that no record could match"),
         ({7: "tag"}, "7 is not the name of a header: give text"),
         ({"tag": [b"%d" % n for n in range(65)]}, "65 values, at most 64 are allowed"),
