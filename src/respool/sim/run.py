@@ -32,6 +32,7 @@ from respool.sim.clients.workload import TRANSACTION_TIMEOUT_MS, Workload, Workl
 from respool.sim.delay_scenario import DelayScenario
 from respool.sim.disk.disk_faults import ProcessGone
 from respool.sim.layout_scenario import LayoutScenario
+from respool.sim.queue_scenario import QueueScenario
 from respool.sim.retry_scenario import RetryScenario
 from respool.sim.runtime.sim_loop import SimLoop, SimulationStuck
 from respool.sim.runtime.simulated_sources import rng_of
@@ -40,7 +41,9 @@ from respool.sim.sim_plan import SimPlan, draw_sim_plan
 from respool.sim.sim_world import SimWorld
 from respool.wire.api_table import Api
 
-Scenario: TypeAlias = DelayScenario | RetryScenario | LayoutScenario | AccessScenario
+Scenario: TypeAlias = (
+    DelayScenario | RetryScenario | LayoutScenario | AccessScenario | QueueScenario
+)
 
 # How long clients may take to finish after the faults, and coordinators to end open transactions.
 WIND_DOWN_S = 120.0
@@ -194,6 +197,8 @@ class Run:
             scenarios.append(LayoutScenario(self._seed, observer=self._world.observer, **shared))
         if self.plan.has_users:
             scenarios.append(AccessScenario(self._seed, plan=self.plan, **shared))
+        if self.plan.has_queues:
+            scenarios.append(QueueScenario(self._seed, **shared))
         return scenarios
 
     def _draw_workload(self) -> Workload:

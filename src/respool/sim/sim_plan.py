@@ -24,6 +24,8 @@ RETRY_ODDS = 0.2
 LAYOUT_ODDS = 0.8
 # How often there are users with rights.
 USER_ODDS = 0.25
+# How often there are share groups, in runs without delays, retries, layouts and users.
+QUEUE_ODDS = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,8 @@ class SimPlan:
     has_layouts: bool = False
     # Whether there are users with rights that come and go.
     has_users: bool = False
+    # Whether there are share groups.
+    has_queues: bool = False
     # The rack of each machine; "" for none.
     racks: tuple[str, ...] = ("",)
     # The rate of each machine's monotonic clock.
@@ -77,6 +81,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
             has_retries=_has_retries(seed),
             has_layouts=_has_layouts(seed),
             has_users=_has_users(seed),
+            has_queues=_has_queues(seed),
         )
     factor = min(count, rng.choice((2, 3, 3, 3)))
     flush = rng.choice(("always", "always", "interval", "os"))
@@ -101,6 +106,7 @@ def draw_sim_plan(seed: int, *, broker_count: int | None = None) -> SimPlan:
         has_retries=_has_retries(seed),
         has_layouts=_has_layouts(seed),
         has_users=_has_users(seed),
+        has_queues=_has_queues(seed),
         racks=tuple(rng.choice("abc") if has_racks else "" for _ in range(count)),
         clock_rates=tuple(1 + DRIFT_MAX * rng.uniform(-1, 1) for _ in range(count)),
     )
@@ -133,6 +139,13 @@ def _has_users(seed: int) -> bool:
     """Without delays, views and layouts: a run should stay short."""
     is_plain = not any(draw(seed) for draw in (_has_views, _has_delays, _has_layouts))
     return is_plain and rng_of("accounts", seed).random() < USER_ODDS
+
+
+def _has_queues(seed: int) -> bool:
+    """One of these scenarios at a time keeps runs short."""
+    drawn = (_has_delays, _has_retries, _has_layouts, _has_users)
+    is_free = not any(draw(seed) for draw in drawn)
+    return is_free and rng_of("queued", seed).random() < QUEUE_ODDS
 
 
 def _recreates(seed: int) -> bool:

@@ -16,6 +16,7 @@ from respool.sim.faults.triggers import Triggers
 from respool.sim.machine import Machine
 from respool.sim.net.simulated_network import SimNetwork
 from respool.sim.net.simulated_store import SimStore
+from respool.sim.queue_scenario import share_settings
 from respool.sim.runtime.sim_loop import SimLoop
 from respool.sim.runtime.simulated_sources import NodeClock, rng_of
 from respool.sim.sim_plan import SimPlan
@@ -106,6 +107,7 @@ class SimWorld:
                 "segment.bytes": str(rng.choice((1_024, 20_000, 1 << 30))),
                 "index.interval.bytes": str(rng.choice((0, 4_096))),
             },
+            **(share_settings(self._seed) if plan.has_queues else {}),  # type: ignore[arg-type]
         )
         if plan.has_users:
             settings = settings.with_flat(**secured_settings(number))

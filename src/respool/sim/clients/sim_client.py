@@ -89,9 +89,8 @@ class SimClient:
         # True when no new work may begin.
         self.is_winding_down = False
         self._brokers = brokers
-        self._peers = TcpPeers(
-            brokers, connect_timeout_ms=2_000, request_timeout_ms=request_timeout_ms
-        )
+        self._request_timeout_ms = request_timeout_ms
+        self._peers = self._new_peers()
         # JoinGroup replies only when all members have joined.
         self._patient_peers = TcpPeers(brokers, connect_timeout_ms=2_000, request_timeout_ms=45_000)
         self._leaders: dict[TopicPartition, BrokerId] = {}
@@ -114,6 +113,16 @@ class SimClient:
         finally:
             await self.close()
 
+    def _new_peers(self) -> TcpPeers:
+        return TcpPeers(
+            self._brokers, connect_timeout_ms=2_000, request_timeout_ms=self._request_timeout_ms
+        )
+
+    async def lose_connections(self) -> None:
+        """As a process that dies: brokers see its connections end."""
+        peers, self._peers = self._peers, self._new_peers()
+        await peers.close()
+
     async def close(self) -> None:
         await self._peers.close()
         await self._patient_peers.close()
@@ -121,9 +130,16 @@ class SimClient:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     async def ask(
-        self, broker: BrokerId, api: Api, version: int, *, patiently: bool = False, **fields: Any
+        self,
+        broker: BrokerId,
+        api: Api,
+        version: int,
+        *,
+        patiently: bool = False,
+        channel: int = 0,
+        **fields: Any,
     ) -> Any:
-        """Send a request and return the reply.
+        """Send a request and return the reply. Each channel is a connection of its own.
 
         Raises:
             PeerUnreachable: the request's outcome is unknown.
@@ -137,7 +153,7 @@ class SimClient:
         number = self._correlation_id
         self._tell(f"#{number} {api.name} to {broker}")
         try:
-            reply = await peers.request(broker, frame[4:])
+            reply = await peers.request(broker, frame[4:], channel=channel)
         except PeerUnreachable as error:
             self._tell(f"#{number} {api.name}: {error}")
             raise
