@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from broker.group_client import start_with_groups
+from broker.handlers.share_groups.share_client import ShareMember
 from broker.request_samples import SAMPLES, TOPIC
-from broker.running_broker import RunningBroker
+from broker.running_broker import RunningBroker, StartBroker
 from broker.wire_client import decode_reply, encode_request
 from respool.broker.quotas import SessionQuotas
 from respool.records.build import NewRecord, build_batch
@@ -160,6 +162,28 @@ def create(broker: RunningBroker, name: str, partitions: int, version: int) -> t
         validate_only=False,
     )
     return reply.topics[0].error_code, _ms(reply)
+
+
+def test_records_of_share_groups_count_and_acknowledgements_pass(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_with_groups(start_broker)
+    broker.create_topic(TOPIC)
+    broker.log_in("User:alice")
+    broker.set_for_group("billing", {"share.auto.offset.reset": "earliest"})
+    member = ShareMember(broker, topic=TOPIC)
+    member.join()
+    for _ in range(3):
+        produce(broker, 100_000)
+    set_quota(broker, names=["consumer_byte_rate"])
+    # One batch, although it is larger than the window.
+    assert member.take(max_bytes=1_000_000) == [(0, 0, 1)]
+    throttled = member.fetch((0, 0, 1))
+    assert _ms(throttled) > 0
+    (answer,) = throttled.responses[0].partitions
+    assert (answer.acknowledge_error_code, list(answer.acquired_records)) == (0, [])
+    broker.clock.advance(600_000)
+    assert member.take() == [(1, 1, 1)]
 
 
 def test_changes_over_the_quota_are_refused_or_muted_by_version(broker: RunningBroker) -> None:

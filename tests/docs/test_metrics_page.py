@@ -7,6 +7,7 @@ from urllib.request import urlopen
 from confluent_kafka import Consumer, Producer
 from prometheus_client.parser import text_string_to_metric_families
 
+from respool import Queue
 from respool.testing import Broker
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -39,12 +40,21 @@ def test_the_page_has_every_metric_with_its_labels(tmp_path: Path) -> None:
         consumer.close()
         # A name that is refused: errors are counted too.
         Consumer(group).list_topics("no/name", timeout=60)
-        broker.clock.advance(seconds=2)
-        broker.clock.advance(seconds=2)
-        assert broker.metrics_url is not None
-        with urlopen(broker.metrics_url, timeout=60) as reply:
-            assert reply.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-            text = reply.read().decode()
+        with Queue("rides", group="printing", bootstrap=broker.bootstrap) as queue:
+            # A new group begins at the end.
+            assert queue.receive(timeout=0.1) is None
+            producer.produce("rides", b"y")
+            producer.flush()
+            received = queue.receive(timeout=60)
+            assert received is not None
+            received.accept()
+            queue.flush()
+            broker.clock.advance(seconds=2)
+            broker.clock.advance(seconds=2)
+            assert broker.metrics_url is not None
+            with urlopen(broker.metrics_url, timeout=60) as reply:
+                assert reply.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+                text = reply.read().decode()
     announced = set(re.findall(r"^# TYPE (respool_\w+) ", text, flags=re.MULTILINE))
     assert announced == set(documented())
     sampled: dict[str, set[str]] = {}

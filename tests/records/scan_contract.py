@@ -68,6 +68,26 @@ class ScannerContract:
     def offsets(self, keys_max: int = 100) -> KeyOffsets:
         return self.scanner.key_offsets(bytes_max=MIB, keys_max=keys_max, secret=SECRET)
 
+    # -- hashes of keys ----------------------------------------------------------------------------------------------
+
+    def test_keys_are_hashed_by_offset(self) -> None:
+        data, sections = joined(
+            section_of([keyed(b"a"), keyed(None), keyed(b"b")], base_offset=10),
+            section_of([keyed(b""), keyed(b"a")], base_offset=20),
+        )
+        hasher = self.scanner.key_hasher(secret=SECRET)
+        found = hasher.hash_keys(data, sections, begin=10)
+        assert list(found) == [10, 12, 20, 21]
+        assert found[10] == found[21]
+        assert len({found[10], found[12], found[20]}) == 3
+        assert all(0 <= one < 2**64 for one in found.values())
+        assert list(hasher.hash_keys(data, sections, begin=12)) == [12, 20, 21]
+        # Malformed ones are skipped, and what was hashed before is forgotten.
+        broken = sections[0]._replace(record_count=4, last_offset_delta=3)
+        assert list(hasher.hash_keys(data, [broken, sections[1]], begin=0)) == [20, 21]
+        other = self.scanner.key_hasher(secret=bytes(16))
+        assert other.hash_keys(data, sections, begin=10)[10] != found[10]
+
     # -- keys --------------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(

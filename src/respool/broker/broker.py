@@ -158,13 +158,7 @@ class Broker:
         topics = await self._open_partitions()
         if self.member is None:
             await self._take_roles(topics)
-        for work in (
-            self.hosted_replicas.keep_opening(),
-            self.housekeeping.run_retention(),
-            self.housekeeping.run_checkpoints(),
-            self.housekeeping.run_compaction(),
-            self.housekeeping.run_tag_indexing(),
-        ):
+        for work in (self.hosted_replicas.keep_opening(), *self.housekeeping.loops()):
             self.spawn(work)
 
     async def _open_folder(self) -> DataFolder:
@@ -245,9 +239,10 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             link=self.link,
+            shares=self.shares,
         )
         self.archive = new_archive(self)
-        self.housekeeping = self._new_housekeeping()
+        self.housekeeping: Housekeeping = self._new_housekeeping()
 
     def _subscribe(self) -> None:
         """Connect the components to each other's events; each needs the other, so no constructor can."""
@@ -429,6 +424,7 @@ class Broker:
             settings=self.settings,
             deliveries=self.deliveries,
             archived_end=partial(archived_end_of, self.archive),
+            delete_finished=self.shares.finished.delete,
             compactor=Compactor(
                 partitions=self.partitions,
                 deferred_deletion=self.deferred_deletion,

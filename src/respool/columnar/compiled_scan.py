@@ -14,6 +14,7 @@ from respool.columnar.raw_memory import copy_bytes
 from respool.columnar.record_match import CompiledMatcher
 from respool.columnar.record_table import (
     DROP_TOMBSTONES,
+    KEY_BEGIN,
     OFFSET,
     ROW_BEGIN,
     ROW_BODY,
@@ -101,6 +102,7 @@ class CompiledScanner:
         matched = self.matcher(NOT_HIDDEN).match(data, [section])
         assert matched.summaries[0].matched == 1
         assert bytes(matched.matching_records(0)) == data
+        assert list(self.key_hasher(secret=bytes(16)).hash_keys(data, [section], begin=0)) == [0]
         collector = self.tag_collector([None, b"tag"], secret=bytes(16))
         (found,) = collector.collect(data, [section])
         assert found is not None
@@ -118,6 +120,9 @@ class CompiledScanner:
         while slots * FILL_MAX < keys_max and 2 * slots * SLOT_BYTES <= bytes_max:
             slots *= 2
         return CompiledKeyOffsets(slots=slots, secret=secret)
+
+    def key_hasher(self, *, secret: bytes) -> "CompiledKeyHasher":
+        return CompiledKeyHasher(secret)
 
     def matcher(self, where: Where) -> RecordMatcher:
         return CompiledMatcher(where)
@@ -168,6 +173,20 @@ class CompiledKeyOffsets:
             summaries,
         )
         return CompiledFilteredSections(table, [SectionSummary(*row) for row in summaries.tolist()])
+
+
+class CompiledKeyHasher:
+    def __init__(self, secret: bytes) -> None:
+        self._secret: Words = np.frombuffer(secret, dtype="<u8")
+        self._table = RecordTable()
+
+    def hash_keys(self, data: Buffer, sections: Sequence[Section], *, begin: int) -> dict[int, int]:
+        table = self._table
+        table.read(_bytes(data), sections, self._secret)
+        rows = table.rows[: table.count]
+        wanted = (rows[:, KEY_BEGIN] >= 0) & (rows[:, OFFSET] >= begin)
+        hashes = table.hashes[: table.count, 0][wanted]
+        return dict(zip(rows[wanted, OFFSET].tolist(), hashes.tolist(), strict=True))
 
 
 class CompiledFilteredSections:

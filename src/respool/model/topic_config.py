@@ -44,6 +44,7 @@ from respool.model.kafka_settings.kafka_flush import (
     resolve_flush,
 )
 from respool.model.layouts.layout_settings import LayoutSettings, check_layout_settings
+from respool.model.share.queue_topic_settings import QUEUE_TOPIC_SETTINGS, QueueTopicSettings
 from respool.model.tables.table_settings import (
     TABLE_SETTING_NAMES,
     TableSettings,
@@ -122,7 +123,12 @@ def _throttled(doc: str) -> dict[str, ConfigRule]:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicConfig(
-    TableSettings, LayoutSettings, InertTopicSettings, ArchiveTopicSettings, CompressionLevels
+    TableSettings,
+    LayoutSettings,
+    QueueTopicSettings,
+    InertTopicSettings,
+    ArchiveTopicSettings,
+    CompressionLevels,
 ):
     """All settings of one topic, parsed and within their limits."""
 
@@ -148,12 +154,6 @@ class TopicConfig(
             LONG_MAX,
             "With 'compact': how long a deletion (a key with no value) is still shown to readers once it is the only "
             "record of its key.",
-        ),
-    )
-    errors_deadletterqueue_group_enable: bool = field(
-        default=False,
-        metadata=yes_or_no(
-            "Whether share groups may send dead letters to this topic: errors.deadletterqueue.topic.name of a group."
         ),
     )
     file_delete_delay_ms: int = field(
@@ -360,6 +360,11 @@ class TopicConfig(
                 f"max.compaction.lag.ms = {config.max_compaction_lag_ms}"
             )
         check_table_settings(config)
+        if config.respool_share_delete_finished and config.is_compacted:
+            raise InvalidConfig(
+                "respool.share.delete.finished = true does not go with cleanup.policy = compact: the newest record of "
+                "a key would be deleted with the others"
+            )
         check_archive_settings(config)
         check_layout_settings(config, is_compacted=config.is_compacted)
         return config
@@ -427,6 +432,4 @@ OF_ITSELF = TABLE_SETTING_NAMES | {
 }
 
 # A broker's defaults do not have them: what is set once for a topic must not follow from what may change.
-WITHOUT_DEFAULT = (
-    OF_ITSELF | AT_CREATION_ONLY | ARCHIVE_SETTINGS | {"errors.deadletterqueue.group.enable"}
-)
+WITHOUT_DEFAULT = OF_ITSELF | AT_CREATION_ONLY | ARCHIVE_SETTINGS | QUEUE_TOPIC_SETTINGS

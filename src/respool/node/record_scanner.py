@@ -11,6 +11,7 @@ from respool.model.extras import how_to_install
 from respool.model.where import Where
 from respool.ports.record_scan import (
     Buffer,
+    KeyHasher,
     KeylessRecords,
     KeyOffsets,
     RecordMatcher,
@@ -57,6 +58,11 @@ class ScannerOnDemand:
         """Called to read a view, so loading the kernels is worth it."""
         self._load()
         return self._scanner.matcher(where)
+
+    def key_hasher(self, *, secret: bytes) -> KeyHasher:
+        """Called to deliver in order by key, so loading the kernels is worth it."""
+        self._load()
+        return self._scanner.key_hasher(secret=secret)
 
     def tag_collector(self, names: Sequence[bytes | None], *, secret: bytes) -> TagCollector:
         """Called to index a topic's tags, so loading the kernels is worth it."""

@@ -130,6 +130,14 @@ class TagCollector(Protocol):
         ...
 
 
+class KeyHasher(Protocol):
+    """Hashes keys to 64 bits, with a secret. For one thread at a time."""
+
+    def hash_keys(self, data: Buffer, sections: Sequence[Section], *, begin: int) -> dict[int, int]:
+        """By offset, the hash of each key of the records from the offset `begin` on; malformed sections are skipped."""
+        ...
+
+
 class RecordScanner(Protocol):
     @property
     def quick_bytes_max(self) -> int:
@@ -156,4 +164,8 @@ class RecordScanner(Protocol):
 
     def tag_collector(self, names: Sequence[bytes | None], *, secret: bytes) -> TagCollector:
         """A collector for the headers of these names; None for the key. The secret has 16 bytes."""
+        ...
+
+    def key_hasher(self, *, secret: bytes) -> KeyHasher:
+        """The secret has 16 bytes."""
         ...

@@ -53,6 +53,9 @@ class PlainScanner:
     def key_offsets(self, *, bytes_max: int, keys_max: int, secret: bytes) -> "PlainKeyOffsets":
         return PlainKeyOffsets(keys_max=min(keys_max, bytes_max // KEY_BYTES), secret=secret)
 
+    def key_hasher(self, *, secret: bytes) -> "PlainKeyHasher":
+        return PlainKeyHasher(secret)
+
     def matcher(self, where: Where) -> PlainMatcher:
         return PlainMatcher(where)
 
@@ -138,6 +141,25 @@ class PlainFilteredSections:
             append_varint(out, len(body))
             out += body
         return bytes(out)
+
+
+class PlainKeyHasher:
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def hash_keys(self, data: Buffer, sections: Sequence[Section], *, begin: int) -> dict[int, int]:
+        data = bytes(data)
+        return {
+            section.base_offset + record.offset_delta: self._hash(
+                data[record.key_begin : record.key_end]
+            )
+            for section in sections
+            for record in _records(data, section) or ()
+            if record.key_begin >= 0 and section.base_offset + record.offset_delta >= begin
+        }
+
+    def _hash(self, key: bytes) -> int:
+        return int.from_bytes(blake2b(key, digest_size=8, key=self._secret).digest())
 
 
 def _records(data: bytes, section: Section) -> list[RecordAt] | None:

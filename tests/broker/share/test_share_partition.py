@@ -94,6 +94,37 @@ def test_a_fetch_waits_for_records_and_one_of_those_that_wait_is_woken(
     assert acquired(reply.responses[0].partitions[0]) == [(0, 2, 1)]
 
 
+def test_a_fetch_waits_for_its_minimum_and_holds_nothing_meanwhile(
+    broker: RunningBroker, one: ShareMember
+) -> None:
+    produce(broker)
+    one.take()
+    one.acknowledge((0, 4, ACCEPT))
+
+    async def begin() -> "asyncio.Task[Any]":
+        fields = one.fields(max_wait=60_000, min_bytes=1_000)
+        waiting = asyncio.ensure_future(broker.answer(Api.SHARE_FETCH, 2, **fields))
+        await asyncio.sleep(0)
+        return waiting
+
+    waiting = broker.run(begin())
+    # About a hundred bytes.
+    produce(broker)
+    assert not waiting.done()
+    two = other(one)
+    assert two.take(max_records=1, share_acquire_mode=1) == [(5, 5, 1)]
+    produce(broker, 200)
+    reply = broker.finish(waiting)
+    assert acquired(reply.responses[0].partitions[0]) == [(6, 209, 1)]
+
+
+def test_a_minimum_that_does_not_come_gets_what_there_is(
+    broker: RunningBroker, one: ShareMember
+) -> None:
+    produce(broker)
+    assert one.take(min_bytes=1_000_000) == [(0, 4, 1)]
+
+
 def test_a_fetch_that_was_cancelled_leaves_its_turn_to_the_next(
     broker: RunningBroker, one: ShareMember
 ) -> None:

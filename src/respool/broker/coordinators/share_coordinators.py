@@ -1,5 +1,6 @@
 """The share coordinators of this broker, on `__share_group_state`: they keep the state of share partitions."""
 
+import asyncio
 import base64
 import logging
 from collections.abc import Callable, Mapping
@@ -50,9 +51,13 @@ class ShareCoordinators:
         replies = []
         for runtime, batch in batches.items():
             try:
-                replies.append((batch, runtime.ask(request(batch))))
+                reply = runtime.ask(request(batch))
             except RequestError as error:
                 results.update(dict.fromkeys(batch, error))
+            else:
+                # When the broker stops, the reply is an error, and whoever waits for it may be cancelled already.
+                reply.add_done_callback(_retrieve)
+                replies.append((batch, reply))
         for batch, reply in replies:
             try:
                 results.update((await reply).results)
@@ -84,6 +89,11 @@ class ShareCoordinators:
                 self._clean(partition)
         except (RequestError, StorageError) as error:
             logger.warning("%s: it cannot be pruned: %s", partition.name, error)
+
+
+def _retrieve(reply: "asyncio.Future[Any]") -> None:
+    if not reply.cancelled():
+        reply.exception()
 
 
 def coordinator_name(key: ShareKey) -> str:

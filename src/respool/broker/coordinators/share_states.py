@@ -35,7 +35,7 @@ from respool.model.security.security_errors import ClusterAuthorizationFailed
 from respool.ports.peers import PeerUnreachable
 
 # These requests wait for disks, so nothing else shares their channel.
-CHANNEL = 6
+CHANNEL = 9
 # Keeps a request well below the frame size limit.
 QUESTIONS_PER_REQUEST = 1_000
 FIRST_PAUSE_S = 0.01

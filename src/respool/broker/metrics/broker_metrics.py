@@ -9,9 +9,11 @@ from respool.broker.metrics.group_lag import GroupLag
 from respool.broker.metrics.record_ages import RecordAges
 from respool.broker.metrics.remote_ends import RemoteEnds
 from respool.broker.metrics.series_budget import SeriesBudget
+from respool.broker.metrics.share_series import ShareSeries
 from respool.broker.metrics.topic_series import TopicSeries, TopicTraffics
 from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
+from respool.broker.share.shares import Shares
 from respool.model.name_filter import NameFilter
 from respool.model.settings import Settings
 from respool.ports.clock import Clock
@@ -49,6 +51,7 @@ class BrokerMetrics:
         offload: Offload,
         clock: Clock,
         link: PeerLink | None,
+        shares: Shares,
     ) -> None:
         """Set what the constructor cannot have: these objects are created later, since they need `traffics`."""
         self._ages = RecordAges(partitions=partitions, offload=offload)
@@ -72,13 +75,29 @@ class BrokerMetrics:
             catalog=catalog,
             clock=clock,
         )
-        for collect in (topics.collect, self._lag.collect, self._budget.collect):
+        self._shares = ShareSeries(
+            shares=shares,
+            catalog=catalog,
+            ages=self._ages,
+            names=self._group_names,
+            topic_names=self._topic_names,
+            budget=self._budget,
+            clock=clock,
+        )
+        collectors = (
+            topics.collect,
+            self._lag.collect,
+            self._shares.collect,
+            self._budget.collect,
+        )
+        for collect in collectors:
             self._metrics.add_collector(collect)
 
     async def refresh(self) -> None:
         """Look up the values that would delay a scrape."""
         await self._ages.refresh()
         await self._lag.refresh()
+        await self._shares.refresh()
 
     async def keep_refreshing(self) -> NoReturn:
         """Refresh periodically, as long as metrics are served."""

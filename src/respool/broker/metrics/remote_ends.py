@@ -25,6 +25,8 @@ READ_UNCOMMITTED = 0
 NO_REPLICA = -1
 LATEST = -1
 EARLIEST = -2
+# No timestamp is asked for.
+NO_OFFSET = Offset(-1)
 
 
 class RemoteEnd(NamedTuple):
@@ -41,7 +43,7 @@ class RemoteEnds:
     async def ask(
         self, broker: BrokerId, wanted: Mapping[TopicPartition, Iterable[Offset]]
     ) -> dict[TopicPartition, RemoteEnd]:
-        """Ask a leader about its partitions, with the offsets whose timestamps are wanted; omit failed partitions."""
+        """Ask a leader about its partitions, with offsets whose timestamps are wanted; omit failed partitions."""
         # A request names a partition once, with one offset. Most partitions are read by one group.
         rounds = _rounds(wanted)
         ends: dict[TopicPartition, Offset] = {}
@@ -96,7 +98,7 @@ def _rounds(
 ) -> list[dict[TopicPartition, Offset]]:
     rounds: list[dict[TopicPartition, Offset]] = []
     for name, offsets in wanted.items():
-        for number, offset in enumerate(sorted(set(offsets))):
+        for number, offset in enumerate(sorted(set(offsets)) or [NO_OFFSET]):
             if number == len(rounds):
                 rounds.append({})
             rounds[number][name] = offset
@@ -111,7 +113,7 @@ def _topics(asked: Mapping[TopicPartition, Offset], timestamp: int) -> list[dict
                 "partition_index": number,
                 "current_leader_epoch": -1,
                 "timestamp": timestamp,
-                "time_at": offset if timestamp == LATEST else -1,
+                "time_at": offset if timestamp == LATEST else NO_OFFSET,
             }
         )
     return [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]

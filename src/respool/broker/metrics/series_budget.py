@@ -17,6 +17,7 @@ class SeriesKind(StrEnum):
     TOPIC = "topic"
     PARTITION = "partition"
     GROUP = "group"
+    SHARE_GROUP = "share group"
 
 
 class SeriesBudget:

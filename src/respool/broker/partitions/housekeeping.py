@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import NoReturn, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NoReturn, Protocol
 
 from respool.broker.partitions.compactor import Compactor
 from respool.broker.partitions.deferred_deletion import DeferredDeletion
@@ -46,8 +46,12 @@ class Housekeeping:
         tag_indexer: TagIndexer,
         deliveries: DelayedRecords,
         archived_end: Callable[[Partition], Offset],
+        delete_finished: Callable[[], Awaitable[None]],
     ) -> None:
-        """`archived_end`: the offset below which a partition is certainly archived."""
+        """`archived_end`: the offset below which a partition is certainly archived.
+
+        `delete_finished` raises log starts to where all share groups are, in topics that are configured so.
+        """
         self._partitions = partitions
         self._folder = folder
         self._deferred_deletion = deferred_deletion
@@ -58,6 +62,15 @@ class Housekeeping:
         self._tag_indexer = tag_indexer
         self._deliveries = deliveries
         self._archived_end = archived_end
+        self._delete_finished = delete_finished
+
+    def loops(self) -> tuple[Coroutine[Any, Any, NoReturn], ...]:
+        return (
+            self.run_retention(),
+            self.run_checkpoints(),
+            self.run_compaction(),
+            self.run_tag_indexing(),
+        )
 
     async def run_retention(self) -> NoReturn:
         while True:
@@ -67,6 +80,7 @@ class Housekeeping:
                 self.clean(partition)
                 # Rolling and renaming take a little time per partition; requests are served in between.
                 await asyncio.sleep(0)
+            await self._delete_finished()
 
     async def run_compaction(self) -> NoReturn:
         while True:
@@ -97,6 +111,10 @@ class Housekeeping:
         )
         if new_start is not None and partition.is_leading:
             await self._deliveries.carry(partition, new_start)
+
+    def kept_from(self, partition: Partition) -> Offset:
+        """Delayed records that wait from here on are not to be deleted."""
+        return self._kept(partition).from_offset
 
     def _kept(self, partition: Partition) -> KeptRecords:
         config, kept = partition.config, KEPT_NONE

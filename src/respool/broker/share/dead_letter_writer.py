@@ -174,6 +174,9 @@ class DeadLetters:
         leader = broker.image.topics[topic].partitions[number].serving_leader
         if broker.link is None or leader == broker.settings.broker_id:
             partition = broker.partitions.find_leader(topic, number)
+            if partition.leader is not None:
+                # As a producer with acks=all: one replica alone may lose it.
+                partition.leader.check_writable()
             appended = partition.append(batch, now_ms=broker.clock.now_ms())
             await when_committed(partition.waiters, Offset(appended.last_offset + 1))
             return

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from respool.broker.fetch.fetch_run import ROOM_MIN
 from respool.broker.share.member_acknowledgements import Acknowledgements, RefusalOf
-from respool.broker.share.share_partition import SharePartition, ShareWaiter
+from respool.broker.share.share_partition import SharePartition
 from respool.broker.share.share_reading import (
     AnswerLimits,
     SharedRecords,
@@ -18,6 +18,7 @@ from respool.broker.share.share_reading import (
     ShareReading,
 )
 from respool.broker.share.share_sessions import ShareSession, ShareTarget
+from respool.broker.share.share_waiter import ShareWaiter
 from respool.broker.share.shares import Shares
 from respool.coordination.share.acquisition import AcquireMode
 from respool.model.errors import RequestError, StorageError, StorageFailed
@@ -30,6 +31,8 @@ class ShareFetchBroker(ShareReadBroker, Protocol):
 @dataclass(slots=True, kw_only=True)
 class ShareFetchLimits:
     wait_max_s: float
+    # Until as many bytes are available, the fetch waits.
+    bytes_min: int
     bytes_max: int
     records_max: int
     batch_size: int
@@ -81,10 +84,10 @@ class ShareFetchRun:
     async def _fetch(self) -> ShareFetchAnswer:
         while True:
             errors = await self._load()
-            answer = await self._attempt()
+            is_over = asyncio.get_running_loop().time() >= self._deadline
+            answer = await self._attempt(takes_anything=is_over)
             for target, error in errors.items():
                 answer.errors.setdefault(target, error)
-            is_over = asyncio.get_running_loop().time() >= self._deadline
             if not answer.is_empty or is_over or not self._session.targets:
                 return answer
             await self._wait()
@@ -116,12 +119,12 @@ class ShareFetchRun:
                 answer.errors[target] = error
         return found
 
-    async def _attempt(self) -> ShareFetchAnswer:
-        """Acquire what is available now."""
+    async def _attempt(self, *, takes_anything: bool) -> ShareFetchAnswer:
+        """Acquire what is available now, if it is enough."""
         answer = ShareFetchAnswer()
         shares = self._shares(answer)
         room = self._room
-        if room <= 0:
+        if room <= 0 or not (takes_anything or self._is_enough([share for _, share in shares])):
             return answer
         limits = AnswerLimits(
             records=self._limits.records_max,
@@ -153,19 +156,28 @@ class ShareFetchRun:
             share.wake_next()
         return answer
 
+    def _is_enough(self, shares: list[SharePartition]) -> bool:
+        """Nothing is held meanwhile: what is available is estimated, not acquired."""
+        wanted = min(self._limits.bytes_min, self._limits.bytes_max)
+        if wanted <= 1:
+            return True
+        return any(one.is_gone for one in shares) or wanted <= sum(
+            one.ready_bytes() for one in shares
+        )
+
     # -- waiting -----------------------------------------------------------------------------------------------------
 
     async def _wait(self) -> None:
         """Wait until something may be available, at most until the deadline."""
         loop = asyncio.get_running_loop()
-        waiter = ShareWaiter()
         shares = [share for _, share in self._shares(ShareFetchAnswer())]
+        waiter = ShareWaiter(partial(self._is_enough, shares))
         if self._room <= 0:
             self._broker.memory.when_room(partial(_wake, waiter))
         else:
             for share in shares:
                 share.add_waiter(waiter)
-                if share.is_gone or share.has_ready():
+                if share.is_gone or (share.has_ready() and waiter.is_enough()):
                     # It became available between the attempt and here, and woke nobody.
                     waiter.wake()
                 elif not share.loaded.done():

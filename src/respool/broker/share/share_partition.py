@@ -12,12 +12,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
-from respool.broker.partitions.commit_waiters import FetchWaiter
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.watermarks import ReadTo
 from respool.broker.share.persister import SharePersister
+from respool.broker.share.share_waiter import CommitWatch, ShareWaiter
 from respool.broker.share.stored_batches import key_hashes, stored_batches
 from respool.broker.steady_clock import SteadyClock
 from respool.coordination.share.share_machine import SharePartitionMachine
@@ -27,6 +28,7 @@ from respool.coordination.share.share_state import (
     ShareState,
     ShareStateUpdate,
 )
+from respool.coordination.share.transitions import ShareCounts, ShareGauges
 from respool.log.partition_log import ReadSpec
 from respool.model.errors import NotLeader, RequestError, StorageError, StorageFailed
 from respool.model.ids import Offset
@@ -34,6 +36,7 @@ from respool.model.share.share_errors import FencedStateEpoch
 from respool.model.share.share_settings import ShareGroupSettings
 from respool.ports.disk import NotCached
 from respool.ports.offload import Offload
+from respool.ports.record_scan import KeyHasher
 
 logger = logging.getLogger(__name__)
 
@@ -46,34 +49,6 @@ PAUSE_MS = 1_000
 LOCK_EXTENSION_MS = 10_000
 
 
-class ShareWaiter:
-    """A fetch that waits for records in several share partitions."""
-
-    def __init__(self) -> None:
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake(self) -> bool:
-        """False: it is awake already, so somebody else may be woken."""
-        if self.ready.done():
-            return False
-        self.ready.set_result(None)
-        return True
-
-
-class _CommitWatch(FetchWaiter):
-    """Tells a share partition that more is readable, as long as fetches wait in it."""
-
-    def __init__(self, on_progress: Callable[[], None]) -> None:
-        self._on_progress = on_progress
-
-    def on_bytes_committed(self, count: int) -> None:
-        del count
-        self._on_progress()
-
-    def wake(self) -> None:
-        self._on_progress()
-
-
 class SharePartition:
     def __init__(
         self,
@@ -84,6 +59,7 @@ class SharePartition:
         persister: SharePersister,
         clock: SteadyClock,
         offload: Offload,
+        new_hasher: Callable[[], KeyHasher],
         spawn: Spawn,
         may_act: Callable[[], bool],
         on_discarded: Callable[["SharePartition"], None],
@@ -96,6 +72,7 @@ class SharePartition:
         self._persister = persister
         self._clock = clock
         self._offload = offload
+        self._new_hasher = new_hasher
         self._spawn = spawn
         self._may_act = may_act
         self._on_discarded = on_discarded
@@ -110,7 +87,7 @@ class SharePartition:
         self.is_reading = False
         self.session_count = 0
         self._waiters: dict[ShareWaiter, None] = {}
-        self._watch = _CommitWatch(self.wake_next)
+        self._watch = CommitWatch(self.wake_next)
         self._watched: ReadTo | None = None
         self._is_writing = False
         self._committed_version = 0
@@ -150,6 +127,9 @@ class SharePartition:
             return
         self._committed_version = machine.version
         self._machine = machine
+        log = self.partition.log
+        if log.log_end > log.log_start:
+            self.record_bytes = log.size_bytes / (log.log_end - log.log_start)
         self._arm()
         if not self.loaded.done():
             self.loaded.set_result(None)
@@ -158,14 +138,15 @@ class SharePartition:
             self._on_dying(self)
 
     def _read_keys(self, start: Offset, end: Offset) -> dict[int, int]:
-        """The keys of records that may be unfinished; in another thread."""
+        """The keys of records that may be unfinished; in another thread, where kernels may be compiled."""
+        hasher = self.hasher
         log, position = self.partition.log, max(start, self.partition.log_start)
         found: dict[int, int] = {}
         while position < end:
             batches = stored_batches(log.read(ReadSpec(position, log.log_end, KEYS_READ_BYTES)))
             if not batches:
                 break
-            found |= key_hashes(batches, start)
+            found |= key_hashes(batches, start, hasher)
             position = Offset(batches[-1].last_offset + 1)
         return {offset: key for offset, key in found.items() if offset < end}
 
@@ -179,7 +160,11 @@ class SharePartition:
         await self._persister.write(
             self.key,
             ShareStateUpdate(
-                state_epoch=state.state_epoch, leader_epoch=self.leader_epoch, start_offset=start
+                state_epoch=state.state_epoch,
+                leader_epoch=self.leader_epoch,
+                start_offset=start,
+                # Known from now on, and with it the group's lag.
+                finished_count=0,
             ),
         )
         return replace(state, start_offset=start)
@@ -221,6 +206,11 @@ class SharePartition:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def hasher(self) -> KeyHasher:
+        """For order by key. One reads at a time, so one thread at a time uses it."""
+        return self._new_hasher()
+
     @property
     def settings(self) -> ShareGroupSettings:
         return self._settings_of(self.key.group)
@@ -261,6 +251,15 @@ class SharePartition:
         machine.on_log_start(self.partition.log_start)
         return machine
 
+    def gauges(self) -> ShareGauges:
+        """For metrics, of one that is loaded."""
+        assert self._machine is not None
+        return self._machine.gauges(self.readable_end, self._clock.now_ms())
+
+    @property
+    def counts(self) -> ShareCounts:
+        return ShareCounts() if self._machine is None else self._machine.counts
+
     @property
     def readable_end(self) -> Offset:
         if self.settings.read_committed:
@@ -273,6 +272,12 @@ class SharePartition:
             return False
         offset = self._machine.next_offset(self._clock.now_ms())
         return offset is not None and offset < self.readable_end
+
+    def ready_bytes(self) -> int:
+        """About how many bytes a fetch would acquire now, by the average size of records."""
+        if not self.has_ready():
+            return 0
+        return max(1, int(self.gauges().ready * self.record_bytes))
 
     # -- waiting fetches ---------------------------------------------------------------------------------------------
 
@@ -304,7 +309,7 @@ class SharePartition:
             return
         if not self.has_ready():
             return
-        for waiter in list(self._waiters):
+        for waiter in [one for one in self._waiters if one.is_enough()]:
             del self._waiters[waiter]
             if waiter.wake():
                 break

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from respool.broker.fetch.readers import FetchBroker
-from respool.broker.share.share_partition import SharePartition
+from respool.broker.share.share_partition import RECORD_BYTES, SharePartition
 from respool.broker.share.share_sessions import SessionKey, ShareTarget
-from respool.broker.share.stored_batches import SharedBatch, deliverable, key_hashes, stored_batches
+from respool.broker.share.stored_batches import (
+    SharedBatch,
+    deliverable,
+    is_keyed_quickly,
+    key_hashes,
+    stored_batches,
+)
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.views.batch_filter import ViewCondition
 from respool.broker.views.filtered_records import FilteredRecords
@@ -145,8 +151,8 @@ class ShareReading:
         if not batches:
             return offset
         # The leader may have changed during the read, and the group's state with it.
+        keys = await self._keys(batches) if share.machine().is_ordered else None
         machine = share.machine()
-        keys = key_hashes(batches, machine.end) if machine.is_ordered else None
         acquired = machine.acquire(
             self._key.member,
             deliverable(batches, offset, aborted=aborted, keys=keys),
@@ -162,6 +168,14 @@ class ShareReading:
             share.after_change()
         self._learn_size(batches)
         return Offset(batches[-1].last_offset + 1)
+
+    async def _keys(self, batches: list[SharedBatch]) -> dict[int, int]:
+        """The keys of records that never were acquired."""
+        share = self._share
+        first, hasher = share.machine().end, share.hasher
+        if is_keyed_quickly(batches, first, self._broker.world.scanner):
+            return key_hashes(batches, first, hasher)
+        return await self._broker.offload.run(lambda: key_hashes(batches, first, hasher))
 
     async def _read(
         self, log: PartitionLog, spec: ReadSpec
@@ -210,4 +224,6 @@ class ShareReading:
         records = sum(one.record_count for one in batches)
         if records:
             average = sum(one.size for one in batches) / records
-            self._share.record_bytes += (average - self._share.record_bytes) / 4
+            known = self._share.record_bytes
+            is_guess = known == RECORD_BYTES
+            self._share.record_bytes = average if is_guess else known + (average - known) / 4

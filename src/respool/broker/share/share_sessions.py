@@ -68,6 +68,9 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def of_member(self, key: SessionKey) -> ShareSession | None:
+        return self._sessions.get(key)
+
     def count(self, group: str, target: ShareTarget) -> int:
         """How many sessions of the group have the partition."""
         return sum(

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
+from respool.broker.coordinators.group_coordinators import Groups
 from respool.broker.partitions.partition import Partition
 from respool.broker.share.dead_letter_writer import DeadLetterBroker, DeadLetters
+from respool.broker.share.finished_records import DeletingBroker, FinishedRecords
 from respool.broker.share.persister import SharePersister
 from respool.broker.share.share_partition import SharePartition, Spawn
 from respool.broker.share.share_sessions import (
@@ -14,35 +16,51 @@ from respool.broker.share.share_sessions import (
     ShareSessions,
     ShareTarget,
 )
+from respool.broker.share.share_starts import ShareStarts, StateSummaries
 from respool.broker.steady_clock import SteadyClock
+from respool.broker.world import World
 from respool.coordination.share.share_state import ShareKey
+from respool.coordination.share.transitions import ShareCounts
 from respool.model.cluster import TopicImage
 from respool.model.coordinator_errors import GroupIdNotFound
 from respool.model.errors import NotLeader, RequestError, UnknownTopicId, UnknownTopicOrPartition
-from respool.model.ids import Offset
+from respool.model.ids import Offset, TopicId
 from respool.model.internal_topics import SHARE_GROUP_STATE
 from respool.model.share.share_group_config import share_group_settings
 from respool.model.share.share_settings import ShareGroupSettings
+from respool.ports.record_scan import KeyHasher
 
 # A share partition that no session has any more is unloaded; if something is still under way, after this long.
 BUSY_S = 1.0
 
 
-class ShareBroker(DeadLetterBroker, Protocol):
+class ShareBroker(DeadLetterBroker, DeletingBroker, Protocol):
     """What share groups need of the broker: `Broker`."""
 
     steady_clock: SteadyClock
+    world: World
+    groups: Groups
 
     def may_act(self) -> bool: ...
 
 
+class ShareStateStore(SharePersister, StateSummaries, Protocol):
+    """The state of share partitions, wherever it is."""
+
+
 class Shares:
-    def __init__(self, broker: ShareBroker, *, persister: SharePersister, spawn: Spawn) -> None:
+    def __init__(self, broker: ShareBroker, *, persister: ShareStateStore, spawn: Spawn) -> None:
         self._broker = broker
         self.persister = persister
         self._spawn = spawn
         self._partitions: dict[tuple[str, ShareTarget], SharePartition] = {}
+        # Of what is loaded no more, by group and topic.
+        self.counts: dict[tuple[str, TopicId], ShareCounts] = {}
         self._dead_letters = DeadLetters(broker, spawn=spawn)
+        starts = ShareStarts(
+            groups=broker.groups, catalog=broker.catalog, states=persister, link=broker.link
+        )
+        self.finished = FinishedRecords(broker, starts)
         self.sessions = ShareSessions(
             sessions_max=broker.settings.shares.group_share_max_share_sessions,
             on_closed=self._on_closed,
@@ -95,6 +113,7 @@ class Shares:
             persister=self.persister,
             clock=broker.steady_clock,
             offload=broker.offload,
+            new_hasher=self._new_hasher,
             spawn=self._spawn,
             may_act=broker.may_act,
             on_discarded=self._on_discarded,
@@ -103,6 +122,11 @@ class Shares:
         found.session_count = self.sessions.count(group, target)
         self._partitions[group, target] = found
         return found
+
+    def _new_hasher(self) -> KeyHasher:
+        # With a secret, nobody can make keys that collide.
+        world = self._broker.world
+        return world.scanner.key_hasher(secret=world.rng.uuid().bytes)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -123,6 +147,7 @@ class Shares:
 
     def forget(self, group: str, target: ShareTarget, error: RequestError) -> None:
         """The stored state was altered or deleted: the next request reads it again."""
+        self.counts.pop((group, target.topic_id), None)
         found = self._partitions.get((group, target))
         if found is not None:
             found.discard(error)
@@ -132,6 +157,7 @@ class Shares:
             one.discard(NotLeader("the broker stops"))
 
     def _on_discarded(self, one: SharePartition) -> None:
+        self.counts.setdefault((one.key.group, one.key.topic_id), ShareCounts()).add(one.counts)
         target = ShareTarget(one.key.topic_id, one.key.partition)
         if self._partitions.get((one.key.group, target)) is one:
             del self._partitions[one.key.group, target]

@@ -11,7 +11,9 @@ from respool.coordination.share.acquisition import FoundRecords, RecordSpan
 from respool.log.partition_log import AbortedTransaction, TailBatches
 from respool.model.errors import CorruptMessage, MessageTooLarge, UnsupportedCompressionType
 from respool.model.ids import Offset
+from respool.ports.record_scan import KeyHasher, RecordScanner, Section
 from respool.records.batch import (
+    CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,
     LENGTH_BYTES,
@@ -20,7 +22,8 @@ from respool.records.batch import (
     RecordBatch,
     read_header,
 )
-from respool.records.record import iterate_records, iterate_times
+from respool.records.compress import codec_of, decompress
+from respool.records.record import iterate_times
 
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
 _BASE_AND_LENGTH = Struct(">qi").unpack_from
@@ -107,24 +110,36 @@ def deliverable(
     return FoundRecords(first=first, end=max(first, end), spans=spans, keys=keys or {})
 
 
-def key_hashes(batches: Sequence[SharedBatch], first: int) -> dict[int, int]:
-    """The hash of the key of each record from `first` on that has a key; for order by key.
+def is_keyed_quickly(batches: Sequence[SharedBatch], first: int, scanner: RecordScanner) -> bool:
+    """True if `key_hashes` may run on the event loop."""
+    new = [one for one in batches if one.last_offset >= first]
+    return sum(one.size for one in new) <= scanner.quick_bytes_max and not any(
+        one.attributes & CODEC_MASK for one in new
+    )
 
-    Python's hashes of bytes have 64 bits and a secret of the process: nobody can make keys that collide.
-    """
-    found: dict[int, int] = {}
+
+def key_hashes(batches: Sequence[SharedBatch], first: int, hasher: KeyHasher) -> dict[int, int]:
+    """The hash of the key of each record from `first` on that has a key; for order by key."""
+    parts: list[bytes | memoryview] = []
+    sections: list[Section] = []
+    begin = 0
     for batch in batches:
         if batch.last_offset < first or batch.attributes & CONTROL_BIT or not batch.record_count:
             continue
         data = b"".join(batch.buffers)
-        stored = RecordBatch(read_header(data), data)
-        try:
-            for record in iterate_records(stored, limit=DECOMPRESSED_BYTES_MAX):
-                if record.offset >= first and record.key is not None:
-                    found[record.offset] = hash(record.key)
-        except (CorruptMessage, MessageTooLarge, UnsupportedCompressionType):
-            continue
-    return found
+        records: bytes | memoryview = memoryview(data)[HEADER_BYTES:]
+        if batch.attributes & CODEC_MASK:
+            codec = codec_of(batch.attributes & CODEC_MASK)
+            try:
+                records = decompress(codec, records, limit=DECOMPRESSED_BYTES_MAX)
+            except (CorruptMessage, MessageTooLarge, UnsupportedCompressionType):
+                continue
+        end = begin + len(records)
+        delta = batch.last_offset - batch.base_offset
+        sections.append(Section(begin, end, batch.record_count, batch.base_offset, delta))
+        parts.append(records)
+        begin = end
+    return hasher.hash_keys(b"".join(parts), sections, begin=first) if sections else {}
 
 
 def _offsets(batch: SharedBatch) -> Iterable[int]:

@@ -35,7 +35,7 @@ from respool.coordination.share.share_state import (
     ShareStateUpdate,
     StateBatch,
 )
-from respool.coordination.share.transitions import ShareCounts, Transitions
+from respool.coordination.share.transitions import ShareCounts, ShareGauges, Transitions
 from respool.model.ids import LeaderEpoch, Offset
 from respool.model.share.share_settings import ShareGroupSettings
 
@@ -172,6 +172,17 @@ class SharePartitionMachine:
             if run.state == AVAILABLE and run.due_at_ms > now_ms
         )
 
+    def gauges(self, readable_end: Offset, now_ms: int) -> ShareGauges:
+        waiting = self.waiting(now_ms)
+        available = self.unfinished - self.held - self.dying - waiting
+        return ShareGauges(
+            ready=available + max(0, readable_end - self.end),
+            held=self.held,
+            waiting=waiting,
+            dying=self.dying,
+            start=self.start,
+        )
+
     @property
     def is_ordered(self) -> bool:
         """True if it was loaded for a group with order by key; that does not change."""
@@ -244,11 +255,10 @@ class SharePartitionMachine:
             transitions.on_changed(first, last)
         if acquired.ended:
             transitions.advance_start()
-        counts = self.counts
-        counts.acquired += acquired.record_count
+        deliveries = self.counts.deliveries
         for one in acquired.ranges:
-            if one.delivery_count > 1:
-                counts.redelivered += one.last - one.first + 1
+            count = one.last - one.first + 1
+            deliveries[one.delivery_count] = deliveries.get(one.delivery_count, 0) + count
         return acquired
 
     def acknowledge(self, member: str, ranges: Sequence[AcknowledgedRange], *, now_ms: int) -> None:
@@ -304,7 +314,7 @@ class SharePartitionMachine:
                 elif run.due_at_ms >= due_at_ms:
                     is_any = True
         for first, run in ended:
-            self.counts.locks_ended += run.last - first + 1
+            self.counts.lock_ends += run.last - first + 1
             transitions.make_available(first, run.last, run, now_ms=now_ms, keeps_lock=True)
         transitions.advance_start()
         return is_any or bool(ended)

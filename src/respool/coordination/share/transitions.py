@@ -1,6 +1,7 @@
 """What becomes of records of a share partition, and what must be stored of it. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from respool.coordination.share.changed_ranges import ChangedRanges
 from respool.coordination.share.in_flight import HELD, InFlight, Lock, RecordRun
@@ -24,14 +25,36 @@ RUNS_PER_LOCK_MAX = 4
 class ShareCounts:
     """What has happened since the share partition was loaded. For metrics."""
 
-    acquired: int = 0
-    redelivered: int = 0
+    # By how often the record has been delivered.
+    deliveries: dict[int, int] = field(default_factory=dict)
     accepted: int = 0
     late_accepts: int = 0
-    locks_ended: int = 0
+    lock_ends: int = 0
     archived: int = 0
+    dead_letters: int = 0
     # Unfinished records that the log has deleted.
     lost: int = 0
+
+    def add(self, other: "ShareCounts") -> None:
+        for delivery, count in other.deliveries.items():
+            self.deliveries[delivery] = self.deliveries.get(delivery, 0) + count
+        self.accepted += other.accepted
+        self.late_accepts += other.late_accepts
+        self.lock_ends += other.lock_ends
+        self.archived += other.archived
+        self.dead_letters += other.dead_letters
+        self.lost += other.lost
+
+
+class ShareGauges(NamedTuple):
+    """Numbers of records, and the first one that is not finished. For metrics."""
+
+    # Those that members may acquire, or may when others of their key are finished.
+    ready: int
+    held: int
+    waiting: int
+    dying: int
+    start: Offset
 
 
 class Transitions:
@@ -92,6 +115,7 @@ class Transitions:
     def archive(self, first: int, last: int, run: RecordRun) -> None:
         if run.state == ARCHIVING:
             self.dying -= last - first + 1
+            self.counts.dead_letters += last - first + 1
         self.counts.archived += last - first + 1
         self._change(first, last, RecordRun(last, ARCHIVED, run.delivery_count))
 

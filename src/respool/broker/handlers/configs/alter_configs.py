@@ -12,6 +12,7 @@ from respool.broker.handlers.support.rights import (
     ALTER_TOPIC_CONFIGS,
 )
 from respool.broker.outcome import Reply
+from respool.broker.share.finished_records import refuse_if_read
 from respool.model.cluster import TopicImage
 from respool.model.errors import InvalidRequest
 from respool.model.view_config import OF
@@ -31,6 +32,7 @@ from respool.wire.codec import Request
 async def alter_configs(request: Request, broker: Broker) -> Reply:
     async def change_topic(resource: Any) -> None:
         overrides = _overrides(resource)
+        await refuse_if_read(broker, resource.resource_name, overrides)
         await broker.topics.change_overrides(
             resource.resource_name,
             lambda topic: _with_parent(topic, overrides),

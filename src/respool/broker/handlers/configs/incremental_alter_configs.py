@@ -18,6 +18,7 @@ from respool.broker.handlers.support.rights import (
     ALTER_TOPIC_CONFIGS,
 )
 from respool.broker.outcome import Reply
+from respool.broker.share.finished_records import refuse_if_read
 from respool.model.cluster import TopicImage
 from respool.model.config_rules import ConfigKind, ConfigRule
 from respool.model.dynamic_config import DYNAMIC_RULES
@@ -44,6 +45,8 @@ _OPERATIONS: frozenset[int] = frozenset(Operation)
 async def incremental_alter_configs(request: Request, broker: Broker) -> Reply:
     async def change_topic(resource: Any) -> None:
         _check(resource)
+        given = {one.name: one.value or "" for one in resource.configs}
+        await refuse_if_read(broker, resource.resource_name, given)
         await broker.topics.change_overrides(
             resource.resource_name,
             lambda topic: _rewritten(settings_of(topic), resource, partial(_changed_list, topic)),

@@ -105,9 +105,9 @@ async def _ends(broker: Broker, topics: Iterable[_AskedTopic]) -> dict[TopicPart
             name = TopicPartition(parent, number)
             if not image.has_partition(*name):
                 continue
-            partition = broker.partitions.find(*name)
+            partition = broker.partitions.held(*name)
             leader = image.topics[parent].partitions[number].leader
-            if partition.is_leading:
+            if partition is not None and partition.is_leading:
                 ends[TopicPartition(topic.name, number)] = partition.high_watermark
             elif leader is not None and broker.link is not None:
                 elsewhere.setdefault(leader, {})[TopicPartition(topic.name, number)] = []

@@ -70,6 +70,9 @@ async def _answer(request: Request, broker: Broker) -> Reply:
     if body.share_session_epoch == CLOSING_EPOCH:
         broker.shares.sessions.close(session)
         limits.records_max = 0
+    if limits.wants_records:
+        # Over its quota, the member gets no records; what it acknowledges counts (KIP-219).
+        limits.bytes_max = broker.quotas.fetch_room(request, limits.bytes_max)
     answer = await ShareFetchRun(broker, session, limits, refusal_of=refusal_of).run(
         acknowledgements
     )
@@ -109,6 +112,7 @@ def _limits(body: Any) -> ShareFetchLimits:
         raise InvalidRequest(f"there is no acquire mode {mode}")
     return ShareFetchLimits(
         wait_max_s=max(0.0, wait_s),
+        bytes_min=body.min_bytes,
         bytes_max=body.max_bytes,
         records_max=body.max_records,
         batch_size=max(1, body.batch_size),
@@ -169,13 +173,15 @@ def _encode(
                 acquired=() if taken is None else taken.acquired,
             )
         )
-    return encode_share_fetch_reply(
+    reply = encode_share_fetch_reply(
         request.correlation_id,
         list(topics.items()),
         throttle_ms=request.throttle_ms,
         lock_duration_ms=broker.shares.settings_of(key.group).lock_duration_ms,
         node_endpoints=endpoints_of(broker.image, hints, request.session),
     )
+    broker.quotas.on_fetched(request.session, sum(map(len, reply)))
+    return reply
 
 
 def hint_of(
