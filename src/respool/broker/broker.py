@@ -41,6 +41,7 @@ from respool.broker.partitions.tag_indexer import TagIndexer
 from respool.broker.peer_link import PeerLink
 from respool.broker.quotas import Quotas
 from respool.broker.replication_wiring import Replication
+from respool.broker.share.share_series import ShareSeries
 from respool.broker.share.shares import Shares
 from respool.broker.steady_clock import SteadyClock
 from respool.broker.views.views import Views, names_by_topic
@@ -239,7 +240,9 @@ class Broker:
             offload=self.offload,
             clock=self.clock,
             link=self.link,
-            shares=self.shares,
+        )
+        self.metrics.add_group_series(
+            partial(ShareSeries, shares=self.shares, catalog=self.catalog, clock=self.clock)
         )
         self.archive = new_archive(self)
         self.housekeeping: Housekeeping = self._new_housekeeping()
