@@ -25,7 +25,7 @@ from respool.sim.runtime.simulated_sources import rng_of
 
 TOPIC = "jobs"
 DEAD_LETTERS = "dlq.jobs"
-# The next progress of a group may take so long: the longest pause, locks, and the loading of what is stored.
+# How long the next progress of a group may take: the longest pause, locks, and the loading of what is stored.
 PATIENCE_S = 60.0
 # Batches of producers have at most as many records.
 BATCH_RECORDS_MAX = 4

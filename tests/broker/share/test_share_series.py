@@ -125,7 +125,7 @@ def test_groups_beyond_the_limit_of_series_are_counted_as_dropped(
     assert metrics.collected("respool_metrics_series_dropped")["share group",] > 0
 
 
-def test_a_restart_begins_to_count_anew(broker: RunningBroker, one: ShareMember) -> None:
+def test_a_restart_resets_the_counters(broker: RunningBroker, one: ShareMember) -> None:
     broker.produce("orders")
     one.take()
     restart(broker, crash=False)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from respool.client.queues.queue_session import Acknowledgement
 from respool.model.ids import TopicPartition
 from respool.model.retry.failure_headers import FailureRecord
-from respool.sim.checks.queue_ledger import Delivery, QueueGroup, QueueLedger
+from respool.sim.checks.queue_ledger import QueueDelivery, QueueGroup, QueueLedger
 
 NAME = TopicPartition("jobs", 0)
 ACCEPT, RELEASE, REJECT = (
@@ -40,7 +40,7 @@ class Story:
         is_kept: Callable[[], bool] | None = None,
     ) -> None:
         asked_s = self.now_s = self.now_s + 1
-        delivery = Delivery(
+        delivery = QueueDelivery(
             member=member, delivery_count=count, asked_s=asked_s, at_s=asked_s + 0.1
         )
         self.ledger.on_delivered((NAME, offset), delivery, is_kept=is_kept)

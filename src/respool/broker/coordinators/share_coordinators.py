@@ -55,7 +55,7 @@ class ShareCoordinators:
             except RequestError as error:
                 results.update(dict.fromkeys(batch, error))
             else:
-                # When the broker stops, the reply is an error, and whoever waits for it may be cancelled already.
+                # When the broker stops, the reply is an error, and the task that waits for it may be cancelled already.
                 reply.add_done_callback(_retrieve)
                 replies.append((batch, reply))
         for batch, reply in replies:

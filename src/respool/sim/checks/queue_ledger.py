@@ -36,7 +36,7 @@ class QueueGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class QueueDelivery:
     member: str
     delivery_count: int
     # When the fetch was sent, and when its reply came.
@@ -56,7 +56,7 @@ class Holding:
 
 @dataclass(slots=True)
 class DeliveredRecord:
-    deliveries: list[Delivery] = field(default_factory=list)
+    deliveries: list[QueueDelivery] = field(default_factory=list)
     holding: Holding | None = None
     # When an acknowledgement that ends it was first sent, and when one was first answered without an error.
     end_sent_s: float = NEVER_S
@@ -96,7 +96,7 @@ class QueueLedger:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def on_delivered(
-        self, place: Place, delivery: Delivery, *, is_kept: Callable[[], bool] | None = None
+        self, place: Place, delivery: QueueDelivery, *, is_kept: Callable[[], bool] | None = None
     ) -> None:
         record = self.records.setdefault(place, DeliveredRecord())
         name, offset = place
@@ -121,7 +121,9 @@ class QueueLedger:
             until_s = delivery.asked_s + self.group.lock_ms * 0.98 / 1_000
             record.holding = Holding(delivery.member, delivery.delivery_count, until_s, is_kept)
 
-    def _check_repeated(self, place: Place, record: DeliveredRecord, delivery: Delivery) -> None:
+    def _check_repeated(
+        self, place: Place, record: DeliveredRecord, delivery: QueueDelivery
+    ) -> None:
         if delivery.asked_s > record.end_answered_s:
             ends = ", ".join(sorted(one.name for one in record.answered & _ENDS))
             self._violate("Q3", place, f"is delivered to {delivery.member} after {ends}")
