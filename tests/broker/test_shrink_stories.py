@@ -295,6 +295,33 @@ async def test_no_record_is_redirected_while_an_earlier_one_could_still_be_lost(
     await cluster.until(lambda: committed(cluster[ONE], 1) == [b"2"])
 
 
+@plays(brokers=3, replica_lag_max_ms=30_000)
+async def test_nothing_is_sealed_while_a_replica_may_lead_that_has_more(cluster: Cluster) -> None:
+    await cluster.create(
+        (1, 2, 3), (2, 1, 3), (1, 2, 3), (1, 2, 3), **NO_BARRIER, min_insync_replicas=2
+    )
+    await cluster.until(lambda: all(len(one.isr) == 3 for one in topic(cluster).partitions))
+    cluster.cut(ONE, TWO)
+    cluster.cut(ONE, THREE)
+    who: dict[str, Any] = {"producer_id": PRODUCER, "producer_epoch": 0, "base_sequence": 0}
+    first = await cluster.produce(b"1", at=ONE, number=3, timeout_ms=100, **who)
+    assert first.error_code == 7
+    # Its family's leader lacks the record. The one that has it is in sync as ever, and cannot be asked.
+    assert (await ask_for(cluster, 2))[0] == 0
+    assert (leaders(cluster)[3], set(cluster.image(3).isr)) == (TWO, {1, 2, 3})
+    await cluster.pass_time(100)
+    cluster[TWO].kill()
+    await cluster.until_led(ONE, 3)
+    cluster.heal()
+    again = await cluster.produce(b"1", at=ONE, number=3, **who)
+    await cluster.until(lambda: is_handed_over(topic(cluster)))
+    # Sealed at 0, it would have got the record afterwards; and the heir would have taken it again.
+    handover = cluster.image(3).handover
+    assert handover is not None
+    assert (again.error_code, handover.sealed_end) == (0, 1)
+    assert [committed(cluster[ONE], number) for number in (3, 1)] == [[b"1"], []]
+
+
 async def shrink_while_dying(
     cluster: Cluster, point: int, *, changes: Sequence[tuple[str, int]], later_s: float
 ) -> None:

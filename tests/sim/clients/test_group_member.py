@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from respool.model.ids import BrokerId, TopicPartition
+from respool.ports.peers import PeerUnreachable
 from respool.sim.checks.history import GroupView, History
 from respool.sim.clients.group_member import UNKNOWN_MEMBER_ID, GroupMember
-from respool.sim.clients.sim_client import OK
+from respool.sim.clients.layout_clients import SteadyMember
+from respool.sim.clients.sim_client import NOT_COORDINATOR, OK
 from respool.sim.runtime.sim_loop import SimLoop
 from respool.sim.runtime.simulated_sources import NodeClock
 from respool.wire.api_table import Api
@@ -55,19 +57,21 @@ class Group:
         self.history = History()
         self.view = GroupView()
 
+    def shared(self) -> dict[str, Any]:
+        return {
+            "group": "g",
+            "view": self.view,
+            "names": [RIDES, FARES],
+            "is_committed": True,
+            "loop": self.loop,
+            "clock": NodeClock(self.loop),
+            "rng": Random(1),
+            "history": self.history,
+            "brokers": {BrokerId(1): ("127.0.0.1", 1)},
+        }
+
     def member(self, name: str) -> Told:
-        return Told(
-            name,
-            group="g",
-            view=self.view,
-            names=[RIDES, FARES],
-            is_committed=True,
-            loop=self.loop,
-            clock=NodeClock(self.loop),
-            rng=Random(1),
-            history=self.history,
-            brokers={BrokerId(1): ("127.0.0.1", 1)},
-        )
+        return Told(name, **self.shared())
 
     @property
     def rules(self) -> list[str]:
@@ -130,3 +134,28 @@ def test_a_committed_offset_that_goes_back_is_found() -> None:
 
     group.loop.run(story)
     assert group.rules == ["B3"]
+
+
+def test_a_steady_member_leaves_until_its_coordinator_has_taken_it_out() -> None:
+    """It stayed when a broker answered that it is not the coordinator: no later hold of readers ended."""
+    group = Group()
+    answers: list[int | None] = [NOT_COORDINATOR, None, OK]
+    left: list[str] = []
+
+    class Leaving(SteadyMember):
+        async def ask_coordinator(
+            self, kind: Any, key: str, api: Api, version: int, **fields: Any
+        ) -> Any:
+            del kind, key, version
+            assert api is Api.LEAVE_GROUP
+            left.append(fields["members"][0]["member_id"])
+            answer = answers.pop(0)
+            if answer is None:
+                raise PeerUnreachable("it does not answer")
+            return SimpleNamespace(error_code=answer)
+
+    one = Leaving("one", order=None, **group.shared())
+    one._member_id = "one-1"
+    group.loop.run(one._leave)
+    assert left == ["one-1"] * 3
+    assert (one._member_id, answers, group.rules) == ("", [], [])

@@ -3,6 +3,7 @@
 ```
  the layout changes, or a role does    the family's writes are held
  what is in its logs is committed      (a lost batch must not be followed by one that another log has)
+ its replicas have no more than that   (a later leader must not commit a batch that another log has got meanwhile)
  the leader notes the change           where sealed partitions end, where their heirs' readers stop: one guarded write
  the family's writes are released      to the partitions that take them now
 ```
@@ -21,7 +22,7 @@ from respool.broker.layouts.handover_notes import handover_writes, held_ends
 from respool.broker.layouts.reader_holds import ReaderHolds
 from respool.broker.layouts.succession import AwaitsHandover, Succession
 from respool.broker.metadata.catalog import Catalog
-from respool.broker.partitions.commit_waiters import when_committed
+from respool.broker.partitions.commit_waiters import when_committed, when_replicas_agree
 from respool.broker.partitions.partition import Partition
 from respool.broker.partitions.registry import Partitions
 from respool.broker.peer_link import PeerLink
@@ -279,6 +280,9 @@ class Layouts:
                     if partition.high_watermark < end:
                         partition.request_sync()
                         await when_committed(partition.waiters, end)
+                if not self._is_noted(family):
+                    for partition in family.members:
+                        await when_replicas_agree(partition.waiters)
                 if await self._note(family):
                     break
             except (RequestError, GuardFailed, StoreUnavailable) as error:
@@ -292,6 +296,15 @@ class Layouts:
             family.is_ready = True
             self._held_seconds.observe(self._clock.stopwatch_s() - family.begun_s)
         family.release()
+
+    def _is_noted(self, family: _Family) -> bool:
+        topic = self._catalog.image.topics_by_id.get(family.topic_id)
+        return (
+            topic is not None
+            and topic.layout is not None
+            and topic.layout.epoch == family.epoch
+            and is_noted(topic, topic.layout, family.root)
+        )
 
     async def _note(self, family: _Family) -> bool:
         """Write what the leader notes. Return True if the image has it."""

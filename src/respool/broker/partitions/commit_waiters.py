@@ -188,6 +188,20 @@ async def when_committed(waiters: PartitionWaiters, next_offset: Offset) -> None
         await committed
 
 
+async def when_replicas_agree(waiters: PartitionWaiters) -> None:
+    """Return once no replica that may be elected has records that this leader lacks.
+
+    A replica reports its log start with its first fetch in this leader's epoch. By then it has cut off what it had
+    more. Until all have done so, the low watermark is unknown.
+
+    Raises:
+        RequestError: the partition failed, was deleted, or is led elsewhere.
+    """
+    agreed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if waiters.wait_for_deletion(Offset(0), FutureListener(agreed)):
+        await agreed
+
+
 class FutureListener:
     __slots__ = ("_future",)
 

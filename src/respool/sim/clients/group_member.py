@@ -173,12 +173,14 @@ class GroupMember(SimConsumer):
         self._heard_s = self.loop.time()
         return self._is_fine(int(reply.error_code))
 
-    async def _leave(self) -> None:
+    async def _leave(self) -> int:
+        """Return the reply's error code."""
         if not self._member_id:
-            return
+            return OK
         who = {"member_id": self._member_id, "group_instance_id": None, "reason": None}
         self._member_id = ""
-        await self._ask(Api.LEAVE_GROUP, 5, members=[who])
+        reply = await self._ask(Api.LEAVE_GROUP, 5, members=[who])
+        return int(reply.error_code)
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 

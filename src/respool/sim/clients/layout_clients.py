@@ -8,9 +8,15 @@ from respool.ports.peers import PeerUnreachable
 from respool.records.build import NewRecord
 from respool.sim.checks.layout_history import ShownOrder
 from respool.sim.clients.consumers import AssignedConsumer
-from respool.sim.clients.group_member import GroupMember
+from respool.sim.clients.group_member import UNKNOWN_MEMBER_ID, GroupMember
 from respool.sim.clients.producers import IdempotentProducer
-from respool.sim.clients.sim_client import OFFSET_OUT_OF_RANGE, OK, RETRIABLE, SimClient
+from respool.sim.clients.sim_client import (
+    COORDINATOR_NOT_AVAILABLE,
+    OFFSET_OUT_OF_RANGE,
+    OK,
+    RETRIABLE,
+    SimClient,
+)
 from respool.wire.api_table import Api
 from respool.wire.layout_change import LAYOUT_CHANGE_VERSION, LayoutChangeKind
 
@@ -128,15 +134,18 @@ class SteadyMember(GroupMember):
         if self._order is not None:
             self._order.on_record(record)
 
-    async def _leave(self) -> None:
-        """Until it is answered: else the brokers wait for it for as long as its session lasts."""
-        while self._member_id:
-            member_id = self._member_id
+    async def _leave(self) -> int:
+        """Until the coordinator has taken it out: else brokers wait for it for as long as its session lasts."""
+        while member_id := self._member_id:
             try:
-                await super()._leave()
+                code = await super()._leave()
             except PeerUnreachable:
+                code = COORDINATOR_NOT_AVAILABLE
+            if code not in (OK, UNKNOWN_MEMBER_ID):
                 self._member_id = member_id
+                self._is_fine(code)
                 await self.pause()
+        return OK
 
 
 class LayoutReader(_KnowsHeirs, AssignedConsumer):
