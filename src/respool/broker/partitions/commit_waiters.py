@@ -191,8 +191,8 @@ async def when_committed(waiters: PartitionWaiters, next_offset: Offset) -> None
 async def when_replicas_agree(waiters: PartitionWaiters) -> None:
     """Return once no replica that may be elected has records that this leader lacks.
 
-    A replica reports its log start with its first fetch in this leader's epoch. By then it has cut off what it had
-    more. Until all have done so, the low watermark is unknown.
+    A replica reports its log start with its first fetch in this leader's epoch. By then it has truncated what
+    it had more. Until all have done so, the low watermark is unknown.
 
     Raises:
         RequestError: the partition failed, was deleted, or is led elsewhere.
