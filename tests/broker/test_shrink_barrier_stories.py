@@ -184,6 +184,25 @@ async def test_an_heir_whose_leader_cannot_ask_for_groups_waits_for_the_whole_ti
     assert await shown(cluster, HEIR) == [b"c"]
 
 
+@plays(brokers=2, **GROUPS, offsets_topic_replication_factor=1)
+async def test_an_heir_waits_for_a_group_that_has_no_coordinator_now(cluster: Cluster) -> None:
+    await cluster.create(*([(1,)] * 4))
+    member = Classic(cluster[TWO], await group_of(cluster, TWO))
+    await member.join()
+    # Nobody can take over what this broker coordinates.
+    cluster[TWO].kill()
+    await cluster.until(lambda: TWO not in cluster[ONE].broker.image.brokers)
+    await shrink_with_unread_records(cluster)
+    await cluster.pass_time(5_000)
+    assert is_held(cluster)
+    await cluster[TWO].start()
+    await cluster.pass_time(1_000)
+    assert is_held(cluster)
+    await member.commit(SEALED, 2)
+    await cluster.until(lambda: not is_held(cluster))
+    assert await shown(cluster, HEIR) == [b"c"]
+
+
 @plays(brokers=3, **GROUPS)
 async def test_readers_wait_on_when_the_leader_of_the_heir_dies(cluster: Cluster) -> None:
     await cluster.create(*([(1, 3)] * 4), min_insync_replicas=1)

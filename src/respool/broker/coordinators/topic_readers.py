@@ -63,9 +63,18 @@ class TopicReaders:
         others = (
             [] if self._link is None else [one for one in image.brokers if one != self._catalog.me]
         )
+        self._check_coordinators({self._catalog.me, *others})
         asked = [self._here(names), *(self._elsewhere(one, names) for one in sorted(others))]
         found = [one for part in await asyncio.gather(*asked) for one in part]
         return sorted(found, key=lambda one: one.group_id)
+
+    def _check_coordinators(self, asked: Collection[BrokerId]) -> None:
+        """Groups without a coordinator are in no broker's list; the rest would look like all of them."""
+        name = self._groups.runtimes.topic
+        topic = self._catalog.image.topics.get(name)
+        for number, one in enumerate(() if topic is None else topic.partitions):
+            if one.leader not in asked:
+                raise CoordinatorNotAvailable(f"{name}-{number} has no leader now")
 
     # -- groups that this broker coordinates ---------------------------------------------------------------------------
 
