@@ -8,7 +8,8 @@ from broker.group_client import Member, commit, start_with_groups
 from broker.layouts.shrinking import change, grow, sent, shrink
 from broker.running_broker import LATEST, RunningBroker, StartBroker
 from broker.transaction_client import fetch, fetch_fields, read
-from respool.broker.layouts.reader_holds import LOOK_S
+from respool.broker.layouts.group_reading import GroupReading
+from respool.model.cluster import TopicImage
 from respool.wire.api_table import Api
 
 BARRIER_MS = 30_000
@@ -234,9 +235,17 @@ def test_a_partition_that_was_retired_is_not_waited_for(rides: RunningBroker) ->
 
 
 def look(broker: RunningBroker) -> None:
-    """Let the leader look at the groups."""
+    """Let the leader look at the groups once: it has when it asks for them again."""
+    asked_twice, asked = asyncio.Event(), 0
+    readers = broker.broker.topic_readers.readers
 
-    async def wait() -> None:
-        await asyncio.sleep(2 * LOOK_S)
+    async def counted(topic: TopicImage) -> list[GroupReading]:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            asked_twice.set()
+        return await readers(topic)
 
-    broker.run(wait())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.broker.topic_readers, "readers", counted)
+        broker.run(asyncio.wait_for(asked_twice.wait(), 30))

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from respool.broker.coordinators.coordinator_listing import CoordinatorListing
 from respool.broker.coordinators.group_coordinators import Groups
 from respool.broker.layouts.group_reading import GroupReading
 from respool.broker.metadata.catalog import Catalog
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 # A channel of its own, so that nothing else waits for these requests.
 CHANNEL = 6
-LIST_GROUPS_VERSION = 5
 DESCRIBE_GROUPS_VERSION = 6
 CONSUMER_GROUP_DESCRIBE_VERSION = 1
 # The last version with names of topics.
@@ -51,6 +51,7 @@ class TopicReaders:
         self._groups = groups
         self._catalog = catalog
         self._link = link
+        self._listing = CoordinatorListing(groups, catalog, link, channel=CHANNEL)
 
     async def readers(self, topic: TopicImage) -> list[GroupReading]:
         """All groups that read the topic.
@@ -60,21 +61,10 @@ class TopicReaders:
         """
         image = self._catalog.image
         names = frozenset({topic.name, *(one.name for one in image.views_of(topic.id))})
-        others = (
-            [] if self._link is None else [one for one in image.brokers if one != self._catalog.me]
-        )
-        self._check_coordinators({self._catalog.me, *others})
-        asked = [self._here(names), *(self._elsewhere(one, names) for one in sorted(others))]
+        others = self._listing.others()
+        asked = [self._here(names), *(self._elsewhere(one, names) for one in others)]
         found = [one for part in await asyncio.gather(*asked) for one in part]
         return sorted(found, key=lambda one: one.group_id)
-
-    def _check_coordinators(self, asked: Collection[BrokerId]) -> None:
-        """Groups without a coordinator are in no broker's list; the rest would look like all of them."""
-        name = self._groups.runtimes.topic
-        topic = self._catalog.image.topics.get(name)
-        for number, one in enumerate(() if topic is None else topic.partitions):
-            if one.leader not in asked:
-                raise CoordinatorNotAvailable(f"{name}-{number} has no leader now")
 
     # -- groups that this broker coordinates ---------------------------------------------------------------------------
 
@@ -121,19 +111,7 @@ class TopicReaders:
             raise CoordinatorNotAvailable(f"broker {broker} does not answer: {error}") from error
 
     async def _ask(self, broker: BrokerId, names: Collection[str]) -> list[GroupReading]:
-        link = self._link
-        assert link is not None
-        reply = await link.ask(
-            broker,
-            Api.LIST_GROUPS,
-            LIST_GROUPS_VERSION,
-            channel=CHANNEL,
-            states_filter=(),
-            types_filter=(),
-        )
-        if reply.error_code:
-            raise CoordinatorNotAvailable(f"broker {broker} cannot list its groups now")
-        listed = [one for one in reply.groups if one.group_type in _IN_ORDER]
+        listed = await self._listing.of(broker, _IN_ORDER)
         found: list[tuple[_Described, dict[str, dict[int, Offset]]]] = []
         for at in range(0, len(listed), GROUPS_PER_REQUEST):
             some = listed[at : at + GROUPS_PER_REQUEST]

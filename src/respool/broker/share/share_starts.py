@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from respool.broker.coordinators.coordinator_listing import CoordinatorListing
 from respool.broker.coordinators.group_coordinators import Groups
 from respool.broker.metadata.catalog import Catalog
 from respool.broker.peer_link import PeerLink
@@ -19,7 +20,6 @@ from respool.wire.api_table import Api
 
 # A channel of its own, so that nothing else waits for these requests.
 CHANNEL = 8
-LIST_GROUPS_VERSION = 5
 DESCRIBE_OFFSETS_VERSION = 0
 GROUPS_PER_REQUEST = 200
 SHARE_TYPE = "share"
@@ -50,6 +50,7 @@ class ShareStarts:
         self._catalog = catalog
         self._states = states
         self._link = link
+        self._listing = CoordinatorListing(groups, catalog, link, channel=CHANNEL)
 
     async def of_topics(self, names: Collection[str]) -> Starts:
         """The starts in partitions of these topics.
@@ -57,8 +58,8 @@ class ShareStarts:
         Raises:
             RequestError: some groups cannot be asked for now.
         """
-        image, me = self._catalog.image, self._catalog.me
-        others = [] if self._link is None else sorted(one for one in image.brokers if one != me)
+        image = self._catalog.image
+        others = self._listing.others()
         asked = [self._here(), *(self._elsewhere(one) for one in others)]
         starts: Starts = {}
         for found in await asyncio.gather(*asked):
@@ -109,17 +110,7 @@ class ShareStarts:
     async def _ask(self, broker: BrokerId) -> list[tuple[tuple[str, int], Offset]]:
         link = self._link
         assert link is not None
-        reply = await link.ask(
-            broker,
-            Api.LIST_GROUPS,
-            LIST_GROUPS_VERSION,
-            channel=CHANNEL,
-            states_filter=(),
-            types_filter=(),
-        )
-        if reply.error_code:
-            raise CoordinatorNotAvailable(f"broker {broker} cannot list its groups now")
-        groups = [one.group_id for one in reply.groups if one.group_type == SHARE_TYPE]
+        groups = [one.group_id for one in await self._listing.of(broker, {SHARE_TYPE})]
         starts: list[tuple[tuple[str, int], Offset]] = []
         for at in range(0, len(groups), GROUPS_PER_REQUEST):
             described = await link.ask(
